@@ -88,7 +88,7 @@ def _comparable(summary: dict[str, Any]) -> dict[str, Any]:
     return {key: figure for key, figure in summary.items() if key not in APART}
 
 
-def _open(run: RunDir, name: str) -> IO[bytes] | None:
+def _open(run: RunDir, name: str) -> io.BufferedReader | None:
     """The file's content, uncompressed; None when there is no such file."""
     path = run.path / name
     if path.exists():
@@ -99,7 +99,7 @@ def _open(run: RunDir, name: str) -> IO[bytes] | None:
     import zstandard
 
     reader = zstandard.ZstdDecompressor().stream_reader(compressed.open("rb"), closefd=True)
-    return cast("IO[bytes]", io.BufferedReader(cast("io.RawIOBase", reader), _CHUNK))
+    return io.BufferedReader(cast("io.RawIOBase", reader), _CHUNK)
 
 
 def _sha256(run: RunDir, name: str) -> str | None:

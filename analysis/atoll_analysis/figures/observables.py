@@ -120,7 +120,8 @@ def queue_full_s(tables: Tables, link: Link) -> float | None:
 def idle_s(tables: Tables, link: Link, window: Window) -> float | None:
     """Return how long the link had nothing to send to the island within the measurement (to 100 ms at both ends)."""
     idle_ns = pl.col("idle_ns").max() - pl.col("idle_ns").min()
-    return in_window(tables, link.box, window).select(idle_ns / 1e9).collect().item()
+    idle = in_window(tables, link.box, window).select(idle_ns).collect().item()
+    return None if idle is None else idle / 1e9
 
 
 def pings(tables: Tables, window: Window | None) -> tuple[Any, ...]:
@@ -193,15 +194,22 @@ def host_volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
     """Goodput, share and presence of each of the hosts at the arrival capture; empty without such a capture."""
     if tables.arrival is None:
         return {}
-    instants = ("first", "last", "payload_first", "payload_last")
-    since_start = {f"{name}_s": (pl.col(f"{name}_ns") - tables.origin_ns) / 1e9 for name in instants}
-    rows = tables.scan("volume").select("host", "goodput_bytes", **since_start).collect().iter_rows(named=True)
-    by_host = {row.pop("host"): row for row in rows}
-    of_hosts = {host.name: by_host[host.name] for host in hosts}
-    total_bytes = sum(row["goodput_bytes"] for row in of_hosts.values())
+    rows = {row["host"]: row for row in tables.scan("volume").collect().iter_rows(named=True)}
+    total_bytes = sum(rows[host.name]["goodput_bytes"] for host in hosts)
+
+    def since_start(t_ns: int | None) -> float | None:
+        return None if t_ns is None else (t_ns - tables.origin_ns) / 1e9
+
     return {
-        name: Volume(goodput_bytes=(own := row.pop("goodput_bytes")), share=own / total_bytes if own else 0.0, **row)
-        for name, row in of_hosts.items()
+        host.name: Volume(
+            goodput_bytes=(row := rows[host.name])["goodput_bytes"],
+            share=row["goodput_bytes"] / total_bytes if total_bytes else 0.0,
+            first_s=since_start(row["first_ns"]),
+            last_s=since_start(row["last_ns"]),
+            payload_first_s=since_start(row["payload_first_ns"]),
+            payload_last_s=since_start(row["payload_last_ns"]),
+        )
+        for host in hosts
     }
 
 

@@ -5,8 +5,6 @@ Raw data (manifest, events, captures, logs, metrics) is only added to; derived d
 """
 
 import asyncio
-import contextlib
-import itertools
 import json
 import threading
 import time
@@ -294,12 +292,15 @@ def _modified_s(path: Path) -> float:
 
 
 def _make_first_free(parent: Path, stamp: str) -> Path:
-    for number in itertools.count(1):
+    number = 1
+    while True:
         path = parent / f"{stamp}-{number}"
-        with contextlib.suppress(FileExistsError):
+        try:
             path.mkdir()
-            break
-    return path
+        except FileExistsError:
+            number += 1
+        else:
+            return path
 
 
 def _compress(capture: Path) -> Path:
