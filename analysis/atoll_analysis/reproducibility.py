@@ -25,7 +25,7 @@ _RECORD_HEADER = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class _Compared:
     """Comparison of one file of both runs."""
 
     file: str  # below the run directory; a capture without the suffix of its compression
@@ -42,7 +42,7 @@ class RepeatComparison:
     """Comparison of two runs."""
 
     runs: tuple[str, str]
-    files: tuple[Compared, ...]
+    files: tuple[_Compared, ...]
     first_difference: str | None  # where, and what each of the runs has there
 
     @property
@@ -66,10 +66,10 @@ class RepeatComparison:
 def compare_runs(first: RunDir, second: RunDir) -> RepeatComparison:
     """Compare two analysed runs. Raises RunError when one was not analysed."""
     names = sorted(_names(first) | _names(second), key=_in_order)
-    files = [Compared(name, (_sha256(first, name), _sha256(second, name))) for name in names]
+    files = [_Compared(name, (_sha256(first, name), _sha256(second, name))) for name in names]
     summaries = [_comparable(run.summary()) for run in (first, second)]
     digests = [hashlib.sha256(json.dumps(summary).encode()).hexdigest() for summary in summaries]
-    files.append(Compared("summary.json", (digests[0], digests[1])))
+    files.append(_Compared("summary.json", (digests[0], digests[1])))
     different = next((file for file in files if not file.same), None)
     where = None if different is None else f"{different.file}: {_difference(different, first, second, summaries)}"
     return RepeatComparison((str(first.path), str(second.path)), tuple(files), where)
@@ -113,7 +113,7 @@ def _sha256(run: RunDir, name: str) -> str | None:
 # The first difference
 
 
-def _difference(file: Compared, first: RunDir, second: RunDir, summaries: list[dict[str, Any]]) -> str:
+def _difference(file: _Compared, first: RunDir, second: RunDir, summaries: list[dict[str, Any]]) -> str:
     for run, digest in zip((first, second), file.sha256, strict=True):
         if digest is None:
             return f"not in {run.path}"

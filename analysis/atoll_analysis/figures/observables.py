@@ -21,7 +21,7 @@ from atoll_core.lab.network import Host, HostRole
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class _Totals:
     """Island-bound totals of one capture."""
 
     packets: int
@@ -41,7 +41,7 @@ def counted_bytes(link: Link) -> pl.Expr:
     return pl.col("ip_bytes") + frame
 
 
-def totals(tables: Tables, capture: str, window: Window | None = None, leaving_out: pl.Expr | None = None) -> Totals:
+def totals(tables: Tables, capture: str, window: Window | None = None, leaving_out: pl.Expr | None = None) -> _Totals:
     """Island-bound totals of a capture, all of it or within the measurement."""
     packets = tables.packets(capture).filter(pl.col("to_island") == 1)
     if window is not None:
@@ -55,7 +55,7 @@ def totals(tables: Tables, capture: str, window: Window | None = None, leaving_o
         tcp_payload_bytes=total("payload_bytes", tcp),
         goodput_bytes=total("new_payload_bytes", tcp),
     ).collect(engine="streaming")
-    return Totals(**row.row(0, named=True))
+    return _Totals(**row.row(0, named=True))
 
 
 def windows_over_rate(

@@ -38,14 +38,14 @@ _NO_TARGETS = {"time", "timestamp", "date", "seq", "icmp_seq", "n", "ttl", "loss
 
 
 @dataclass(frozen=True, slots=True)
-class Rtts:
+class _Rtts:
     """The RTT of each target, in ms, ascending, and the unreadable lines."""
 
     ms: tuple[float, ...]
     mistakes: tuple[Diagnostic, ...]
 
 
-def read_rtts(texts: Iterable[tuple[str, str]]) -> Rtts:
+def read_rtts(texts: Iterable[tuple[str, str]]) -> _Rtts:
     """Read output of ping or lists of RTTs from files, given as (name, text).
 
     A list has an RTT in milliseconds a line, or target and RTT with a comma between, a target any number of times; a
@@ -81,7 +81,7 @@ def read_rtts(texts: Iterable[tuple[str, str]]) -> Rtts:
             else:
                 (by_target.setdefault(target, []) if target else alone).append(rtt)
     ms = sorted([*alone, *(median(rtts) for rtts in by_target.values())])
-    return Rtts(tuple(ms), tuple(mistakes[:_MOST_MISTAKES]))
+    return _Rtts(tuple(ms), tuple(mistakes[:_MOST_MISTAKES]))
 
 
 @dataclass(frozen=True, slots=True)

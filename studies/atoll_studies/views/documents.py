@@ -53,11 +53,13 @@ def _page_files(results: Results, path: Path) -> dict[Path, bytes]:
     from atoll_studies.views.plots import plots
 
     folder = path.with_name(f"{path.stem}-plots")
-    drawn = {plot: {form: image(figure, form) for form in (".svg", ".pdf")} for plot, figure in plots(results)}
-    sections = [(plot.title, f"{folder.name}/{plot.name}", files[".svg"]) for plot, files in drawn.items()]
-    return {path: page(results, sections).encode()} | {
-        folder / f"{plot.name}{form}": content for plot, files in drawn.items() for form, content in files.items()
-    }
+    files: dict[Path, bytes] = {}
+    sections: list[tuple[str, str, bytes]] = []
+    for title, name, figure in plots(results):
+        own = {form: image(figure, form) for form in (".svg", ".pdf")}
+        files |= {folder / f"{name}{form}": content for form, content in own.items()}
+        sections.append((title, f"{folder.name}/{name}", own[".svg"]))
+    return {path: page(results, sections).encode(), **files}
 
 
 def page(results: Results, plots: Sequence[tuple[str, str, bytes]] = ()) -> str:
