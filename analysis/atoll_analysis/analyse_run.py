@@ -14,39 +14,35 @@ from atoll_analysis.figures.chain_summary import (
     completed_by_chain,
     flows_failed_in_changes,
 )
-from atoll_analysis.figures.clock_drift import clock_figures
-from atoll_analysis.figures.concurrency import Concurrency, concurrency
+from atoll_analysis.figures.clocks import clock_figures, start_figures
 from atoll_analysis.figures.conservation import dropped_bytes, payload, stretches
-from atoll_analysis.figures.flow_classes import flow_classes, initial_window, long_flows, segment_bytes
+from atoll_analysis.figures.flows import (
+    Concurrency,
+    concurrency,
+    flow_classes,
+    initial_window,
+    long_flows,
+    segment_bytes,
+)
 from atoll_analysis.figures.loss_bursts import LossBursts, loss_bursts, residual_bursts
 from atoll_analysis.figures.losses import by_cause
 from atoll_analysis.figures.path_delays import base_rtts_ms
 from atoll_analysis.figures.regimes import RTTS, RegimeFigures, regime, swinging_share
 from atoll_analysis.figures.standing_queue import standing_queue
-from atoll_analysis.figures.start_skew import silent_starts, start_figures
 from atoll_analysis.figures.udp import udp_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.file_record import DERIVED, update_record
-from atoll_analysis.summary import (
-    EndedConnections,
-    LinkFigures,
-    LowPriorityFigures,
-    SojournFigures,
-    Summary,
-    TerrestrialRtt,
-)
-from atoll_analysis.tables.box_counters import Part, Sojourn, lateness_p99_ns
-from atoll_analysis.tables.job_logs import LoadService, load_service, ping_accounts, transfer_done
+from atoll_analysis.summary import EndedConnections, LinkFigures, Summary, TerrestrialRtt, limit_figures
+from atoll_analysis.tables.box_counters import OF_A_BOX, LostFigures, LowPriorityFigures, Part, lateness_p99_ns
+from atoll_analysis.tables.job_logs import load_service, ping_accounts, transfer_done
 from atoll_analysis.tables.probe_filter import most_bytes, of_changes
 from atoll_analysis.tables.queue_intervals import full_size_bytes, standing_window_s
 from atoll_analysis.tables.run_data import RunData, cut_short, read_run_data
 from atoll_analysis.tables.tables import WINDOW_NS, Tables, build_tables, traffic_hosts
-from atoll_analysis.verdict.control_traffic import control_notes, in_band_control
-from atoll_analysis.verdict.drop_report import lost_outside, outside_notes
+from atoll_analysis.verdict.drop_report import lost_outside
 from atoll_analysis.verdict.duplicate_addresses import duplicate_addresses
-from atoll_analysis.verdict.findings import verdict_of
-from atoll_analysis.verdict.host_heat import host_heat
-from atoll_analysis.verdict.notes import accounts, notes
+from atoll_analysis.verdict.findings import Finding, verdict_of
+from atoll_analysis.verdict.notes import notes
 from atoll_analysis.verdict.timeouts import (
     flow_tries,
     lost_on,
@@ -55,7 +51,7 @@ from atoll_analysis.verdict.timeouts import (
     silence_figures,
     transfer_tries,
 )
-from atoll_analysis.verdict.verdict import judge, limit_figures
+from atoll_analysis.verdict.verdict import judge
 from atoll_core.codec import from_json
 from atoll_core.experiment.experiment import Link, LowPriority, Protocol
 from atoll_core.experiment.path_mtu import PathMtus
@@ -78,65 +74,48 @@ def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
 
 def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] = ()) -> Summary:
     """Return all figures of a run, with the verdict. ``damages``: of its files, a line each."""
-    pings = seen.pings(tables, data.window)
     links = {link.box: _link_figures(data, tables, link) for link in data.topology.links}
-    lost_in_bursts = loss_bursts(tables, data)
-    compared = stretches(data, tables)
-    latency = _latency(data, tables, pings, logs)
+    bursts = loss_bursts(tables, data)
+    latency = _latency(data, tables, logs)
     traffic = _traffic(data, tables, logs, latency["ping_last_s"])
     figures: dict[str, Any] = {
         **_origin(data, tables),
         **latency,
-        **_links(data, tables, links, lost_in_bursts, traffic["concurrency"]),
+        **_links(data, tables, links, bursts, traffic["concurrency"]),
         "chains": chain_figures(tables, data) if data.topology.has_branches else {},
         "changes": [change_figures(change, data) for change in data.changes],
         **_losses(data, tables, links),
-        "loss_bursts": lost_in_bursts,
-        "stretches": compared,
+        "loss_bursts": bursts,
+        "stretches": stretches(data, tables),
         **traffic,
         **_transfer(data, tables, logs),
         "captures": seen.capture_quality(tables, data, logs),
-        "whistles": dict(seen.whistles(tables, data)),
+        "whistles": seen.whistles(tables, data),
     }
-    boxes = _box_figures(data)
-    ended = _ended_connections(data, tables, boxes, transferred=bool(figures["transfer_received_bytes"]))
+    boxes, transferred = _box_figures(data), bool(figures["transfer_received_bytes"])
     optional = {
         "damaged_files": [*damages],
-        "host_heat": host_heat(data.manifest),
-        "in_band_control": in_band_control(data.manifest),
+        "host_heat": data.manifest.get("host_heat"),
+        "in_band_control": data.manifest.get("in_band_control"),
         "duplicate_addresses": duplicate_addresses(data.network, tables.decoded),
         "residual_bursts": residual_bursts(tables, data),
         "boxes": boxes,
-        "ended_connections": ended,
+        "ended_connections": _ended_connections(data, tables, boxes, transferred=transferred),
     }
     figures |= {key: part for key, part in optional.items() if part}
     summary = cast("Summary", figures)
-    return cast(
-        "Summary", {**_verdict(summary), "notes": _notes(summary, notes(data, tables, pings, compared)), **figures}
-    )
+    return cast("Summary", {**_verdict(judge(summary)), "notes": notes(data, tables, summary), **figures})
 
 
-def _verdict(summary: Summary) -> dict[str, Any]:
-    findings = judge(summary)
-    reasons, caveats = ([each for each in findings if each.grave is grave] for grave in (True, False))
+def _verdict(findings: Sequence[Finding]) -> dict[str, Any]:
+    reasons, caveats = ([finding for finding in findings if finding.grave is grave] for grave in (True, False))
     return {
         "verdict": verdict_of(findings),
-        "reasons": [each.text for each in reasons],
-        "reason_codes": [each.code for each in reasons],
-        "caveats": [each.text for each in caveats],
-        "caveat_codes": [each.code for each in caveats],
+        "reasons": [reason.text for reason in reasons],
+        "reason_codes": [reason.code for reason in reasons],
+        "caveats": [caveat.text for caveat in caveats],
+        "caveat_codes": [caveat.code for caveat in caveats],
     }
-
-
-def _notes(summary: Summary, measured: Sequence[str]) -> list[str]:
-    """``measured``: notes on figures that could not be measured."""
-    return [
-        *measured,
-        *accounts(summary),
-        *silent_starts(summary["start"]),
-        *outside_notes(summary["lost_outside"]),
-        *control_notes(summary.get("in_band_control")),
-    ]
 
 
 def _origin(data: RunData, tables: Tables) -> dict[str, Any]:
@@ -158,9 +137,9 @@ def _origin(data: RunData, tables: Tables) -> dict[str, Any]:
     }
 
 
-def _latency(data: RunData, tables: Tables, pings: seen.Pings, logs: Path) -> dict[str, Any]:
-    base_rtt_ms = _ms(data.base_rtt_ns)
-    rtt_max_ms = _ms(pings.rtt_max_ns)
+def _latency(data: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
+    sent, lost, rtt_max_ns, last_ns = seen.pings(tables, data.window)
+    base_rtt_ms, rtt_max_ms = _ms(data.base_rtt_ns), _ms(rtt_max_ns)
     rtts = base_rtts_ms(data.network, data.experiment)
     unsent, unstamped = ping_accounts(logs)
     return {
@@ -170,11 +149,11 @@ def _latency(data: RunData, tables: Tables, pings: seen.Pings, logs: Path) -> di
         "sojourn_max_ms": None if rtt_max_ms is None or base_rtt_ms is None else round(rtt_max_ms - base_rtt_ms, 6),
         "ping_sojourn": seen.ping_sojourn(tables, data.window, data.base_rtt_ns),
         **_sojourn_bounds(data),
-        "ping_sent": pings.sent,
-        "ping_lost": pings.lost,
+        "ping_sent": sent,
+        "ping_lost": lost,
         "ping_planned": _pings_planned(data),
-        "ping_last_s": (pings.last_ns - tables.origin_ns) / 1e9 if pings.last_ns is not None else None,
-        "ping_path_loss": _ping_path_loss(data),
+        "ping_last_s": None if last_ns is None else (last_ns - tables.origin_ns) / 1e9,
+        "ping_path_loss": max((lost_on(data, way, blocked=True) for way in data.topology.ping_links), default=None),
         "ping_blocked_share": ping_blocked_share(data),
         "base_rtt_shortest_ms": rtts[0] if rtts else None,
         "ping_unsent": unsent,
@@ -206,10 +185,10 @@ def _links(
         },
         "lateness_max_ms": _ms(data.lateness_max_ns),
         "lateness_p99_ms": _ms(lateness_p99_ns(measured)),
-        "stalls": data.stalls.count if data.stalls else None,
-        "stalled_s": data.stalls.total_ns / 1e9 if data.stalls else None,
+        "stalls": data.stalls[0] if data.stalls else None,
+        "stalled_s": data.stalls[1] / 1e9 if data.stalls else None,
         "overloaded": [box.box for box in measured if box.overloaded],
-        **{key: sum(getattr(box, key) for box in measured) for key in _COUNTED},
+        **{key: sum(getattr(box, key) for box in measured) for key in OF_A_BOX},
         "clamped_packets": sum(part.clamped_packets for box in measured for part in box.parts),
         "clamped_max_ms": max((part.clamped_max_ns / 1e6 for box in measured for part in box.parts), default=0.0),
         "standing_queue": standing_queue(
@@ -226,15 +205,12 @@ def _links(
     }
 
 
-_COUNTED = ("oversize_packets", "unknown_vlan_packets", "unread_packets", "unstamped_packets", "no_checksum_packets")
-
-
 def _losses(data: RunData, tables: Tables, links: Mapping[str, LinkFigures]) -> dict[str, Any]:
     """Losses between the captures world and island."""
     topology = data.topology
     probes = of_changes(data) if data.changes else None
-    world, island = (seen.totals(tables, name, leaving_out=probes) for name in ("world", "island"))
-    both = (world, island) if world is not None and island is not None and topology.tapped_links else None
+    compared = topology.tapped_links and {"world", "island"} <= tables.decoded.keys()
+    both = [seen.totals(tables, name, leaving_out=probes) for name in ("world", "island")] if compared else None
     return {
         "payload": payload(data, tables),
         "loss_bytes_captures": both[0].ip_bytes - both[1].ip_bytes if both else None,
@@ -252,8 +228,8 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
     experiment, window = data.experiment, data.window
     arrived = seen.totals(tables, tables.arrival, window) if tables.arrival and window else None
     servers, clients = (seen.host_volumes(tables, hosts) for hosts in traffic_hosts(data))
-    flows, rows = seen.channel_flows(tables), tables.scan("channel_flows")
-    service = load_service(logs) if window else LoadService(None, None)
+    (flows, mean_bytes), rows = seen.channel_flows(tables), tables.scan("channel_flows")
+    fairness, longest_wait_ns, silent = load_service(logs) if window else (None, None, None)
     udp = experiment.udp
     return {
         "throughput_mbit_s": seen.mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
@@ -261,13 +237,10 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
         "channels": experiment.most_channels,
         "placement": data.placement,
         "start": start_figures(data, logs) if window else None,
-        "flows_completed": flows.completed,
-        "flows_cut": flows.cut,
-        "flows_failed": flows.failed,
-        "flows_failed_by": flows.failed_by,
-        "flows_silent": service.silent,
+        **flows,
+        "flows_silent": silent,
         "flows_failed_in_changes": flows_failed_in_changes(tables, data),
-        "mean_flow_bytes": flows.mean_bytes,
+        "mean_flow_bytes": mean_bytes,
         "flow_classes": flow_classes(rows) if experiment.most_channels else [],
         "initial_window": initial_window(rows, segment_bytes(data)) if experiment.most_channels else None,
         "long_flows_mean": _long_flows(data, rows),
@@ -276,12 +249,12 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
         else None,
         "connections": seen.connections(tables, data),
         "concurrent_flows_max": seen.concurrent_max(tables),
-        "fairness": service.fairness,
-        "longest_wait_ms": _ms(service.longest_wait_ns),
+        "fairness": fairness,
+        "longest_wait_ms": _ms(longest_wait_ns),
         "servers": servers,
         "clients": clients,
         "silences": silence_figures(tables, data, servers, clients, ping_last_s),
-        "flow_tries": flow_tries(tables, data, {**servers, **clients}, flows.completed, ping_last_s),
+        "flow_tries": flow_tries(tables, data, {**servers, **clients}, flows["flows_completed"], ping_last_s),
         "udp": udp_figures(udp.packet, experiment.mean_udp_rate, experiment.duration.s, logs)
         if udp and window
         else None,
@@ -290,11 +263,11 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
 
 def _box_figures(data: RunData) -> dict[str, dict[str, int]]:
     """The counters that the kinds of boxes declare for their programs."""
-    declared = {box.name: [each.name for each in box.kind.counters] for box in data.network.boxes if box.kind.counters}
+    declared = {box.name: [counter.name for counter in box.kind.counters] for box in data.network.boxes}
     return {
         measured.box: {name: measured.sums[name] for name in declared[measured.box] if name in measured.sums}
         for measured in data.measurements
-        if measured.box in declared
+        if declared.get(measured.box)
     }
 
 
@@ -338,7 +311,7 @@ def _link_figures(data: RunData, tables: Tables, link: Link) -> LinkFigures:
         losses=by_cause(measured.losses, link.to_island) if measured else {},
         loss_fraction_to_world=_share_lost(back),
         losses_to_world=by_cause(back.losses, link.to_world) if back else {},
-        sojourn=_sojourn(measured.sojourn) if measured and measured.sojourn else None,
+        sojourn=measured.sojourn if measured else None,
         idle_s=seen.idle_s(tables, link, data.window) if data.window else None,
         queue_full_s=seen.queue_full_s(tables, link),
         windows_over_rate=None
@@ -353,26 +326,11 @@ def _share_lost(measured: Part | None) -> float | None:
     return measured.dropped_packets / measured.in_packets if measured and measured.in_packets else None
 
 
-def _sojourn(measured: Sojourn) -> SojournFigures:
-    return SojournFigures(
-        mean_ms=None if measured.mean_ns is None else measured.mean_ns / 1e6,
-        p50_ms=measured.p50_ns / 1e6,
-        p95_ms=measured.p95_ns / 1e6,
-        p99_ms=measured.p99_ns / 1e6,
-        max_ms=measured.max_ns / 1e6,
-    )
-
-
 def _low_priority(low: LowPriority, measured: Part | None) -> LowPriorityFigures:
-    seen_there = measured.low_priority if measured else None
-    return LowPriorityFigures(
-        queue_bytes=low.queue.bytes,
-        queue_max_bytes=seen_there.queue_max_bytes if seen_there else None,
-        in_packets=seen_there.in_packets if seen_there else None,
-        sent_packets=seen_there.sent_packets if seen_there else None,
-        sent_bytes=seen_there.sent_bytes if seen_there else None,
-        sojourn=_sojourn(seen_there.sojourn) if seen_there and seen_there.sojourn else None,
-    )
+    counts: Mapping[str, Any] | None = measured.low_priority if measured else None
+    if counts is None:
+        counts = dict.fromkeys(("queue_max_bytes", "in_packets", "sent_packets", "sent_bytes", "sojourn"))
+    return LowPriorityFigures(queue_bytes=low.queue.bytes, **counts)
 
 
 def _regime(
@@ -385,7 +343,8 @@ def _regime(
 ) -> RegimeFigures:
     """Return the regime at the slowest link."""
     measured = data.direction(link, "to_island")
-    dropped = [lost.packets for cause, lost in measured.losses.items() if cause in ("queue", "aqm")] if measured else []
+    losses: Mapping[str, LostFigures] = measured.losses if measured else {}
+    dropped = [losses[cause]["packets"] for cause in ("queue", "aqm") if cause in losses]
     span_s = RTTS * data.base_rtt_ns / 1e9 if data.base_rtt_ns is not None else None
     load, *others = data.experiment.loads
     is_steady = load.flows_per_s is not None and all(other == load for other in others)
@@ -400,7 +359,7 @@ def _regime(
 
 
 def _long_flows(data: RunData, flows: pl.LazyFrame) -> float | None:
-    """Return how many flows that are larger than the bandwidth-delay product of the slowest link were open at once."""
+    """Return how many flows larger than the bandwidth-delay product of the slowest link were open at once."""
     link, window = data.bottleneck, data.window
     if link is None or window is None or data.base_rtt_ns is None:
         return None
@@ -412,38 +371,36 @@ def _long_flows(data: RunData, flows: pl.LazyFrame) -> float | None:
 def _terrestrial(data: RunData) -> dict[str, TerrestrialRtt]:
     # Jitter of a class moves single RTTs by design, so it widens what a few pings may differ by.
     jitter_ms = {check.src: check.jitter_ns / 1e6 for check in data.plan.checks}
-    found: dict[str, TerrestrialRtt] = {}
+    rtts: dict[str, TerrestrialRtt] = {}
     for event in data.of_type("terrestrial"):
         configured = event["configured_ns"] / 1e6
         allowed = terrestrial_allowance_ns(event["configured_ns"]) / 1e6
         server = str(event["server"])
-        found[server] = TerrestrialRtt(
+        rtts[server] = TerrestrialRtt(
             configured=configured,
             measured=event["measured_ns"] / 1e6,
             tolerance=round(allowed + jitter_ms.get(server, 0.0), 6),
         )
         if "scatter_ns" in event:
-            found[server]["scatter"] = event["scatter_ns"] / 1e6
-    return found
+            rtts[server]["scatter"] = event["scatter_ns"] / 1e6
+    return rtts
 
 
 def _transfer(data: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
-    asked = data.experiment.transfer
+    transfer = data.experiment.transfer
     received: int | None = None
     seconds: float | None = None
     complete: bool | None = None
-    if asked is not None:
-        done = transfer_done(logs)
-        captured = seen.transfer_in_capture(tables, data)
-        if done is not None:
+    if transfer is not None:
+        if (done := transfer_done(logs)) is not None:
             received, complete = int(done.get("received_bytes", 0)), bool(done.get("complete"))
             seconds = float(done["seconds"]) if complete and done.get("seconds") else None
-        elif captured is not None:
-            received, complete = captured[0], captured[0] >= asked.size.bytes
+        elif (captured := seen.transfer_in_capture(tables, data)) is not None:
+            received, complete = captured[0], captured[0] >= transfer.size.bytes
             seconds = captured[1] if complete else None
     return {
-        "transfer_bytes": asked.size.bytes if asked else None,
-        "transfer_room_s": data.experiment.duration.s - asked.start.s if asked else None,
+        "transfer_bytes": transfer.size.bytes if transfer else None,
+        "transfer_room_s": data.experiment.duration.s - transfer.start.s if transfer else None,
         "transfer_received_bytes": received,
         "transfer_tries": transfer_tries(data),
         "transfer_failure": next((str(event["message"]) for event in data.of_type("transfer")), None),
@@ -457,11 +414,6 @@ def _pings_planned(data: RunData) -> int | None:
     if not any(job.phase is Phase.PING for job in data.plan.jobs):
         return None
     return -(-data.experiment.duration.ns // data.experiment.ping.interval.ns)
-
-
-def _ping_path_loss(data: RunData) -> float | None:
-    """Return the largest packet loss of the paths of the ping series."""
-    return max((lost_on(data, way, blocked=True) for way in data.topology.ping_links), default=None)
 
 
 def _utilisation(data: RunData, tables: Tables, link: Link) -> float | None:
@@ -493,5 +445,5 @@ def _ms(ns: int | None) -> float | None:
 
 
 def _sum(figures: Any) -> int | None:
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) if known else None
+    counts = [figure for figure in figures if figure is not None]
+    return sum(counts) if counts else None

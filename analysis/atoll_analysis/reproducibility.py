@@ -25,7 +25,7 @@ _RECORD_HEADER = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class _Compared:
     """Comparison of one file of both runs."""
 
     file: str  # below the run directory; a capture without the suffix of its compression
@@ -42,7 +42,7 @@ class RepeatComparison:
     """Comparison of two runs."""
 
     runs: tuple[str, str]
-    files: tuple[Compared, ...]
+    files: tuple[_Compared, ...]
     first_difference: str | None  # where, and what each of the runs has there
 
     @property
@@ -66,10 +66,10 @@ class RepeatComparison:
 def compare_runs(first: RunDir, second: RunDir) -> RepeatComparison:
     """Compare two analysed runs. Raises RunError when one was not analysed."""
     names = sorted(_names(first) | _names(second), key=_in_order)
-    files = [Compared(name, (_sha256(first, name), _sha256(second, name))) for name in names]
+    files = [_Compared(name, (_sha256(first, name), _sha256(second, name))) for name in names]
     summaries = [_comparable(run.summary()) for run in (first, second)]
     digests = [hashlib.sha256(json.dumps(summary).encode()).hexdigest() for summary in summaries]
-    files.append(Compared("summary.json", (digests[0], digests[1])))
+    files.append(_Compared("summary.json", (digests[0], digests[1])))
     different = next((file for file in files if not file.same), None)
     where = None if different is None else f"{different.file}: {_difference(different, first, second, summaries)}"
     return RepeatComparison((str(first.path), str(second.path)), tuple(files), where)
@@ -85,10 +85,10 @@ def _in_order(name: str) -> tuple[bool, str]:
 
 
 def _comparable(summary: dict[str, Any]) -> dict[str, Any]:
-    return {key: found for key, found in summary.items() if key not in APART}
+    return {key: figure for key, figure in summary.items() if key not in APART}
 
 
-def _open(run: RunDir, name: str) -> IO[bytes] | None:
+def _open(run: RunDir, name: str) -> io.BufferedReader | None:
     """The file's content, uncompressed; None when there is no such file."""
     path = run.path / name
     if path.exists():
@@ -99,24 +99,21 @@ def _open(run: RunDir, name: str) -> IO[bytes] | None:
     import zstandard
 
     reader = zstandard.ZstdDecompressor().stream_reader(compressed.open("rb"), closefd=True)
-    return cast("IO[bytes]", io.BufferedReader(cast("io.RawIOBase", reader), _CHUNK))
+    return io.BufferedReader(cast("io.RawIOBase", reader), _CHUNK)
 
 
 def _sha256(run: RunDir, name: str) -> str | None:
     file = _open(run, name)
     if file is None:
         return None
-    digest = hashlib.sha256()
     with file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # The first difference
 
 
-def _difference(file: Compared, first: RunDir, second: RunDir, summaries: list[dict[str, Any]]) -> str:
+def _difference(file: _Compared, first: RunDir, second: RunDir, summaries: list[dict[str, Any]]) -> str:
     for run, digest in zip((first, second), file.sha256, strict=True):
         if digest is None:
             return f"not in {run.path}"
@@ -135,10 +132,9 @@ def _first_packet(one: IO[bytes], other: IO[bytes]) -> str:
     """Return the first difference of two captures: number of the packet from 1, its time in both, the field."""
     if one.read(_PCAP_HEADER) != other.read(_PCAP_HEADER):
         return "the file header"
-    began: int | None = None
-    number = 0
+    began, number = 0, 0
     for number, (a, b) in enumerate(zip(_records(one), _records(other), strict=False), 1):
-        began = a[0] if began is None else began
+        began = began or a[0]
         if a != b:
             return f"packet {number}, {(a[0] - began) / 1e9:.9f} s after the first: {_first_field(a, b)}"
     return f"one capture ends after packet {number}, the other has more packets"

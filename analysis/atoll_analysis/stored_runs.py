@@ -51,11 +51,11 @@ def find_runs(folders: Iterable[Path]) -> Iterator[Path]:
     for folder in folders:
         if not folder.is_dir():
             raise RunDirError(f"{folder}: there is no such directory")
-        for place, below, files in os.walk(folder):
+        for path, below, files in os.walk(folder):
             below.sort()
             if "manifest.json" in files or RECORD in files:
                 below.clear()
-                yield Path(place)
+                yield Path(path)
 
 
 def stored_run(path: Path) -> StoredRun:
@@ -91,30 +91,29 @@ def verify_run(path: Path, binary: Path) -> list[str]:
         manifest = run.manifest()
     except RunDirError as error:
         return [str(error)]
-    recorded = run.damages(contents=True)
-    found = list(recorded.values())
-    dropped = "captures_dropped" in manifest
+    damages = run.damages(contents=True)
+    lines = list(damages.values())
     plan = cast("dict[str, Any]", manifest.get("plan") or {})
     control = cast("dict[str, Any]", manifest.get("network") or {}).get("control")
     without = IPv4Network(control["network"]) if control else None
     for point in plan.get("captures", ()):
         name = str(point["name"])
         capture = run.capture(name)
-        if (capture or run.captures / f"{name}.pcap.zst") in recorded:
+        if (capture or run.captures / f"{name}.pcap.zst") in damages:
             continue
-        if capture is None:
-            found += [] if dropped else [f"{run.captures / name}.pcap.zst: there is no such file"]
-            continue
-        found += _damages(capture, run.tables / f"packets-{name}.parquet", binary, without)
+        if capture is not None:
+            lines += _damages(capture, run.tables / f"packets-{name}.parquet", binary, without)
+        elif "captures_dropped" not in manifest:
+            lines.append(f"{run.captures / name}.pcap.zst: there is no such file")
     for table in sorted(run.tables.glob("*.parquet")):
-        if isinstance(problem := _rows(table), str) and table not in recorded:
-            found.append(problem)
+        if isinstance(error := _rows(table), str) and table not in damages:
+            lines.append(error)
     try:
         run.summary()
     except AtollError as error:
-        if run.path / "summary.json" not in recorded:
-            found.append(str(error))
-    return found
+        if run.path / "summary.json" not in damages:
+            lines.append(str(error))
+    return lines
 
 
 def drop_captures(path: Path) -> int:
@@ -131,15 +130,15 @@ def drop_captures(path: Path) -> int:
         raise RunDirError(
             f"{path}: not analysed yet, so its captures are the only data; `atoll report {path}` analyses it"
         )
-    captures = sorted(path for path in run.captures.glob("*.pcap*") if path.is_file())
-    freed = {each.name: each.stat().st_size for each in captures}
+    captures = sorted(capture for capture in run.captures.glob("*.pcap*") if capture.is_file())
+    freed = {capture.name: capture.stat().st_size for capture in captures}
     if not captures:
         return 0
     run.update_manifest({"captures_dropped": {**manifest.get("captures_dropped", {}), **freed}})
-    update_record(path, (), [str(each.relative_to(path)) for each in captures])
-    for each in captures:
-        with plain_errors(each):
-            each.unlink()
+    update_record(path, (), [str(capture.relative_to(path)) for capture in captures])
+    for capture in captures:
+        with plain_errors(capture):
+            capture.unlink()
     return sum(freed.values())
 
 

@@ -6,21 +6,19 @@ The comment of each key is its meaning in the reference that `atoll results` pri
 
 from typing import Any, NotRequired, TypedDict
 
-from atoll_analysis.figures.clock_drift import ClockFigures
-from atoll_analysis.figures.concurrency import Concurrency
-from atoll_analysis.figures.flow_classes import FlowClass, InitialWindow
+from atoll_analysis.figures.clocks import ClockFigures, StartFigures
+from atoll_analysis.figures.flows import Concurrency, FlowClass, InitialWindow
 from atoll_analysis.figures.loss_bursts import LossBursts
-from atoll_analysis.figures.losses import LostFigures
 from atoll_analysis.figures.regimes import RegimeFigures
 from atoll_analysis.figures.standing_queue import StandingQueue
-from atoll_analysis.figures.start_skew import StartFigures
 from atoll_analysis.figures.udp import UdpFigures
-from atoll_analysis.verdict.control_traffic import ControlTraffic
+from atoll_analysis.tables.box_counters import LostFigures, LowPriorityFigures, SojournFigures
 from atoll_analysis.verdict.drop_report import LostOutside
 from atoll_analysis.verdict.duplicate_addresses import DuplicateAddress
 from atoll_analysis.verdict.host_heat import HostHeat
 from atoll_analysis.verdict.loss_agreement import Payload, Section
 from atoll_analysis.verdict.silence import SilenceFigures
+from atoll_core.experiment.experiment import USUAL_LIMITS, VerdictBounds
 
 
 class LimitFigures(TypedDict):
@@ -66,31 +64,6 @@ class Volume(TypedDict):
     payload_last_s: float | None  # last packet with new TCP payload, likewise
 
 
-class SojournFigures(TypedDict):
-    """Time in a queue.
-
-    Of a link: of all packets, serialisation included; percentiles at most 1/16 too long. Of the ping series: RTT minus
-    base RTT, percentiles by linear interpolation.
-    """
-
-    mean_ms: float | None  # mean; None: an older version did not sum it
-    p50_ms: float  # median
-    p95_ms: float  # 95th percentile
-    p99_ms: float  # 99th percentile
-    max_ms: float  # maximum
-
-
-class LowPriorityFigures(TypedDict):
-    """The low-priority queue of a link, in the direction to the island."""
-
-    queue_bytes: int  # configured capacity
-    queue_max_bytes: int | None  # most bytes in it; None: not measured
-    in_packets: int | None  # packets that came for it; None: not measured
-    sent_packets: int | None  # of these, the packets that were sent; None: not measured
-    sent_bytes: int | None  # their bytes, as the link counts them; None: not measured
-    sojourn: SojournFigures | None  # time in it; None: the backend does not measure it, or no packet was sent
-
-
 class LinkFigures(TypedDict):
     """One satellite link within the measurement, in the direction to the island except ``*_to_world``."""
 
@@ -115,6 +88,17 @@ class LinkFigures(TypedDict):
     # 100 ms windows in which the box scheduled more departures than the rate allows; None: not counted
     scheduled_windows_over_rate: int | None
     utilisation: float | None  # share of the link's capacity that was used within the measurement; None: not measured
+
+
+def limit_figures(limits: VerdictBounds) -> LimitFigures:
+    """Return the bounds of an experiment as the summary has them."""
+    return LimitFigures(
+        lateness_p99_ms=limits.lateness_p99.ms,
+        stall_ms=limits.stall.ms,
+        stalled_share=limits.stalled_share,
+        lateness_of_rtt=limits.lateness_of_rtt,
+        failed_flows=limits.failed_flows,
+    )
 
 
 def mean_rate_bit_s(link: LinkFigures) -> int:
@@ -166,6 +150,22 @@ class EndedConnections(TypedDict):
     # flows of channels and transfers that were completed through chains that always have the box, as their clients
     # count them
     completed: int
+
+
+class ControlPackets(TypedDict):
+    """Packets of one direction."""
+
+    packets: int  # packets, with those that were sent again
+    bytes: int  # bytes of their frames
+
+
+class ControlTraffic(TypedDict):
+    """Packets of in-band control of all its hosts together, ARP included."""
+
+    hosts: int  # hosts that have in-band control
+    seconds: float  # time between the readings of the counters, which a hardware switch updates every 20 s by default
+    to_hosts: ControlPackets  # from the machine that runs atoll
+    to_daemon: ControlPackets  # from the hosts
 
 
 class Summary(TypedDict):
@@ -349,3 +349,8 @@ class Summary(TypedDict):
 
     captures: dict[str, Capture]  # completeness of each capture, by name
     whistles: dict[str, dict[str, bool]]  # by capture, whether it has the whistle packets of `start` and `end`
+
+
+def bounds(summary: Summary) -> LimitFigures:
+    """Return the bounds of a run's verdict; for runs analysed by older versions the usual ones."""
+    return summary.get("limits") or limit_figures(USUAL_LIMITS)

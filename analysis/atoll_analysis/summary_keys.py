@@ -13,38 +13,23 @@ from dataclasses import dataclass
 from typing import Any, get_args, is_typeddict
 
 from atoll_analysis.summary import Summary
-from atoll_analysis.tables.table_schemas import unit_of
 from atoll_analysis.verdict.findings import FindingCode
 
 _KEY = re.compile(r"^    (\w+)(?:: | = )")
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """One key of an object in summary.json."""
-
-    name: str
-    type: str  # as Python writes it: ``dict[str, LinkFigures]``
-    meaning: str
-
-    @property
-    def unit(self) -> str:
-        """The unit that the name ends with; "" if it has none."""
-        return unit_of(self.name)
-
-
-@dataclass(frozen=True, slots=True)
 class KeyGroup:
-    """The keys of one type of object, in the order of the source."""
+    """The keys of one type of object in summary.json, in the order of the source."""
 
     name: str
     meaning: str
-    keys: tuple[Key, ...]
+    keys: tuple[tuple[str, str, str], ...]  # name, type as Python writes it (``dict[str, LinkFigures]``), meaning
 
 
 def key_groups() -> list[KeyGroup]:
     """Return ``Summary`` and every type below it, each once, in the order in which a reader comes to them."""
-    return [KeyGroup(kind.__name__, inspect.getdoc(kind) or "", tuple(_keys(kind))) for kind in _types_below(Summary)]
+    return [KeyGroup(kind.__name__, inspect.getdoc(kind) or "", _keys(kind)) for kind in _types_below(Summary)]
 
 
 def codes() -> dict[str, str]:
@@ -53,11 +38,11 @@ def codes() -> dict[str, str]:
 
 
 def _types_below(kind: type[Any]) -> list[type[Any]]:
-    found: dict[type[Any], None] = {kind: None}
+    kinds: dict[type[Any], None] = {kind: None}
     for hint in inspect.get_annotations(kind, eval_str=True).values():
-        for each in _typed_dicts(hint):
-            found |= dict.fromkeys(_types_below(each))
-    return list(found)
+        for part in _typed_dicts(hint):
+            kinds |= dict.fromkeys(_types_below(part))
+    return list(kinds)
 
 
 def _typed_dicts(hint: Any) -> Iterator[type[Any]]:
@@ -67,11 +52,9 @@ def _typed_dicts(hint: Any) -> Iterator[type[Any]]:
         yield from _typed_dicts(part)
 
 
-def _keys(kind: type[Any]) -> Iterator[Key]:
-    hints = inspect.get_annotations(kind)
+def _keys(kind: type[Any]) -> tuple[tuple[str, str, str], ...]:
     meanings = _meanings(kind)
-    for name, hint in hints.items():
-        yield Key(name, _text(hint), meanings.get(name, ""))
+    return tuple((name, _text(hint), meanings.get(name, "")) for name, hint in inspect.get_annotations(kind).items())
 
 
 def _text(hint: Any) -> str:
@@ -86,7 +69,7 @@ def _meanings(kind: type[Any]) -> dict[str, str]:
 
     A comment that an empty line follows is the heading of a section.
     """
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     name = ""
     above: list[str] = []
     for token in tokenize.generate_tokens(io.StringIO(inspect.getsource(kind)).readline):
@@ -100,9 +83,9 @@ def _meanings(kind: type[Any]) -> dict[str, str]:
             else:
                 line = _KEY.match(token.line)
                 name = line[1] if line else name
-                found[name] = " ".join(filter(None, (found.get(name, ""), text)))
+                meanings[name] = f"{meanings.get(name, '')} {text}".strip()
         elif (line := _KEY.match(token.line)) and line[1] != name:
             name = line[1]
             if above:
-                found[name], above = " ".join(above), []
-    return found
+                meanings[name], above = " ".join(above), []
+    return meanings

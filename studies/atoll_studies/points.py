@@ -68,9 +68,9 @@ def make_points(study: StudyDescription) -> list[Point]:
     """
     points: list[Point] = []
     requests = [_Request.of(study, each) for each in study.configurations]
-    asked: dict[str, Configuration] = {}  # by digest
+    by_digest: dict[str, Configuration] = {}
     for configuration, request in zip(study.configurations, requests, strict=True):
-        if (same := asked.setdefault(request.digest, configuration)) is not configuration:
+        if (same := by_digest.setdefault(request.digest, configuration)) is not configuration:
             levels = f"{shown(same.label)} and {shown(configuration.label)}"
             raise PlanError(f"study {study.name}: levels {levels} are the same experiment; remove one of them")
     for repetition, seed in enumerate(study.seeds):
@@ -106,8 +106,7 @@ class _Request:
         network, experiment = configuration.network, replace(configuration.experiment, seed=0)
         request = run_request(network, experiment, study.backend, study.platform)
         programs = dict(sorted(program_files(network)))
-        asked = [_compared(request), programs]
-        digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps([_compared(request), programs], sort_keys=True).encode()).hexdigest()
         return cls(digest, to_json(request), programs)
 
     def identity(self, seed: int) -> str:

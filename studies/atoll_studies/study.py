@@ -143,6 +143,7 @@ class _Resolver:
         self.check_warm_up(configurations)
         if self.mistakes:
             raise DescriptionError(self.mistakes)
+        stop, control = self.raw.stop, self.raw.control
         return StudyDescription(
             name=self.raw.name,
             experiment=self.experiment.path,
@@ -156,12 +157,8 @@ class _Resolver:
             figures=tuple(self.raw.figures),
             configurations=configurations,
             warm_up=None if self.raw.warm_up is None else str(self.raw.warm_up),
-            stop=None
-            if (stop := self.raw.stop) is None
-            else Stop(stop.figure, stop.half_width, stop.min, stop.max, stop.step),
-            control=None
-            if (control := self.raw.control) is None
-            else ControlVariate(control.flows, control.largest.bytes),
+            stop=stop and Stop(stop.figure, stop.half_width, stop.min, stop.max, stop.step),
+            control=control and ControlVariate(control.flows, control.largest.bytes),
         )
 
     @property
@@ -180,14 +177,10 @@ class _Resolver:
         for name, levels in self.raw.factors.items():
             if isinstance(levels, dict):
                 variants = cast("dict[str, dict[str, Any]]", levels).items()
-                yield Factor(
-                    name, tuple(Level(each, self.settings(("factors", name, each), given)) for each, given in variants)
-                )
+                made = [Level(level, self.settings(("factors", name, level), given)) for level, given in variants]
             else:
-                yield Factor(
-                    name,
-                    tuple(Level(level_name(level), self.settings(("factors",), {name: level})) for level in levels),
-                )
+                made = [Level(level_name(level), self.settings(("factors",), {name: level})) for level in levels]
+            yield Factor(name, tuple(made))
 
     def settings(self, place: Place, given: Mapping[str, Any]) -> tuple[str, ...]:
         """Settings in the language of ``--set``, without those that a study must not have, which are reported."""
@@ -207,61 +200,58 @@ class _Resolver:
             return tuple(seeds)
         first, repetitions = configurations[0].experiment.seed, self.most_repetitions
         if first + repetitions - 1 > LAST_SEED:
-            place, fewer = (
-                (("stop", "max"), "a smaller max")
-                if self.raw.stop
-                else (("repetitions",), "fewer repetitions, or 'seeds'")
-            )
-            self.wrong(place, f"seeds from {first} on exceed {LAST_SEED}, the largest seed; write {fewer}")
+            key: Place = ("stop", "max") if self.raw.stop else ("repetitions",)
+            fewer = "a smaller max" if self.raw.stop else "fewer repetitions, or 'seeds'"
+            self.wrong(key, f"seeds from {first} on exceed {LAST_SEED}, the largest seed; write {fewer}")
         return tuple(range(first, first + repetitions))
 
     def refuse_replaced_keys(self) -> None:
         """Refuse keys of two factors, and common settings that a factor replaces in all runs."""
-        levels: dict[str, list[dict[Place, Place]]] = {}  # by factor: the keys of each level with their places
+        levels: dict[str, list[dict[Place, Place]]] = {}  # by factor: the keys of each level, where they are written
         for name, given in self.raw.factors.items():
+            levels[name] = [{_key_parts(name): ("factors", name)}]
             if isinstance(given, dict):
-                variants = cast("dict[str, dict[str, Any]]", given)
+                variants = cast("dict[str, dict[str, Any]]", given).items()
                 levels[name] = [
-                    {_key_parts(key): ("factors", name, each, key) for key in settings}
-                    for each, settings in variants.items()
+                    {_key_parts(key): ("factors", name, level, key) for key in keys} for level, keys in variants
                 ]
-            else:
-                levels[name] = [{_key_parts(name): ("factors", name)}]
         for key in self.raw.set:
-            for name, each in levels.items():
-                if all(any(_contains(own, _key_parts(key)) for own in level) for level in each):
+            for name, of_factor in levels.items():
+                if all(any(_contains(own, _key_parts(key)) for own in level) for level in of_factor):
                     self.wrong(("set", key), f"factor {shown(name)} replaces {key} in all runs; remove it here")
-        for (first, one), (second, other) in itertools.combinations(levels.items(), 2):
-            keys = {key: place for level in reversed(one) for key, place in level.items()}
-            for key, place in {key: place for level in reversed(other) for key, place in level.items()}.items():
-                for same in keys:
-                    if _contains(same, key) or _contains(key, same):
-                        what = ".".join(map(str, key))
-                        both = f"both set {what}"
-                        if same != key:
-                            both = f"overlap: one sets {what}, the other {'.'.join(map(str, same))}"
-                        self.wrong(place, f"factors {shown(first)} and {shown(second)} {both}; keep one of them")
+        keys_of = {
+            name: {key: where for level in reversed(of_factor) for key, where in level.items()}
+            for name, of_factor in levels.items()
+        }
+        for (first, keys), (second, others) in itertools.combinations(keys_of.items(), 2):
+            for (key, where), same in itertools.product(others.items(), keys):
+                if _contains(same, key) or _contains(key, same):
+                    text = ".".join(map(str, key))
+                    both = f"both set {text}"
+                    if same != key:
+                        both = f"overlap: one sets {text}, the other {'.'.join(map(str, same))}"
+                    self.wrong(where, f"factors {shown(first)} and {shown(second)} {both}; keep one of them")
 
     def baseline(self, factors: Sequence[Factor]) -> tuple[tuple[str, str], ...]:
-        found: list[tuple[str, str]] = []
-        known = {factor.name: [level.name for level in factor.levels] for factor in factors}
-        for name, level in self.raw.baseline.items():
-            place: Place = ("baseline", name)
-            if name not in known:
-                self.wrong(place, f"unknown factor {shown(name)}; {suggest(name, known, 'factors')}")
-            elif level_name(level) not in known[name]:
-                self.wrong(place, f"unknown level {shown(level)}; {suggest(level_name(level), known[name], 'levels')}")
-            else:
-                found.append((name, level_name(level)))
-        if not self.raw.baseline and factors:
-            found.append((factors[0].name, factors[0].levels[0].name))
-        return tuple(found)
+        if not self.raw.baseline:
+            return tuple((factor.name, factor.levels[0].name) for factor in factors[:1])
+        levels = {factor.name: [level.name for level in factor.levels] for factor in factors}
+        given = {name: level_name(level) for name, level in self.raw.baseline.items()}
+        for name, level in given.items():
+            if name not in levels:
+                self.wrong(("baseline", name), f"unknown factor {shown(name)}; {suggest(name, levels, 'factors')}")
+            elif level not in levels[name]:
+                remedy = suggest(level, levels[name], "levels")
+                self.wrong(("baseline", name), f"unknown level {shown(self.raw.baseline[name])}; {remedy}")
+        return tuple(given.items())
 
     def check_figures(self) -> None:
         for index, name in enumerate(self.raw.figures):
-            if self.known_figures and name not in self.known_figures:
-                remedy = suggest_figure(name, self.known_figures)
-                self.wrong(("figures", index), f"unknown figure {shown(name)}; {remedy}")
+            self.check_figure(("figures", index), name)
+
+    def check_figure(self, place: Place, name: str) -> None:
+        if self.known_figures and name not in self.known_figures:
+            self.wrong(place, f"unknown figure {shown(name)}; {suggest_figure(name, self.known_figures)}")
 
     def check_stop(self) -> None:
         stop = self.raw.stop
@@ -270,9 +260,7 @@ class _Resolver:
         for key, given in (("repetitions", self.raw.repetitions), ("seeds", self.raw.seeds)):
             if given is not None:
                 self.wrong((key,), f"both 'stop' and '{key}'; 'stop' has the number of repetitions, remove '{key}'")
-        if self.known_figures and stop.figure not in self.known_figures:
-            known = suggest_figure(stop.figure, self.known_figures)
-            self.wrong(("stop", "figure"), f"unknown figure {shown(stop.figure)}; {known}")
+        self.check_figure(("stop", "figure"), stop.figure)
         if stop.min > stop.max:
             self.wrong(("stop", "min"), f"min {stop.min} is more than max {stop.max}; write at most {stop.max}")
 
@@ -318,13 +306,12 @@ class _Resolver:
                 (level.settings, ("factors", factor.name, level.name if named else index))
                 for index, level in enumerate(factor.levels)
             ]
-        found: dict[str, Place] = {}
+        causes: dict[str, Place] = {}
         for settings, place in alone:
             loaded = self.load(settings)
             if isinstance(loaded, DescriptionError):
-                for mistake in loaded.mistakes:
-                    found.setdefault(mistake.message, place)
-        return found
+                causes = {mistake.message: place for mistake in loaded.mistakes} | causes
+        return causes
 
     def load(self, settings: tuple[str, ...]) -> tuple[Network, Experiment] | DescriptionError:
         """Load the experiment with settings besides the common ones, or return its mistakes; once for each."""

@@ -119,14 +119,13 @@ class StudyDirectory:
     def study(self) -> dict[str, Any]:
         """study.json. Raises RunDirError."""
         path = self.path / "study.json"
-        found = _read_json(path, f"{self.path}: not the directory of a study (no study.json)")
-        damaged = [key for key, kind in _STUDY_KEYS.items() if not isinstance(found.get(key), kind)]
-        if damaged:
-            what = " and ".join(damaged)
+        study = _read_json(path, f"{self.path}: not the directory of a study (no study.json)")
+        keys = " and ".join(key for key, kind in _STUDY_KEYS.items() if not isinstance(study.get(key), kind))
+        if keys:
             raise RunDirError(
-                f"{path}: damaged: {what} cannot be read; remove this file, then --resume writes it again"
+                f"{path}: damaged: {keys} cannot be read; remove this file, then --resume writes it again"
             )
-        return found
+        return study
 
     def write(
         self,
@@ -233,14 +232,14 @@ def is_study(path: Path) -> bool:
 
 def _read_json(path: Path, missing: str) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise RunDirError(missing) from None
     except (OSError, ValueError) as error:
         raise RunDirError(f"{path}: cannot be read: {error}") from None
-    if not isinstance(found, dict) or cast("Mapping[str, Any]", found).get("format", 0) not in range(FORMAT + 1):
+    if not isinstance(content, dict) or cast("Mapping[str, Any]", content).get("format", 0) not in range(FORMAT + 1):
         raise RunDirError(f"{path}: written by a newer version of atoll; use that version")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", content)
 
 
 def _flush(directory: Path) -> None:

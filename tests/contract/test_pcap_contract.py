@@ -14,7 +14,7 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 from scapy.utils import PcapNgWriter, wrpcap
 
-from atoll_analysis.tables.packet_records import decode, read_records
+from atoll_analysis.tables.packet_records import RECORD, decode
 from atoll_core.errors import RunError
 from atoll_hosts.binary import find_binary
 
@@ -45,7 +45,7 @@ def test_records_read_as_they_were_written(tmp_path: Path) -> None:
     packed.write_bytes(zstandard.compress(plain.read_bytes()))
     done = decode(packed, out, ISLAND_SIDE, find_binary())
     assert (done.packets, done.other_frames, done.truncated) == (5, 1, False)
-    records = read_records(out)
+    records = np.fromfile(out, RECORD)
     held = {name: records[name].tolist() for name in records.dtype.names or () if name != "reserved"}
     world, island = int(IPv4Address(WORLD)), int(IPv4Address(ISLAND))
     assert held == {
@@ -85,9 +85,10 @@ def test_packets_of_in_band_control_are_left_out_in_both_directions(tmp_path: Pa
     for without, packets, others in ((None, 7, 2), (IPv4Network("192.168.10.0/24"), 5, 4)):
         done = decode(plain, out, ISLAND_SIDE, find_binary(), without=without)
         assert (done.packets, done.other_frames) == (packets, others)
-        assert len(read_records(out)) == packets
+        assert len(np.fromfile(out, RECORD)) == packets
     world, island = int(IPv4Address(WORLD)), int(IPv4Address(ISLAND))
-    assert {(int(each["src"]), int(each["dst"])) for each in read_records(out)} == {(world, island), (island, world)}
+    ends = {(int(record["src"]), int(record["dst"])) for record in np.fromfile(out, RECORD)}
+    assert ends == {(world, island), (island, world)}
 
 
 def test_a_capture_cut_in_its_last_frame_is_read_to_there(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_a_capture_cut_in_its_last_frame_is_read_to_there(tmp_path: Path) -> Non
     plain.write_bytes(plain.read_bytes()[:-10])
     done = decode(plain, out, ISLAND_SIDE, find_binary())
     assert (done.packets, done.truncated) == (4, True)
-    assert len(read_records(out)) == 4
+    assert len(np.fromfile(out, RECORD)) == 4
 
 
 def test_a_decoder_that_is_killed_leaves_no_file(tmp_path: Path) -> None:

@@ -58,8 +58,7 @@ class CodeDesigns:
 
     def best(self, target: float) -> CodeDesign | None:
         """The design with the least overhead that is in time, or the shortest span if none is; None: there is none."""
-        found = [design for design in self.designs if design.target == target]
-        return min(found, key=_preference, default=None)
+        return min((design for design in self.designs if design.target == target), key=_preference, default=None)
 
     def exceeds_spare(self, design: CodeDesign) -> bool:
         """Whether the repair packets need more than the run left of the link's rate."""
@@ -103,13 +102,13 @@ def code_designs(
     sizes = tuple(sizes)
     for target in targets if len(numbers) else ():
         for size in sizes:
-            found = [
+            designs = [
                 _design(target, size, repairs, depth, share, rate_bit_s, packets_per_s)
                 for depth in DEPTHS
                 for repairs, share in _least_repairs(numbers, target, size, depth)
             ]
-            if found:
-                yield min(found, key=_preference)
+            if designs:
+                yield min(designs, key=_preference)
 
 
 def recovered_share(numbers: "Numbers", size: int, repairs: int, depth: int) -> float:
@@ -137,22 +136,16 @@ def _least_repairs(numbers: "Numbers", target: float, size: int, depth: int) -> 
         return
     while high - low > 1:  # more repair packets move the later blocks, so this is the least one nearly always
         middle = (low + high) // 2
-        found = recovered_share(numbers, size, middle, depth)
-        if found >= target:
-            high, share = middle, found
+        recovered = recovered_share(numbers, size, middle, depth)
+        if recovered >= target:
+            high, share = middle, recovered
         else:
             low = middle
     yield high, share
 
 
 def _design(
-    target: float,
-    size: int,
-    repairs: int,
-    depth: int,
-    share: float,
-    rate_bit_s: int,
-    packets_per_s: float | None,
+    target: float, size: int, repairs: int, depth: int, share: float, rate_bit_s: int, packets_per_s: float | None
 ) -> CodeDesign:
     span_s = size * depth / packets_per_s if packets_per_s else None
     return CodeDesign(

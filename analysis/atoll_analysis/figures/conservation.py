@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets between captures: loss of each section of a chain, TCP payload through the whole chain."""
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 import polars as pl
 
-from atoll_analysis.figures.observables import Totals, totals
-from atoll_analysis.tables.capture_pairs import capture_pairs
+from atoll_analysis.figures.observables import totals
 from atoll_analysis.tables.packet_records import ETHERNET_HEADER_BYTES
 from atoll_analysis.tables.probe_filter import most_bytes, of_changes
 from atoll_analysis.tables.run_data import RunData
@@ -25,30 +25,28 @@ def stretches(data: RunData, tables: Tables) -> list[Section]:
     dropped = {link.box: dropped_bytes(data, link) for link in data.topology.links}
     declared = {box.name for box in data.network.boxes if box.conserves_packets}
     probes = of_changes(data) if data.changes else None
-    found: list[Section] = []
-    seen: dict[str, Totals | None] = {}
-    for first, last, boxes in capture_pairs(data, tables.decoded):
-        for name in (first, last):
-            if name not in seen:
-                seen[name] = totals(tables, name, leaving_out=probes)
-        before, after = seen[first], seen[last]
-        lost = [dropped[box] for box in boxes if box in dropped]
-        known = [each for each in lost if each is not None]
-        if before is None or after is None or len(known) < len(lost):
-            continue
-        found.append(
-            Section(
+
+    @functools.cache
+    def ip_bytes(capture: str) -> int:
+        return totals(tables, capture, leaving_out=probes).ip_bytes
+
+    sections: list[Section] = []
+    for first, last, boxes in data.topology.capture_pairs(tables.decoded):
+        links = [box for box in boxes if box in dropped]
+        counts = [count for link in links if (count := dropped[link]) is not None]
+        if len(counts) == len(links):
+            section = Section(
                 first=first,
                 last=last,
                 boxes=list(boxes),
-                links=[box for box in boxes if box in dropped],
+                links=links,
                 declared=[box for box in boxes if box in declared],
-                captured_bytes=before.ip_bytes - after.ip_bytes,
-                counted_bytes=sum(known),
-                probed_bytes_max=most_bytes(data) if known else 0,
+                captured_bytes=ip_bytes(first) - ip_bytes(last),
+                counted_bytes=sum(counts),
+                probed_bytes_max=most_bytes(data) if links else 0,
             )
-        )
-    return found
+            sections.append(section)
+    return sections
 
 
 def dropped_bytes(data: RunData, link: Link) -> int | None:
@@ -70,12 +68,11 @@ def payload(data: RunData, tables: Tables) -> Payload | None:
         return None
     hosts = {host.name: host.address for host in data.network.hosts}
     flows = tables.scan("flows").filter((pl.col("protocol") == "tcp") & (pl.col("sport") != _DISCARD))
-    pair = ["server", "sport", "client"]
-    connections = flows.select("capture", *pair, "goodput_bytes", "ended")
-    before, after = (connections.filter(pl.col("capture") == name) for name in ("world", "island"))
-    sent = before.group_by(pair).agg(world=pl.col("goodput_bytes").sum(), largest=pl.col("goodput_bytes"))
-    came = after.group_by(pair).agg(island=pl.col("goodput_bytes").sum(), open=(~pl.col("ended")).sum())
-    found = Payload(
+    ends = ["server", "sport", "client"]
+    before, after = (flows.filter(pl.col("capture") == name) for name in ("world", "island"))
+    sent = before.group_by(ends).agg(world=pl.col("goodput_bytes").sum(), largest=pl.col("goodput_bytes"))
+    came = after.group_by(ends).agg(island=pl.col("goodput_bytes").sum(), open=(~pl.col("ended")).sum())
+    figures = Payload(
         boxes=list(boxes),
         lossy=[box.name for box in data.network.boxes if box.name in boxes and not box.conserves_payload],
         world_bytes=0,
@@ -86,20 +83,20 @@ def payload(data: RunData, tables: Tables) -> Payload | None:
         wrong=[],
     )
     received = _received(tables)
-    rows = sent.join(came, on=pair, how="full", coalesce=True).sort(pair).collect(engine="streaming")
+    rows = sent.join(came, on=ends, how="full", coalesce=True).sort(ends).collect(engine="streaming")
     for server, port, client, world, largest, island, still_open in rows.iter_rows():
         if not (server in hosts and client in hosts and _passes_both(data, hosts[server], hosts[client])):
             continue
-        one = _Pair(f"{server}:{port} to {client}", world or 0, island or 0, still_open or 0, largest or [])
-        found["world_bytes"] += one.world
-        found["island_bytes"] += one.island
-        found["open_connections"] += one.still_open
-        found["held_bytes_max"] += one.held_max
-        found["wrong"] += () if found["lossy"] else one.wrong()
-        if port == data.experiment.traffic.port and (client_said := received.get((server, client))) is not None:
-            found["received_bytes"] = (found["received_bytes"] or 0) + client_said[0]
-            found["wrong"] += one.wrong_at_client(*client_said)
-    return found
+        pair = _Pair(f"{server}:{port} to {client}", world or 0, island or 0, still_open or 0, largest or [])
+        figures["world_bytes"] += pair.world
+        figures["island_bytes"] += pair.island
+        figures["open_connections"] += pair.still_open
+        figures["held_bytes_max"] += pair.held_max
+        figures["wrong"] += () if figures["lossy"] else pair.wrong()
+        if port == data.experiment.traffic.port and (at_client := received.get((server, client))) is not None:
+            figures["received_bytes"] = (figures["received_bytes"] or 0) + at_client[0]
+            figures["wrong"] += pair.wrong_at_client(*at_client)
+    return figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,20 +130,13 @@ class _Pair:
 
 def _passes_both(data: RunData, world: IPv4Address, island: IPv4Address) -> bool:
     """Return whether TCP between two hosts passed both captures in every version."""
-    carriers = (each.experiment.carrier(world, island, Protocol.TCP) for each in data.topology.standing)
-    return all(map(data.topology.passes_both, carriers))
+    periods = data.topology.standing
+    return all(data.topology.passes_both(each.experiment.carrier(world, island, Protocol.TCP)) for each in periods)
 
 
 def _received(tables: Tables) -> dict[tuple[str, str], tuple[int, bool]]:
     """Return the payload that each client received from each server, and whether all of its flows were completed."""
-    rows = (
-        tables.scan("channel_flows")
-        .group_by("server", "client")
-        .agg(pl.col("received_bytes").sum(), finished=(pl.col("outcome") == "completed").all())
-        .collect()
-    )
-    return {
-        (server, client): (received, finished)
-        for server, client, received, finished in rows.iter_rows()
-        if server is not None
-    }
+    finished = (pl.col("outcome") == "completed").all()
+    pairs = tables.scan("channel_flows").filter(pl.col("server").is_not_null()).group_by("server", "client")
+    rows = pairs.agg(pl.col("received_bytes").sum(), finished.alias("finished")).collect().iter_rows()
+    return {(server, client): (received, finished) for server, client, received, finished in rows}

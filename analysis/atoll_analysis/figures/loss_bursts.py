@@ -5,11 +5,11 @@ from typing import TypedDict
 
 import polars as pl
 
-from atoll_analysis.tables.capture_pairs import CapturePair, around_links
 from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
 from atoll_analysis.tables.probe_filter import of_changes
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables, island_bound
+from atoll_analysis.tables.topology import CapturePair
 from atoll_core.experiment.residence import residence_ns
 
 GAP_PACKETS = 16
@@ -34,13 +34,12 @@ class LossBursts(TypedDict):
 def loss_bursts(tables: Tables, data: RunData) -> dict[str, LossBursts]:
     """Return the bursts of every link whose captures show them."""
     probes = of_changes(data) if data.changes else None
-    found: dict[str, LossBursts] = {}
-    for link, pair in around_links(data, tables.decoded):
+    by_link: dict[str, LossBursts] = {}
+    for link, pair in data.topology.around_links(tables.decoded):
         sent = sent_in_measurement(tables.packets(pair.first), data, probes)
-        count = sent.select(pl.len()).collect(engine="streaming").item()
         numbers = tables.scan("losses").filter(pl.col("link") == link.box).select("number").collect()["number"]
-        found[link.box] = bursts(numbers, count, pair)
-    return found
+        by_link[link.box] = bursts(numbers, sent.select(pl.len()).collect(engine="streaming").item(), pair)
+    return by_link
 
 
 def residual_bursts(tables: Tables, data: RunData) -> dict[str, LossBursts]:
@@ -51,19 +50,18 @@ def residual_bursts(tables: Tables, data: RunData) -> dict[str, LossBursts]:
     """
     if len(data.topology.standing) > 1 or data.window is None or not {"world", "island"} <= tables.decoded.keys():
         return {}
-    found: dict[str, LossBursts] = {}
+    by_chain: dict[str, LossBursts] = {}
     pair = CapturePair("world", "island", ())
-    for chain in data.topology.chains:
-        if data.topology.is_coded(chain):
-            carried = pl.col("chain") == chain.name
-            came, arrived = (island_bound(tables, data, capture).filter(carried) for capture in pair[:2])
-            sent = sent_in_measurement(came, data, None)
-            longest_ns = sum(longest_transit_ns(link.to_island) for link in data.topology.links_of(chain))
-            longest_ns += residence_ns(data.network, data.experiment, chain)
-            lost = [each["number"] for each in lost_packets(sent, arrived, longest_ns)]
-            numbers = pl.concat(lost).sort() if lost else pl.Series(values=[], dtype=pl.Int64)
-            found[chain.name] = bursts(numbers, sent.select(pl.len()).collect(engine="streaming").item(), pair)
-    return found
+    for chain in filter(data.topology.is_coded, data.topology.chains):
+        carried = pl.col("chain") == chain.name
+        came, arrived = (island_bound(tables, data, capture).filter(carried) for capture in pair[:2])
+        sent = sent_in_measurement(came, data, None)
+        longest_ns = sum(longest_transit_ns(link.to_island) for link in data.topology.links_of(chain))
+        longest_ns += residence_ns(data.network, data.experiment, chain)
+        lost = [packets["number"] for packets in lost_packets(sent, arrived, longest_ns)]
+        numbers = pl.concat([pl.Series("number", [], pl.Int64), *lost]).sort()
+        by_chain[chain.name] = bursts(numbers, sent.select(pl.len()).collect(engine="streaming").item(), pair)
+    return by_chain
 
 
 def bursts(numbers: pl.Series, packets: int, pair: CapturePair) -> LossBursts:

@@ -2,9 +2,8 @@
 """Causes of packet loss on links."""
 
 from collections.abc import Mapping
-from typing import TypedDict
 
-from atoll_analysis.tables.box_counters import Lost
+from atoll_analysis.tables.box_counters import LostFigures
 from atoll_core.experiment.experiment import LinkDirection, LossTrace
 
 CAUSES = {
@@ -27,25 +26,17 @@ _BY_COUNTER = {
 }
 
 
-class LostFigures(TypedDict):
-    """A link's losses by one cause."""
-
-    packets: int  # packets lost by this cause
-    bytes: int | None  # their bytes, as the link counts them; None: the backend does not count them
-
-
 def cause_of(counter: str, direction: LinkDirection) -> str:
     """Return the key of :data:`CAUSES` for a counter (``atoll_analysis.tables.box_counters.CAUSES``) of a direction."""
     by_packets = counter == "loss" and isinstance(direction.loss, LossTrace)
     return "trace" if by_packets else _BY_COUNTER[counter]
 
 
-def by_cause(counted: Mapping[str, Lost], direction: LinkDirection) -> dict[str, LostFigures]:
+def by_cause(counted: Mapping[str, LostFigures], direction: LinkDirection) -> dict[str, LostFigures]:
     """Return a direction's losses by cause; causes that the backend does not count are left out."""
-    found: dict[str, LostFigures] = {}
+    losses: dict[str, LostFigures] = {}
     for counter, lost in counted.items():
-        cause = cause_of(counter, direction)
-        before = found.get(cause, LostFigures(packets=0, bytes=0))
-        octets = None if lost.bytes is None or before["bytes"] is None else before["bytes"] + lost.bytes
-        found[cause] = LostFigures(packets=before["packets"] + lost.packets, bytes=octets)
-    return found
+        before = losses.get(cause := cause_of(counter, direction), LostFigures(packets=0, bytes=0))
+        octets = None if lost["bytes"] is None or before["bytes"] is None else before["bytes"] + lost["bytes"]
+        losses[cause] = LostFigures(packets=before["packets"] + lost["packets"], bytes=octets)
+    return losses

@@ -4,10 +4,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from atoll_analysis.summary import Capture, SojournFigures, Volume
+from atoll_analysis.summary import Capture, Volume
+from atoll_analysis.tables.box_counters import SojournFigures
 from atoll_analysis.tables.job_logs import capture_counts
 from atoll_analysis.tables.packet_records import ECHO_REQUEST, ETHERNET_HEADER_BYTES, ICMP, TCP
 from atoll_analysis.tables.probe_filter import is_probe
@@ -19,7 +21,7 @@ from atoll_core.lab.network import Host, HostRole
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class _Totals:
     """Island-bound totals of one capture."""
 
     packets: int
@@ -39,12 +41,8 @@ def counted_bytes(link: Link) -> pl.Expr:
     return pl.col("ip_bytes") + frame
 
 
-def totals(
-    tables: Tables, capture: str, window: Window | None = None, leaving_out: pl.Expr | None = None
-) -> Totals | None:
-    """Island-bound totals of a capture, all of it or within the measurement; None when there is no such capture."""
-    if capture not in tables.decoded and capture != tables.arrival:
-        return None
+def totals(tables: Tables, capture: str, window: Window | None = None, leaving_out: pl.Expr | None = None) -> _Totals:
+    """Island-bound totals of a capture, all of it or within the measurement."""
     packets = tables.packets(capture).filter(pl.col("to_island") == 1)
     if window is not None:
         packets = packets.filter(pl.col("t_ns").is_between(window.start_ns, window.end_ns, closed="left"))
@@ -57,7 +55,7 @@ def totals(
         tcp_payload_bytes=total("payload_bytes", tcp),
         goodput_bytes=total("new_payload_bytes", tcp),
     ).collect(engine="streaming")
-    return Totals(**row.row(0, named=True))
+    return _Totals(**row.row(0, named=True))
 
 
 def windows_over_rate(
@@ -105,47 +103,33 @@ def sent_by_link(tables: Tables, link: Link, window: Window) -> int | None:
         pl.col(name).max() - pl.col(name).min() for name in ("out_bytes", "lost_after_bytes")
     )
     sent, lost = counted.collect().row(0)
-    seen = totals(tables, f"link-{link.box}", window)
-    if seen is not None:
-        extra = seen.packets * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
-        sent = seen.ip_bytes + extra
+    if (capture := f"link-{link.box}") in tables.decoded:
+        captured = totals(tables, capture, window)
+        sent = captured.ip_bytes
+        sent += captured.packets * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
     return None if sent is None else int(sent) + int(lost or 0)
 
 
 def queue_full_s(tables: Tables, link: Link) -> float | None:
     """Return how long the queue was full: the sum of the intervals of the table ``queue`` that say so."""
     rows = tables.scan("queue").filter(pl.col("link") == link.box)
-    found = rows.select(count=pl.len(), full_s=pl.col("seconds").filter("full").sum()).collect().row(0, named=True)
-    return round(found["full_s"], 9) if found["count"] else None
+    count, full_s = rows.select(pl.len(), pl.col("seconds").filter("full").sum()).collect().row(0)
+    return round(full_s, 9) if count else None
 
 
 def idle_s(tables: Tables, link: Link, window: Window) -> float | None:
     """Return how long the link had nothing to send to the island within the measurement (to 100 ms at both ends)."""
-    idle = (
-        in_window(tables, link.box, window).select(pl.col("idle_ns").max() - pl.col("idle_ns").min()).collect().item()
-    )
+    idle_ns = pl.col("idle_ns").max() - pl.col("idle_ns").min()
+    idle = in_window(tables, link.box, window).select(idle_ns).collect().item()
     return None if idle is None else idle / 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class Pings:
-    """The ping series within the measurement."""
-
-    sent: int
-    lost: int
-    rtt_max_ns: int | None
-    last_ns: int | None  # when the last one that was answered was sent
-
-
-def pings(tables: Tables, window: Window | None) -> Pings:
-    """Return counts and the largest RTT of the ping series, of pings sent within the measurement."""
-    found = _pings_within(tables, window).select(
-        sent=pl.len(),
-        lost=pl.col("rtt_ns").is_null().sum(),
-        rtt_max_ns=pl.col("rtt_ns").max(),
-        last_ns=pl.col("sent_ns").filter(pl.col("rtt_ns").is_not_null()).max(),
-    )
-    return Pings(**found.collect().row(0, named=True))
+def pings(tables: Tables, window: Window | None) -> tuple[Any, ...]:
+    """Of the pings sent within the measurement: sent, lost, largest RTT, and when the last answered one was sent."""
+    rtt_ns = pl.col("rtt_ns")
+    last_ns = pl.col("sent_ns").filter(rtt_ns.is_not_null()).max()
+    counts = _pings_within(tables, window).select(pl.len(), rtt_ns.is_null().sum().alias("lost"), rtt_ns.max(), last_ns)
+    return counts.collect().row(0)
 
 
 def ping_sojourn(tables: Tables, window: Window | None, base_rtt_ns: int | None) -> SojournFigures | None:
@@ -153,7 +137,7 @@ def ping_sojourn(tables: Tables, window: Window | None, base_rtt_ns: int | None)
     if base_rtt_ns is None:
         return None
     sojourn_ms = (pl.col("rtt_ns") - base_rtt_ns) / 1e6
-    found = (
+    figures = (
         _pings_within(tables, window)
         .filter(pl.col("rtt_ns").is_not_null())
         .select(
@@ -164,7 +148,7 @@ def ping_sojourn(tables: Tables, window: Window | None, base_rtt_ns: int | None)
         .collect()
         .row(0, named=True)
     )
-    return None if found["max_ms"] is None else SojournFigures(**found)
+    return None if figures["max_ms"] is None else SojournFigures(**figures)
 
 
 def _pings_within(tables: Tables, window: Window | None) -> pl.LazyFrame:
@@ -175,36 +159,26 @@ def _pings_within(tables: Tables, window: Window | None) -> pl.LazyFrame:
     return rows.filter(sent_within | pl.col("sent_ns").is_null())  # a lost ping may not say when it was sent
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelFlows:
-    """Flows of the channels, as logged by the clients."""
-
-    completed: int
-    cut: int
-    failed: int
-    mean_bytes: float | None  # of the completed ones
-    failed_by: dict[str, int]  # failed ones by the name of the error, the most frequent first
-
-
-def channel_flows(tables: Tables) -> ChannelFlows:
-    """Counts by outcome and the mean size of completed flows."""
+def channel_flows(tables: Tables) -> tuple[dict[str, Any], float | None]:
+    """Counts of the clients' flow logs by outcome, with keys of the summary, and the mean size of completed flows."""
     outcome = pl.col("outcome")
     rows = tables.scan("channel_flows")
-    found = rows.select(
-        completed=(outcome == "completed").sum(),
-        cut=(outcome == "cut").sum(),
-        failed=outcome.str.starts_with("failed").sum(),
+    counts = rows.select(
+        flows_completed=(outcome == "completed").sum(),
+        flows_cut=(outcome == "cut").sum(),
+        flows_failed=outcome.str.starts_with("failed").sum(),
         mean_bytes=pl.col("size_bytes").filter(outcome == "completed").mean(),
-    ).collect()
+    )
+    counts = counts.collect().row(0, named=True)
+    mean_bytes = counts.pop("mean_bytes")
     errors = rows.filter(outcome.str.starts_with("failed:")).select(outcome.str.strip_prefix("failed:").value_counts())
     by = errors.unnest("outcome").sort("count", "outcome", descending=[True, False]).collect()
-    return ChannelFlows(**found.row(0, named=True), failed_by=dict(by.iter_rows()))
+    return {**counts, "flows_failed_by": dict(by.iter_rows())}, mean_bytes
 
 
 def concurrent_max(tables: Tables) -> int | None:
     """Return the most open connections of channels at the end of a 100 ms window at the arrival capture."""
-    found = tables.scan("concurrent").select(pl.col("open").max()).collect().item()
-    return None if found is None else int(found)
+    return tables.scan("concurrent").select(pl.col("open").max()).collect().item()
 
 
 def connections(tables: Tables, data: RunData) -> int | None:
@@ -213,7 +187,7 @@ def connections(tables: Tables, data: RunData) -> int | None:
         return None
     port = data.experiment.traffic.port
     ours = (pl.col("capture") == tables.arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == port)
-    return int(tables.scan("flows").filter(ours).select(pl.len()).collect().item())
+    return tables.scan("flows").filter(ours).select(pl.len()).collect().item()
 
 
 def host_volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
@@ -221,19 +195,19 @@ def host_volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
     if tables.arrival is None:
         return {}
     rows = {row["host"]: row for row in tables.scan("volume").collect().iter_rows(named=True)}
-    everything = sum(rows[host.name]["goodput_bytes"] for host in hosts)
+    total_bytes = sum(rows[host.name]["goodput_bytes"] for host in hosts)
 
     def since_start(t_ns: int | None) -> float | None:
         return None if t_ns is None else (t_ns - tables.origin_ns) / 1e9
 
     return {
         host.name: Volume(
-            goodput_bytes=rows[host.name]["goodput_bytes"],
-            share=rows[host.name]["goodput_bytes"] / everything if everything else 0.0,
-            first_s=since_start(rows[host.name]["first_ns"]),
-            last_s=since_start(rows[host.name]["last_ns"]),
-            payload_first_s=since_start(rows[host.name]["payload_first_ns"]),
-            payload_last_s=since_start(rows[host.name]["payload_last_ns"]),
+            goodput_bytes=(row := rows[host.name])["goodput_bytes"],
+            share=row["goodput_bytes"] / total_bytes if total_bytes else 0.0,
+            first_s=since_start(row["first_ns"]),
+            last_s=since_start(row["last_ns"]),
+            payload_first_s=since_start(row["payload_first_ns"]),
+            payload_last_s=since_start(row["payload_last_ns"]),
         )
         for host in hosts
     }
@@ -277,19 +251,9 @@ def whistles(tables: Tables, data: RunData) -> Mapping[str, dict[str, bool]]:
         return heard  # nobody to whistle, or to hear it
     for capture in ("world", "island"):
         if capture in tables.decoded:
-            times = (
-                tables.packets(capture)
-                .filter(
-                    (pl.col("proto") == ICMP)
-                    & (pl.col("icmp_type") == ECHO_REQUEST)
-                    & pl.col("src").is_in(senders)
-                    & ~is_probe()
-                )
-                .select("t_ns")
-                .collect(engine="streaming")
-                .to_series()
-                .to_list()
-            )
+            requests = (pl.col("proto") == ICMP) & (pl.col("icmp_type") == ECHO_REQUEST) & ~is_probe()
+            sent = tables.packets(capture).filter(requests & pl.col("src").is_in(senders))
+            times = sent.select("t_ns").collect(engine="streaming")["t_ns"]
             middle = (data.window.start_ns + data.window.end_ns) // 2 if data.window else None
             heard[capture] = {
                 "start": any(middle is None or t < middle for t in times),
@@ -302,12 +266,12 @@ def capture_quality(tables: Tables, data: RunData, logs: Path) -> dict[str, Capt
     """Return the completeness of each planned capture, by the counts of the capture tool and the decoder."""
     quality: dict[str, Capture] = {}
     for point in data.plan.captures:
-        said = capture_counts(logs, point.name)
+        captured, dropped, unchecked = capture_counts(logs, point.name)
         decoded = tables.decoded.get(point.name)
         quality[point.name] = Capture(
-            captured=said.captured,
-            dropped=said.dropped,
-            unchecked=said.unchecked,
+            captured=captured,
+            dropped=dropped,
+            unchecked=unchecked,
             decoded=decoded.packets if decoded else None,
             other_frames=decoded.other_frames if decoded else 0,
             truncated=bool(decoded and decoded.truncated),

@@ -14,7 +14,7 @@ from atoll_core.errors import RunError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class PacketFates:
+class _PacketFates:
     """Of packets to the island that came to a link within the measurement, in their order: whether it lost them."""
 
     link: str
@@ -22,7 +22,7 @@ class PacketFates:
     came: int  # of which these are the first
 
 
-def fates_of_packets(run: RunDir, link: str | None = None) -> PacketFates:
+def fates_of_packets(run: RunDir, link: str | None = None) -> _PacketFates:
     """Return what became of the packets at a link, by default the slowest one; at most those of one loss trace.
 
     Raises RunError if the run was not analysed or its captures do not show this, UsageError if there is no such link.
@@ -44,4 +44,4 @@ def fates_of_packets(run: RunDir, link: str | None = None) -> PacketFates:
     here = (pl.col("link") == box) & (pl.col("number") < count)
     numbers = scan_table(run.tables / "losses.parquet").filter(here).select("number").collect()
     lost = pl.Series(values=[False]).new_from_index(0, count).scatter(numbers["number"], values=True)
-    return PacketFates(box, tuple(lost), came)
+    return _PacketFates(box, tuple(lost), came)

@@ -17,17 +17,18 @@ def base_rtts_ms(network: Network, experiment: Experiment) -> tuple[float, float
     terrestrial = {
         delay.name: (delay.rtt.ns, 2 * delay.jitter.ns) for box in network.delay_boxes for delay in box.classes
     }
-    found: list[tuple[float, float]] = []
+    least_ms: list[float] = []
+    most_ms: list[float] = []
     for state in experiment.states:
         latency = dict(state.latency)
         for world in network.world_hosts:
             rtt_ns, shake_ns = terrestrial.get(latency.get(world.name, ""), (0, 0))
             for chain in carriers(state, (world,), network.island_hosts, Protocol):
                 ways = [way for link in links_of(experiment, chain) for way in (link.to_island, link.to_world)]
-                least_ms = (rtt_ns + sum(way.delays[0].ns for way in ways)) / 1e6
                 held_ns = 2 * residence_ns(network, experiment, chain)
-                found.append((least_ms, (rtt_ns + shake_ns + held_ns) / 1e6 + sum(_longest_ms(way) for way in ways)))
-    return (min(least for least, _ in found), max(most for _, most in found)) if found else None
+                least_ms.append((rtt_ns + sum(way.delays[0].ns for way in ways)) / 1e6)
+                most_ms.append((rtt_ns + shake_ns + held_ns) / 1e6 + sum(map(_longest_ms, ways)))
+    return (min(least_ms), max(most_ms)) if least_ms else None
 
 
 def _longest_ms(way: LinkDirection) -> float:
@@ -41,8 +42,8 @@ def carriers(
     """Return the chains of one instant that carry packets of these protocols between some of these hosts."""
     if not state.branches:
         return (state.chain,)
-    every = product(worlds, islands, protocols)
-    return tuple(dict.fromkeys(state.carrier(world.address, island.address, each) for world, island, each in every))
+    pairs = product(worlds, islands, protocols)
+    return tuple(dict.fromkeys(state.carrier(world.address, island.address, kind) for world, island, kind in pairs))
 
 
 def links_of(experiment: Experiment, chain: Chain) -> tuple[Link, ...]:
@@ -52,13 +53,9 @@ def links_of(experiment: Experiment, chain: Chain) -> tuple[Link, ...]:
 
 def blocked_s(links: Iterable[Link], offset_s: float, end_s: float) -> tuple[Interval, ...]:
     """Return when a direction of a link was blocked by its trace, which began ``offset_s`` after the measurement."""
-    found = [
-        (max(0.0, offset_s + begin), min(end_s, offset_s + end))
-        for link in links
-        for way in (link.to_island, link.to_world)
-        for begin, end in _blocked(way)
-    ]
-    return tuple(sorted((begin, end) for begin, end in found if begin < end))
+    ways = [way for link in links for way in (link.to_island, link.to_world)]
+    spans = [(max(0.0, offset_s + begin), min(end_s, offset_s + end)) for way in ways for begin, end in _blocked(way)]
+    return tuple(sorted((begin, end) for begin, end in spans if begin < end))
 
 
 def _blocked(way: LinkDirection) -> Iterable[Interval]:

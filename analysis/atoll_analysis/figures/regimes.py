@@ -76,10 +76,9 @@ def regime(
     grows: bool | None,
 ) -> RegimeFigures:
     """Return the regime by these figures; ``burst_share`` is needed only if losses are not low."""
-    found, because = _decided(utilisation, queue_loss, burst_share, swinging, grows)
-    return RegimeFigures(
-        regime=found,
-        because=because,
+    figures = RegimeFigures(
+        regime=None,
+        because="",
         utilisation=utilisation,
         queue_loss=queue_loss,
         burst_share=burst_share,
@@ -87,26 +86,19 @@ def regime(
         span_s=span_s,
         grows=grows,
     )
+    figures["regime"], figures["because"] = _regime(figures)
+    return figures
 
 
-def _decided(
-    utilisation: float | None,
-    queue_loss: float | None,
-    burst_share: float | None,
-    swinging: float | None,
-    grows: bool | None,
-) -> tuple[Regime | None, str]:
+def _regime(figures: RegimeFigures) -> tuple[Regime | None, str]:
+    utilisation, queue_loss, burst_share = figures["utilisation"], figures["queue_loss"], figures["burst_share"]
+    swinging = figures["swinging_share"]
     if utilisation is None or queue_loss is None or swinging is None:
         return None, "utilisation, losses or queue of the slowest link were not measured"
     used, lost = f"utilisation {utilisation:.0%}", f"{queue_loss:.2%} lost to a full queue"
-    if grows:
-        return (
-            Regime.CONGESTION,
-            (
-                "open loop (flows start independently of earlier ones), and the number of open flows grows steadily; "
-                f"{used}, {lost}"
-            ),
-        )
+    if figures["grows"]:
+        why = "open loop (flows start independently of earlier ones), and the number of open flows grows steadily"
+        return Regime.CONGESTION, f"{why}; {used}, {lost}"
     is_used = utilisation >= HIGH_UTILISATION
     if queue_loss < LOW_LOSS:
         if is_used:

@@ -5,9 +5,9 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from atoll_analysis.figures.flow_classes import BOUNDS_BYTES
+from atoll_analysis.figures.flows import BOUNDS_BYTES
 from atoll_analysis.figures.losses import CAUSES
 from atoll_analysis.summary import Summary
 from atoll_core.description.validation_messages import suggest
@@ -23,13 +23,14 @@ _MOST_SUGGESTED = 8
 def measured(path: Path, summary: Summary) -> dict[str, float | None]:
     """All figures of the run at ``path``; None: not measured. Raises RunError if an older version analysed it."""
     try:
-        return {name: _number(read(summary)) for name, (_, _, read) in FIGURES.items()}
+        values = {name: read(summary) for name, (_, _, read) in FIGURES.items()}
     except KeyError as missing:
         msg = (
             f"{path}: analysed by an older version that did not compute {missing}; "
             f"run `atoll report {path}` to analyse it again"
         )
         raise RunError(msg) from None
+    return {name: None if value is None else round(float(value), 9) for name, value in values.items()}
 
 
 def limits(summary: Summary) -> dict[str, tuple[float, float]]:
@@ -43,10 +44,6 @@ def limits(summary: Summary) -> dict[str, tuple[float, float]]:
 
 OF_TRANSFERS = ("transfer time", "transfer rate")
 """Figures that have limits if a transfer did not finish."""
-
-
-def _number(found: float | None) -> float | None:
-    return None if found is None else round(float(found), 9)
 
 
 def _percent(share: float | None) -> float | None:
@@ -71,77 +68,53 @@ def _beyond_drain_ms(summary: Summary) -> float | None:
 _Read = Callable[[Summary], float | None]
 
 
-def _longest_wait_ms(summary: Summary) -> float | None:
-    return summary.get("longest_wait_ms")
+def _figure(*keys: str | int, factor: float = 1, of: Callable[[Summary], Any] = lambda summary: summary) -> _Read:
+    """Return how to read a figure, by the keys that lead to it, multiplied by a factor; None if one is absent."""
+
+    def read(summary: Summary) -> float | None:
+        part = of(summary)
+        for key in keys:
+            if not part:
+                return None
+            part = part[key] if isinstance(key, int) else part.get(key)
+        return None if part is None else factor * part
+
+    return read
 
 
-def _of_slowest(summary: Summary, name: str) -> dict[str, Any]:
-    """Return figures of the slowest link by the name of their part; empty if not measured."""
-    link = cast("dict[str, Any]", summary["links"].get(summary["bottleneck"] or "") or {})
-    return cast("dict[str, Any]", link.get(name) or {})
+def _slowest(summary: Summary) -> Any:
+    """Return the figures of the slowest link; None without a link."""
+    return summary["links"].get(summary["bottleneck"] or "")
 
 
-def _queue_sojourn(figure: str) -> _Read:
-    """Return the sojourn time in the queue of the slowest link; None if the backend does not measure it."""
-    return lambda summary: _of_slowest(summary, "sojourn").get(figure)
+def _bursts(summary: Summary) -> Any:
+    """Return the loss bursts of the slowest link; None if it lost nothing."""
+    bursts = (summary.get("loss_bursts") or {}).get(summary["bottleneck"] or "")
+    return bursts if bursts and bursts["lost"] else None
 
 
-_UNKNOWN = {"packets": None}
-
-
-def _lost(cause: str, direction: str) -> _Read:
-    """Return the packets that the slowest link lost by a cause; None if the backend does not count it."""
-    return lambda summary: _of_slowest(summary, direction).get(cause, _UNKNOWN)["packets"]
+def _residual(summary: Summary) -> Any:
+    """Return the bursts of packets that stayed lost behind coders, of the chain that comes first."""
+    return next(iter((summary.get("residual_bursts") or {}).values()), None)
 
 
 LOSSES: dict[str, tuple[str, int, _Read]] = {
-    f"{where}, {words}": ("packets", 0, _lost(cause, direction))
+    f"{where}, {text}": ("packets", 0, _figure(direction, cause, "packets", of=_slowest))
     for direction, where in (("losses", "lost"), ("losses_to_world", "lost to the world"))
-    for cause, words in CAUSES.items()
+    for cause, text in CAUSES.items()
 }
 """Of these, causes for which no run lost anything are left out."""
 
 _CLASSES = (*(f"to {Size(bound)}" for bound in BOUNDS_BYTES), f"over {Size(BOUNDS_BYTES[-1])}")
 
 
-def _value(part: str, figure: str, factor: float = 1) -> _Read:
-    """Return how to read a figure of a part of the summary, multiplied by a factor."""
-
-    def read(summary: Summary) -> float | None:
-        found = cast("dict[str, Any]", summary.get(part) or {}).get(figure)
-        return None if found is None else factor * found
-
-    return read
-
-
-def _of_class(number: int, name: str, percentile: str) -> _Read:
-    def read(summary: Summary) -> float | None:
-        classes = cast("list[dict[str, dict[str, float] | None]]", summary.get("flow_classes") or [])
-        found = classes[number][name] if classes else None
-        return found[percentile] if found else None
-
-    return read
-
-
-def _of_bursts(figure: str, factor: float = 1) -> _Read:
-    """Return how to read a figure of the slowest link's bursts; None if it lost nothing."""
-
-    def read(summary: Summary) -> float | None:
-        bursts = cast("dict[str, dict[str, Any]]", summary.get("loss_bursts") or {})
-        found = bursts.get(summary["bottleneck"] or "")
-        return factor * found[figure] if found and found["lost"] else None
-
-    return read
-
-
 def _goodput_of_chains(*, main: bool) -> _Read:
     """Return how to read the goodput of the main chain, or of all branches; None in a run without branches."""
 
     def read(summary: Summary) -> float | None:
-        chains = summary.get("chains") or {}
-        found = [chain["goodput_mbit_s"] for name, chain in chains.items() if (name == MAIN) == main]
-        known = [each for each in found if each is not None]
-        return sum(known) if known and len(known) == len(found) else None
+        chains = (summary.get("chains") or {}).items()
+        goodput = [chain["goodput_mbit_s"] for name, chain in chains if (name == MAIN) == main]
+        return sum(each or 0.0 for each in goodput) if goodput and None not in goodput else None
 
     return read
 
@@ -150,60 +123,52 @@ def _of_boxes(counter: str) -> _Read:
     """Return how to read a counter, summed over all boxes that have it; None if no box has it."""
 
     def read(summary: Summary) -> float | None:
-        found = [box[counter] for box in (summary.get("boxes") or {}).values() if counter in box]
-        return sum(found) if found else None
-
-    return read
-
-
-def _residual(figure: str) -> _Read:
-    """Return how to read a figure of the packets that stayed lost behind coders, of the chain that comes first."""
-
-    def read(summary: Summary) -> float | None:
-        for bursts in cast("dict[str, dict[str, Any]]", summary.get("residual_bursts") or {}).values():
-            return bursts[figure]
-        return None
+        counts = [box[counter] for box in (summary.get("boxes") or {}).values() if counter in box]
+        return sum(counts) if counts else None
 
     return read
 
 
 TRAFFIC_FIGURES: dict[str, tuple[str, int, _Read]] = {
-    **{f"ping sojourn p{percent}": ("ms", 2, _value("ping_sojourn", f"p{percent}_ms")) for percent in (50, 95, 99)},
-    "standing queue": ("%", 2, _value("standing_queue", "share", 100)),
-    "standing queue height": ("ms", 2, _value("standing_queue", "mean_ms")),
-    "queue full and empty": ("%", 2, _value("regime", "swinging_share", 100)),
-    "losses in bursts": ("%", 1, _of_bursts("burst_share", 100)),
-    "longest loss burst": ("packets", 0, _of_bursts("longest")),
+    **{f"ping sojourn p{percent}": ("ms", 2, _figure("ping_sojourn", f"p{percent}_ms")) for percent in (50, 95, 99)},
+    "standing queue": ("%", 2, _figure("standing_queue", "share", factor=100)),
+    "standing queue height": ("ms", 2, _figure("standing_queue", "mean_ms")),
+    "queue full and empty": ("%", 2, _figure("regime", "swinging_share", factor=100)),
+    "losses in bursts": ("%", 1, _figure("burst_share", factor=100, of=_bursts)),
+    "longest loss burst": ("packets", 0, _figure("longest", of=_bursts)),
     **{
-        f"flow time p{percent}, {sizes}": ("s", 3, _of_class(number, "completion_s", f"p{percent}"))
+        f"flow time p{percent}, {sizes}": ("s", 3, _figure("flow_classes", number, "completion_s", f"p{percent}"))
         for number, sizes in enumerate(_CLASSES)
         for percent in (50, 95)
     },
     **{
-        f"flow rate p50, {sizes}": (RATE, 3, _of_class(number, "rate_mbit_s", "p50"))
+        f"flow rate p50, {sizes}": (RATE, 3, _figure("flow_classes", number, "rate_mbit_s", "p50"))
         for number, sizes in enumerate(_CLASSES)
     },
-    "flows in the initial window": ("%", 2, _value("initial_window", "flows_share", 100)),
-    "bytes in the initial window": ("%", 2, _value("initial_window", "bytes_share", 100)),
-    "open flows": ("", 1, _value("concurrency", "mean")),
-    "long flows": ("", 2, lambda summary: summary.get("long_flows_mean")),
+    "flows in the initial window": ("%", 2, _figure("initial_window", "flows_share", factor=100)),
+    "bytes in the initial window": ("%", 2, _figure("initial_window", "bytes_share", factor=100)),
+    "open flows": ("", 1, _figure("concurrency", "mean")),
+    "long flows": ("", 2, _figure("long_flows_mean")),
     "goodput of the main chain": (RATE, 3, _goodput_of_chains(main=True)),
     "goodput of branches": (RATE, 3, _goodput_of_chains(main=False)),
     "repair packets sent": ("packets", 0, _of_boxes("repair_packets")),
     "repair packets useful": ("packets", 0, _of_boxes("useful_repair_packets")),
     "repair packets dropped": ("packets", 0, _of_boxes("dropped_repair_packets")),
     "packets recovered": ("packets", 0, _of_boxes("recovered_packets")),
-    "packets lost behind coders": ("packets", 0, _residual("lost")),
-    "longest burst behind coders": ("packets", 0, _residual("longest")),
+    "packets lost behind coders": ("packets", 0, _figure("lost", of=_residual)),
+    "longest burst behind coders": ("packets", 0, _figure("longest", of=_residual)),
 }
 """Of these, none is in the summary of a run that an older version analysed. Classes are those of flow sizes."""
 
 FIGURES: dict[str, tuple[str, int, _Read]] = {
     "base RTT": ("ms", 3, lambda s: s["base_rtt_ms"]),
     "terrestrial RTT off by": ("ms", 3, _terrestrial_error_ms),
-    "queue sojourn mean": ("ms", 2, _queue_sojourn("mean_ms")),
-    **{f"queue sojourn p{percent}": ("ms", 2, _queue_sojourn(f"p{percent}_ms")) for percent in (50, 95, 99)},
-    "queue sojourn at most": ("ms", 2, _queue_sojourn("max_ms")),
+    "queue sojourn mean": ("ms", 2, _figure("sojourn", "mean_ms", of=_slowest)),
+    **{
+        f"queue sojourn p{percent}": ("ms", 2, _figure("sojourn", f"p{percent}_ms", of=_slowest))
+        for percent in (50, 95, 99)
+    },
+    "queue sojourn at most": ("ms", 2, _figure("sojourn", "max_ms", of=_slowest)),
     "largest ping sojourn": ("ms", 2, lambda s: s["sojourn_max_ms"]),
     "sojourn bound": ("ms", 2, lambda s: s["sojourn_bound_ms"]),
     "queue at most": ("kB", 2, lambda s: _scaled(s["queue_max_bytes"], 1e3)),
@@ -218,17 +183,17 @@ FIGURES: dict[str, tuple[str, int, _Read]] = {
     "flows completed": ("", 0, lambda s: s["flows_completed"] if s["channels"] else None),
     "mean flow": ("kB", 1, lambda s: _scaled(s["mean_flow_bytes"], 1e3)),
     # An index without a longest wait is of an older version, and could only be 1.
-    "fairness": ("", 3, lambda s: s["fairness"] if _longest_wait_ms(s) is not None else None),
-    "longest wait of a channel": ("ms", 2, _longest_wait_ms),
+    "fairness": ("", 3, lambda s: s["fairness"] if s.get("longest_wait_ms") is not None else None),
+    "longest wait of a channel": ("ms", 2, _figure("longest_wait_ms")),
     "transfer received": ("MB", 2, lambda s: _scaled(s["transfer_received_bytes"], 1e6)),
     "transfer time": ("s", 2, lambda s: s["transfer_s"]),
     "transfer rate": (RATE, 3, lambda s: s["transfer_mbit_s"]),
-    "UDP sent": (RATE, 3, _value("udp", "sent_mbit_s")),
-    "UDP received": (RATE, 3, _value("udp", "received_mbit_s")),
-    "UDP lost": ("%", 3, _value("udp", "loss_fraction", 100)),
-    "UDP out of order": ("", 0, _value("udp", "reordered_packets")),
-    "UDP jitter": ("ms", 3, _value("udp", "jitter_ms")),
-    "UDP jitter at most": ("ms", 3, _value("udp", "jitter_max_ms")),
+    "UDP sent": (RATE, 3, _figure("udp", "sent_mbit_s")),
+    "UDP received": (RATE, 3, _figure("udp", "received_mbit_s")),
+    "UDP lost": ("%", 3, _figure("udp", "loss_fraction", factor=100)),
+    "UDP out of order": ("", 0, _figure("udp", "reordered_packets")),
+    "UDP jitter": ("ms", 3, _figure("udp", "jitter_ms")),
+    "UDP jitter at most": ("ms", 3, _figure("udp", "jitter_max_ms")),
     **TRAFFIC_FIGURES,
     "changes beyond the drain": ("ms", 2, _beyond_drain_ms),
     "lateness at most": ("ms", 3, lambda s: s["lateness_max_ms"]),
@@ -240,10 +205,8 @@ def suggest_figure(given: str, known: Iterable[str]) -> str:
     """Return the figures that have all words of ``given``, otherwise the most similar one, and where all are listed."""
     names = list(known)
     words = re.findall(r"[a-z0-9]+", given.lower())
-    meant = [name for name in names if words and all(word in name.lower() for word in words)]
-    near = (
-        f"did you mean {first_of([shown(each) for each in meant], _MOST_SUGGESTED)}?"
-        if meant
-        else suggest(given, names, "figures", _MOST_SUGGESTED)
-    )
+    meant = [shown(name) for name in names if words and all(word in name.lower() for word in words)]
+    near = suggest(given, names, "figures", _MOST_SUGGESTED)
+    if meant:
+        near = f"did you mean {first_of(meant, _MOST_SUGGESTED)}?"
     return f"{near}; `atoll results` lists all {len(names)}"

@@ -30,12 +30,12 @@ def standing_queue(
     intervals: pl.DataFrame, over_time: LinkOverTime, packet_bytes: int, window_s: float
 ) -> StandingQueue | None:
     """Return the figures of one link's rows of the table ``queue``; None if there is no span of ``window_s``."""
-    known = intervals.filter(pl.col("floor_bytes").is_not_null())
-    if known.is_empty():
+    intervals = intervals.drop_nulls("floor_bytes")
+    if intervals.is_empty():
         return None
-    seconds, height = known["seconds"], known["floor_bytes"]
-    begin_ns = known["t_ns"] - (seconds * 1e9).round().cast(pl.Int64)
-    rate_bit_s = pl.Series([over_time.mean_rate(*span).bit_s for span in zip(begin_ns, known["t_ns"], strict=True)])
+    end_ns, seconds, height = intervals["t_ns"], intervals["seconds"], intervals["floor_bytes"]
+    begin_ns = end_ns - (seconds * 1e9).round().cast(pl.Int64)
+    rate_bit_s = pl.Series([over_time.mean_rate(*span).bit_s for span in zip(begin_ns, end_ns, strict=True)])
     least_bytes = (TARGET_MS / 8e3 * rate_bit_s).round().clip(packet_bytes).cast(pl.Int64)
     stood = height > least_bytes
     times = pl.DataFrame({"run": stood.rle_id(), "stood": stood, "seconds": seconds})

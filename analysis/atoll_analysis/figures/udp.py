@@ -4,9 +4,9 @@
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
-from atoll_analysis.run_directory.directory import read_json_lines
+from atoll_analysis.tables.job_logs import last_line
 from atoll_analysis.verdict.findings import Finding, FindingCode, grave
 from atoll_core.units import Rate, Size
 
@@ -34,7 +34,7 @@ class UdpFigures(TypedDict):
 
 def udp_figures(packet: Size, asked: Rate, seconds: float, logs: Path) -> UdpFigures:
     """Return the figures of UDP packets that were sent for a number of seconds, at the rate asked for on average."""
-    sent, received = _done(logs / "udp-send.out"), _done(logs / "udp-receive.out")
+    sent, received = (last_line(logs / f"udp-{end}.out", "done") or {} for end in ("send", "receive"))
     sent_packets, packets = sent.get("sent_packets"), received.get("packets")
     lost = sent_packets - packets if sent_packets is not None and packets is not None else None
     return UdpFigures(
@@ -64,13 +64,6 @@ def judge_udp(udp: UdpFigures | None) -> Iterator[Finding]:
     elif abs(sent / asked - 1) > tolerance:
         text = f"UDP was sent at {sent:.4g} Mbit/s, asked for {asked:g} Mbit/s ± {100 * tolerance:.3g}%"
         yield grave(FindingCode.UDP_RATE, text)
-
-
-def _done(path: Path) -> dict[str, Any]:
-    last: dict[str, Any] = {}
-    for line in read_json_lines(path):
-        last = line if line.get("type") == "done" else last
-    return last
 
 
 def _mbit_s(octets: int | None, seconds: float) -> float | None:

@@ -165,10 +165,9 @@ def _import_capture(path: Path, file: Path, wanted: Wanted, binary: Path, *, zip
             packets = _with_flows_of_fragments(packets)
         flows = packets.group_by("flow", "src", "dst").agg(pl.col("ip_bytes").cast(pl.Int64).sum())
         sizes: list[int] = flows.collect()["ip_bytes"].to_list()
-    found = Imported(Form.PCAP, Counter(sizes), records=decoded.packets, truncated=decoded.truncated)
     if not sizes:
         raise _wrong(path, 0, "has no IPv4 packets of the selected flows")
-    return found
+    return Imported(Form.PCAP, Counter(sizes), records=decoded.packets, truncated=decoded.truncated)
 
 
 def _with_flows_of_fragments(packets: pl.LazyFrame) -> pl.LazyFrame:
@@ -187,63 +186,58 @@ def _with_flows_of_fragments(packets: pl.LazyFrame) -> pl.LazyFrame:
 def _import_text(path: Path, text: TextIO, form: Form | None, wanted: Wanted) -> Imported:
     lines = _Lines(path, text)
     first = next(lines, "")
-    found = Imported(form or _form_of(first) or _unknown(path))
-    parts = _Parts()
+    imported = Imported(form or _form_of(first) or _unknown(path))
+    parts: _Parts = defaultdict(list)
     try:
-        rows = {Form.NFDUMP: _nfdump, Form.ARGUS: _argus, Form.ZEEK: _zeek}[found.form](first, lines)
+        rows = {Form.NFDUMP: _nfdump, Form.ARGUS: _argus, Form.ZEEK: _zeek}[imported.form](first, lines)
         for flows in rows:
-            found.records += 1
+            imported.records += 1
             try:
-                _count(list(flows()), wanted, found, parts)
+                _count(list(flows()), wanted, imported, parts)
             except (ValueError, LookupError, TypeError, AttributeError) as error:
-                found.damaged += 1
-                found.first_damage = found.first_damage or f"{path}:{lines.number}: {_why(error)}"
+                imported.damaged += 1
+                why = str(error) if isinstance(error, ValueError) else "a column is missing"
+                imported.first_damage = imported.first_damage or f"{path}:{lines.number}: {why}"
     except ValueError as error:
         raise _wrong(path, lines.number, str(error)) from None
-    parts.join(found)
-    if not found.counts:
-        why = found.first_damage.partition(": ")[2] or (
-            "none of its flows is of IPv4 and matches --to and --protocol" if found.left_out else "no record"
+    _join(parts, imported)
+    if not imported.counts:
+        why = imported.first_damage.partition(": ")[2] or (
+            "none of its flows is of IPv4 and matches --to and --protocol" if imported.left_out else "no record"
         )
-        raise _wrong(path, lines.number if found.damaged else 0, f"has no flow to import: {why}")
-    return found
+        raise _wrong(path, lines.number if imported.damaged else 0, f"has no flow to import: {why}")
+    return imported
 
 
-def _count(flows: list[Flow], wanted: Wanted, found: Imported, parts: "_Parts") -> None:
+_Parts = dict[tuple[str, ...], list[tuple[float, float, int, bool, bool]]]
+"""By protocol, addresses and ports, of each record: begin, end, size, whether it opens and closes a connection."""
+
+
+def _count(flows: list[Flow], wanted: Wanted, imported: Imported, parts: _Parts) -> None:
     for flow in flows:
         if flow.ip_bytes <= 0:
             continue
         if not wanted.matches(flow.protocol, flow.dst):
-            found.left_out += 1
+            imported.left_out += 1
         elif flow.ports is None:
-            found.counts[flow.ip_bytes] += 1
+            imported.counts[flow.ip_bytes] += 1
         else:
-            parts.add(flow)
+            record = (flow.begin_s, flow.end_s, flow.ip_bytes, flow.opens, flow.closes)
+            parts[flow.protocol, flow.src, flow.dst, *flow.ports].append(record)
 
 
-class _Parts:
-    """Records of one flow each, or of a part of it. An exporter writes a long flow in several."""
-
-    def __init__(self) -> None:
-        self._flows: dict[tuple[str, ...], list[tuple[float, float, int, bool, bool]]] = defaultdict(list)
-
-    def add(self, flow: Flow) -> None:
-        """Take a record with ports."""
-        key = (flow.protocol, flow.src, flow.dst, *(flow.ports or ()))
-        self._flows[key].append((flow.begin_s, flow.end_s, flow.ip_bytes, flow.opens, flow.closes))
-
-    def join(self, found: Imported) -> None:
-        """Add the sizes of the flows to ``found``."""
-        for parts in self._flows.values():
-            size, until_s = 0, 0.0
-            for begin_s, end_s, ip_bytes, opens, closes in sorted(parts):
-                if size and (opens or begin_s > until_s + _CONTINUED_S):
-                    found.counts[size] += 1
-                    size = 0
-                found.joined += size > 0
-                size += ip_bytes
-                until_s = -math.inf if closes else max(until_s, end_s)
-            found.counts[size] += 1
+def _join(parts: _Parts, imported: Imported) -> None:
+    """Add the sizes of flows, of which exporters write a long one in several records."""
+    for records in parts.values():
+        size, until_s = 0, 0.0
+        for begin_s, end_s, ip_bytes, opens, closes in sorted(records):
+            if size and (opens or begin_s > until_s + _CONTINUED_S):
+                imported.counts[size] += 1
+                size = 0
+            imported.joined += size > 0
+            size += ip_bytes
+            until_s = -math.inf if closes else max(until_s, end_s)
+        imported.counts[size] += 1
 
 
 class _Lines(Iterator[str]):
@@ -266,13 +260,8 @@ class _Lines(Iterator[str]):
         return line.rstrip("\r\n")
 
 
-def _why(error: Exception) -> str:
-    return "a column is missing" if isinstance(error, (LookupError, TypeError, AttributeError)) else str(error)
-
-
 def _unknown(path: Path) -> Form:
-    known = ", ".join(Form)
-    raise _wrong(path, 1, f"its first line has no known format; name the format: --format, one of {known}")
+    raise _wrong(path, 1, f"its first line has no known format; name the format: --format, one of {', '.join(Form)}")
 
 
 def _form_of(first: str) -> Form | None:
@@ -325,9 +314,9 @@ def _nfdump(first: str, lines: Iterable[str]) -> _Rows:
         src, dst, sport, dport = row["srcAddr"], row["dstAddr"], row["srcPort"], row["dstPort"]
         begin_s, flags = _seconds(row["firstSeen"]), row.get("flg", "")
         times = begin_s, begin_s + float(row["duration"]), "S" in flags, "F" in flags or "R" in flags
-        yield _part(row["proto"], src, dst, _whole(row["bytes"]), (sport, dport), *times)
-        if _whole(row.get("obyt", "0")):
-            yield _part(row["proto"], dst, src, _whole(row["obyt"]), (dport, sport), *times)
+        yield _part(row["proto"], src, dst, _integer(row["bytes"]), (sport, dport), *times)
+        if _integer(row.get("obyt", "0")):
+            yield _part(row["proto"], dst, src, _integer(row["obyt"]), (dport, sport), *times)
 
     return rows()
 
@@ -358,7 +347,7 @@ def _argus(first: str, lines: Iterable[str]) -> _Rows:
             raise ValueError(f"{shown(row['StartTime'])} is no time in seconds; {_ARGUS_REMEDY}") from None
         sport, dport = row["Sport"], row["Dport"]
         for src, dst, ports in (("Src", "Dst", (sport, dport)), ("Dst", "Src", (dport, sport))):
-            size = _whole(row[f"{src}Bytes"]) - _ETHERNET_HEADER_BYTES * _whole(row[f"{src}Pkts"])
+            size = _integer(row[f"{src}Bytes"]) - _ETHERNET_HEADER_BYTES * _integer(row[f"{src}Pkts"])
             yield _part(row["Proto"], row[f"{src}Addr"], row[f"{dst}Addr"], size, ports, *times)
 
     return ((lambda line=line: read(line)) for line in lines if line and line != first)
@@ -409,17 +398,15 @@ def _zeek(first: str, lines: Iterable[str]) -> _Rows:
 def _zeek_flows(row: Mapping[str, Any]) -> Iterator[Flow]:
     for src, dst in (("orig", "resp"), ("resp", "orig")):
         counted = row.get(f"{src}_ip_bytes", "-")
-        size = 0 if counted == "-" else _whole(str(counted))
+        size = 0 if counted == "-" else _integer(str(counted))
         yield Flow(str(row["proto"]), str(row[f"id.{src}_h"]), str(row[f"id.{dst}_h"]), size)
 
 
 def _json_row(line: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        return cast("dict[str, Any]", json.loads(line))
     except json.JSONDecodeError as error:
-        msg = f"no JSON: {error.msg}"
-        raise ValueError(msg) from None
-    return cast("dict[str, Any]", row)
+        raise ValueError(f"no JSON: {error.msg}") from None
 
 
 def _row(columns: list[str], cells: list[str]) -> dict[str, str]:
@@ -436,8 +423,7 @@ def _seconds(text: str) -> float:
         raise ValueError(f"{shown(text)} is no time such as 2025-06-27 19:30:01.100") from None
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        msg = f"{shown(text)} is not a number of bytes or packets"
-        raise ValueError(msg)
+        raise ValueError(f"{shown(text)} is not a number of bytes or packets")
     return int(text)

@@ -38,14 +38,14 @@ _NO_TARGETS = {"time", "timestamp", "date", "seq", "icmp_seq", "n", "ttl", "loss
 
 
 @dataclass(frozen=True, slots=True)
-class Rtts:
+class _Rtts:
     """The RTT of each target, in ms, ascending, and the unreadable lines."""
 
     ms: tuple[float, ...]
     mistakes: tuple[Diagnostic, ...]
 
 
-def read_rtts(texts: Iterable[tuple[str, str]]) -> Rtts:
+def read_rtts(texts: Iterable[tuple[str, str]]) -> _Rtts:
     """Read output of ping or lists of RTTs from files, given as (name, text).
 
     A list has an RTT in milliseconds a line, or target and RTT with a comma between, a target any number of times; a
@@ -58,29 +58,30 @@ def read_rtts(texts: Iterable[tuple[str, str]]) -> Rtts:
     for file, text in texts:
         columns: _Columns | None = None
         for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
-            words = line.strip()
-            if not words or words.startswith("#"):
+            line = line.strip()  # noqa: PLW2901
+            if not line or line.startswith("#"):
                 continue
-            if (reply := _REPLY.search(words)) and "DUP!" not in words:
-                by_target.setdefault(reply["named"] or reply["plain"], []).append(_number(reply["ms"]))
+            if (reply := _REPLY.search(line)) and "DUP!" not in line:
+                rtt = float(reply["ms"].replace(",", "."))
+                by_target.setdefault(reply["named"] or reply["plain"], []).append(rtt)
                 continue
-            if _PING_LINE.search(words):
+            if _PING_LINE.search(line):
                 continue
-            cells = _cells(words)
+            cells = _cells(line)
             try:
                 if columns is None:
-                    columns = _columns(words, cells)
-                    if not any(character.isdigit() for character in words):
+                    columns = _columns(line, cells)
+                    if columns.named:
                         continue
-                target, rtt = columns.read(words, cells)
+                target, rtt = columns.read(line, cells)
             except ValueError as error:
-                mistakes.append(Diagnostic(file, number, f"{shown(words)} {error}"))
+                mistakes.append(Diagnostic(file, number, f"{shown(line)} {error}"))
                 if columns is None:
                     break
             else:
                 (by_target.setdefault(target, []) if target else alone).append(rtt)
-    found = sorted([*alone, *(median(rtts) for rtts in by_target.values())])
-    return Rtts(tuple(found), tuple(mistakes[:_MOST_MISTAKES]))
+    ms = sorted([*alone, *(median(rtts) for rtts in by_target.values())])
+    return _Rtts(tuple(ms), tuple(mistakes[:_MOST_MISTAKES]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +94,13 @@ class _Columns:
     named: bool
     clear: bool = False  # the header names the column of targets or that of RTTs
 
-    def read(self, words: str, cells: list[str]) -> tuple[str, float]:
+    def read(self, line: str, cells: list[str]) -> tuple[str, float]:
         """The target, empty if there is none, and the RTT of a line. Raises ValueError with the rest of a message."""
         if len(cells) != self.count:
-            raise ValueError(
-                f"has {len(cells)} columns, but the first line {'names' if self.named else 'has'} {self.count}"
-            )
+            first_line = f"the first line {'names' if self.named else 'has'} {self.count}"
+            raise ValueError(f"has {len(cells)} columns, but {first_line}")
         target = "" if self.target is None else cells[self.target]
-        rtt = cells[self.rtt].replace(",", ".") if ";" in words else cells[self.rtt]
+        rtt = cells[self.rtt].replace(",", ".") if ";" in line else cells[self.rtt]
         if not _NUMBER.fullmatch(rtt):
             raise ValueError(
                 "is neither a line of ping nor an RTT in milliseconds, alone or after a target and a comma"
@@ -115,17 +115,17 @@ class _Columns:
         return target, float(rtt)
 
 
-def _columns(words: str, cells: list[str]) -> _Columns:
+def _columns(line: str, cells: list[str]) -> _Columns:
     """The columns by the first line of a list. Raises ValueError."""
     names = [cell.lower() for cell in cells]
-    if any(character.isdigit() for character in words):
+    if any(character.isdigit() for character in line):
         if len(cells) > 2:
             raise ValueError(f"has {len(cells)} columns; name them in a first line, such as time,target,rtt_ms")
         return _Columns(len(cells), len(cells) - 1, 0 if len(cells) == 2 else None, named=False)
     if any(_OTHER_UNIT.match(name) for name in names):
         raise ValueError("names another unit; RTTs are in milliseconds, column rtt_ms")
     rtt, target = (
-        next((names.index(name) for name in known if name in names), None) for known in (_RTT_NAMES, _TARGET_NAMES)
+        next((names.index(name) for name in usual if name in names), None) for usual in (_RTT_NAMES, _TARGET_NAMES)
     )
     if len(cells) > 2 and (rtt is None or target is None):
         which = "rtt_ms" if rtt is None else "target"
@@ -140,13 +140,9 @@ def _columns(words: str, cells: list[str]) -> _Columns:
     return _Columns(len(cells), rtt, 1 - rtt if target is None else target, named=True, clear=clear)
 
 
-def _cells(words: str) -> list[str]:
-    [cells] = csv.reader([words], delimiter=";" if ";" in words else ",") if len(words) < _LONGEST else [[words]]
+def _cells(line: str) -> list[str]:
+    [cells] = csv.reader([line], delimiter=";" if ";" in line else ",") if len(line) < _LONGEST else [[line]]
     return [cell.strip() for cell in cells]
-
-
-def _number(text: str) -> float:
-    return float(text.replace(",", "."))
 
 
 def partitions(ms: tuple[float, ...], servers: int) -> list[tuple[float, ...]]:

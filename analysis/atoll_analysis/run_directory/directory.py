@@ -4,7 +4,9 @@
 Raw data (manifest, events, captures, logs, metrics) is only added to; derived data can be rebuilt.
 """
 
+import asyncio
 import json
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -108,11 +110,8 @@ class RunDir:
 
         An uncompressed one comes first: it is the original of a compression that was interrupted.
         """
-        for suffix in (".pcap", ".pcap.zst"):
-            path = self.captures / f"{name}{suffix}"
-            if path.exists():
-                return path
-        return None
+        paths = (self.captures / f"{name}{suffix}" for suffix in (".pcap", ".pcap.zst"))
+        return next((path for path in paths if path.exists()), None)
 
     def record_files(self) -> None:
         """Record each file of the run, which has ended, so that damages are noticed. Raises RunError."""
@@ -120,11 +119,11 @@ class RunDir:
 
     def damages(self, *, contents: bool = False) -> dict[Path, str]:
         """A line for each recorded file that is missing or has changed; see :func:`damages` there for ``contents``."""
-        found: dict[Path, str] = {}
-        for file, wrong in damages(self.path, contents=contents).items():
-            copy, again = "copy it from a whole copy of the run", f"`atoll report {self.path}` makes it again"
-            found[self.path / file] = f"{self.path / file} {wrong}; {again if is_derived(file) else copy}"
-        return found
+        copy, again = "copy it from a whole copy of the run", f"`atoll report {self.path}` makes it again"
+        return {
+            self.path / file: f"{self.path / file} {wrong}; {again if is_derived(file) else copy}"
+            for file, wrong in damages(self.path, contents=contents).items()
+        }
 
     def written_lately(self) -> bool:
         """Whether a file that a run in progress writes to was written within ``ABANDONED_S``."""
@@ -148,18 +147,15 @@ class RunDir:
         """The manifest in the current format. Raises RunDirError."""
         path = self.path / "manifest.json"
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            manifest = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
-            what = "not a run directory (no manifest.json)" if self.path.exists() else "there is no such directory"
-            msg = f"{self.path}: {what}; one of a run looks like runs/geo/20260102T030405Z-1"
-            raise RunDirError(msg) from None
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            msg = f"{path}: cannot be read: {error}"
-            raise RunDirError(msg) from error
-        if not isinstance(found, dict):
-            msg = f"{path}: not a run's manifest"
-            raise RunDirError(msg)
-        manifest = migrated(cast("dict[str, Any]", found), self.path)
+            why = "not a run directory (no manifest.json)" if self.path.exists() else "there is no such directory"
+            raise RunDirError(f"{self.path}: {why}; one of a run looks like runs/geo/20260102T030405Z-1") from None
+        except (OSError, ValueError) as error:
+            raise RunDirError(f"{path}: cannot be read: {error}") from error
+        if not isinstance(manifest, dict):
+            raise RunDirError(f"{path}: not a run's manifest")
+        manifest = migrated(cast("dict[str, Any]", manifest), self.path)
         return manifest if self._inside else manifest | self._outside()
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
@@ -191,9 +187,8 @@ class RunDir:
             return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return {}
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            msg = f"{path}: cannot be read: {error}"
-            raise RunDirError(msg) from error
+        except (OSError, ValueError) as error:
+            raise RunDirError(f"{path}: cannot be read: {error}") from error
 
     # Events
 
@@ -225,15 +220,48 @@ class RunDir:
         """The summary that the analysis wrote. Raises RunError if there is none."""
         path = self.path / "summary.json"
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            summary = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             msg = f"{self.path}: not analysed yet (no summary.json); `atoll report {self.path}` analyses it"
             raise RunError(msg) from None
         except (OSError, ValueError) as error:
             raise RunError(f"{path}: cannot be read: {error}; `atoll report {self.path}` makes it again") from None
-        if not isinstance(found, dict) or not found:
+        if not isinstance(summary, dict) or not summary:
             raise RunError(f"{path}: not a run's summary; `atoll report {self.path}` makes it again")
-        return cast("dict[str, Any]", found)
+        return cast("dict[str, Any]", summary)
+
+
+class ManifestWriter:
+    """The only writer of a run's manifest during the run. It keeps each key's text and encodes changed keys only.
+
+    The plan of a thousand hosts makes the manifest 30 MB. Reading, encoding and writing that takes a second, which must
+    not block the daemon's event loop. The file is as :meth:`RunDir.write_manifest` writes it.
+    """
+
+    def __init__(self, run: RunDir) -> None:
+        self._path = run.path / "manifest.json"
+        self._texts = _texts({"format": FORMAT, **run.manifest()})
+        self._writing = threading.Lock()
+
+    async def update(self, changed: Mapping[str, Any]) -> None:
+        """As :meth:`write`, in a thread. A write that has begun is completed when this is cancelled."""
+        await asyncio.to_thread(self.write, changed)
+
+    def write(self, changed: Mapping[str, Any]) -> None:
+        """Set some keys, at once: readers see the old manifest or the new one. Raises RunError; it is the old one then.
+
+        It takes long for a large laboratory, once the plan is in it.
+        """
+        texts = _texts(changed)
+        with self._writing:
+            texts = self._texts | texts
+            replace_text(self._path, "{\n" + ",\n".join(texts.values()) + "\n}\n")
+            self._texts = texts
+
+
+def _texts(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Each key with what it holds, as ``json.dumps`` with an indent of 1 writes it in an object."""
+    return {key: json.dumps({key: value}, indent=1)[2:-2] for key, value in manifest.items()}
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -248,11 +276,11 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     with lines:
         for line in lines:
             try:
-                found = json.loads(line)
+                message = json.loads(line)
             except json.JSONDecodeError:
                 continue
-            if isinstance(found, dict):
-                yield cast("dict[str, Any]", found)
+            if isinstance(message, dict):
+                yield cast("dict[str, Any]", message)
 
 
 def _modified_s(path: Path) -> float:

@@ -11,7 +11,6 @@ FORMAT = 2
 """The format that this version writes. Raise it whenever an old reader would misread a new run, and add a migration."""
 
 Manifest = dict[str, Any]
-Migration = Callable[[Manifest], Manifest]
 
 
 def _jitter_has_a_distribution(manifest: Manifest) -> Manifest:
@@ -30,7 +29,7 @@ def _jitter_has_a_distribution(manifest: Manifest) -> Manifest:
     return manifest | {"experiment": experiment | {"links": [link(old) for old in experiment["links"]]}}
 
 
-MIGRATIONS: Mapping[int, Migration] = {1: _jitter_has_a_distribution}
+MIGRATIONS: Mapping[int, Callable[[Manifest], Manifest]] = {1: _jitter_has_a_distribution}
 """From format n to n + 1, by n. They change what was read, never the files: raw data is not rewritten."""
 
 
@@ -42,23 +41,16 @@ def migrated_event(event: Manifest) -> Manifest:
     return event | {"message": "cancelled"} if event.get("message") == "CancelledError" else event
 
 
-def migrated(
-    manifest: Manifest, path: Path, *, current: int = FORMAT, migrations: Mapping[int, Migration] = MIGRATIONS
-) -> Manifest:
-    """The manifest in the current format.
-
-    Raises RunDirError when it is of a newer format, or of none.
-    """
-    found = manifest.get("format")
-    if not isinstance(found, int) or found < 1:
-        msg = f"{path}: manifest.json has no format number, so this is not a run directory of atoll"
-        raise RunDirError(msg)
-    if found > current:
-        msg = (
-            f"{path}: written in format {found}, but this version of atoll reads only formats up to {current}; use "
-            "a newer version"
+def migrated(manifest: Manifest, path: Path) -> Manifest:
+    """The manifest in the current format. Raises RunDirError when it is of a newer format, or of none."""
+    written = manifest.get("format")
+    if not isinstance(written, int) or written < 1:
+        raise RunDirError(f"{path}: manifest.json has no format number, so this is not a run directory of atoll")
+    if written > FORMAT:
+        raise RunDirError(
+            f"{path}: written in format {written}, but this version of atoll reads only formats up to {FORMAT}; use a "
+            "newer version"
         )
-        raise RunDirError(msg)
-    for step in range(found, current):
-        manifest = migrations[step](manifest) | {"format": step + 1}
+    for step in range(written, FORMAT):
+        manifest = MIGRATIONS[step](manifest) | {"format": step + 1}
     return manifest

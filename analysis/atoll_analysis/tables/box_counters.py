@@ -3,8 +3,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
 from atoll_core.experiment.experiment import DIRECTIONS
 
@@ -17,37 +17,36 @@ CAUSES = ("queue", "low_priority", "loss", "aqm", "blocked", "unsent")
 more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Losses by one cause; None: not counted."""
+class LostFigures(TypedDict):
+    """A link's losses by one cause."""
 
-    packets: int
-    bytes: int | None
+    packets: int  # packets lost by this cause
+    bytes: int | None  # their bytes, as the link counts them; None: the backend does not count them
 
 
-@dataclass(frozen=True, slots=True)
-class Sojourn:
-    """Time in a queue and being serialised, of all packets; percentiles at most 1/16 too long.
+class SojournFigures(TypedDict):
+    """Time in a queue.
 
-    Of the kernel's tc: the time that its queue takes to empty, by samples 20 ms apart.
+    Of a link: of all packets, serialisation included; percentiles at most 1/16 too long. Of the ping series: RTT minus
+    base RTT, percentiles by linear interpolation.
     """
 
-    mean_ns: float | None  # None: an older version did not sum it
-    p50_ns: int
-    p95_ns: int
-    p99_ns: int
-    max_ns: int
+    mean_ms: float | None  # mean; None: an older version did not sum it
+    p50_ms: float  # median
+    p95_ms: float  # 95th percentile
+    p99_ms: float  # 99th percentile
+    max_ms: float  # maximum
 
 
-@dataclass(frozen=True, slots=True)
-class LowPriorityPart:
-    """The packets of a direction's low-priority queue, which the other sums of the direction include."""
+class LowPriorityFigures(TypedDict):
+    """The low-priority queue of a link, in the direction to the island."""
 
-    in_packets: int
-    sent_packets: int
-    sent_bytes: int
-    queue_max_bytes: int
-    sojourn: Sojourn | None  # None: not measured, or nothing was sent
+    queue_bytes: int  # configured capacity
+    queue_max_bytes: int | None  # most bytes in it; None: not measured
+    in_packets: int | None  # packets that came for it; None: not measured
+    sent_packets: int | None  # of these, the packets that were sent; None: not measured
+    sent_bytes: int | None  # their bytes, as the link counts them; None: not measured
+    sojourn: SojournFigures | None  # time in it; None: the backend does not measure it, or no packet was sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +70,12 @@ class Part:
     lateness_max_ns: int | None  # None: the kernel's tc, which does not measure it
     lateness_p99_ns: int  # the largest, when several marks lie between
     lateness_histogram: Histogram
-    losses: Mapping[str, Lost] = field(default_factory=dict[str, Lost])  # by cause, those that the box tells apart
-    lost_after_bytes: int | None = None  # of what was dropped: lost after it had used the link; None: not counted
-    clamped_packets: int = 0  # taken to have arrived later than they did, which their lateness includes
-    clamped_max_ns: int = 0
-    sojourn: Sojourn | None = None  # None: not measured, or nothing was sent
-    low_priority: LowPriorityPart | None = None  # None: the direction has no low-priority queue
-
-    @property
-    def is_direction(self) -> bool:
-        """Whether this is a link's direction rather than a delay class."""
-        return self.name in DIRECTIONS
+    losses: Mapping[str, LostFigures]  # by cause, those that the box counts separately
+    lost_after_bytes: int | None  # of the dropped ones: lost after they had used the link; None: not counted
+    clamped_packets: int  # taken to have arrived later than they did, which their lateness includes
+    clamped_max_ns: int
+    sojourn: SojournFigures | None  # None: not measured, or nothing was sent
+    low_priority: Mapping[str, Any] | None  # LowPriorityFigures but its capacity; None: there is no such queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +87,10 @@ class BoxMeasurement:
     overloaded: bool  # it lost packets at its own sockets
     oversize_packets: int  # larger than the MTU, refused
     unknown_vlan_packets: int  # of no class of a delay box, lost
-    unread_packets: int = 0  # lost by its own full sockets
-    unstamped_packets: int = 0  # taken to have arrived when they were read
-    no_checksum_packets: int = 0  # of senders that leave it to hardware; receivers discard them
-    sums: Mapping[str, int] = field(default_factory=dict[str, int])  # of all numbers of the box as a whole
+    unread_packets: int  # lost by its own full sockets
+    unstamped_packets: int  # taken to have arrived when they were read
+    no_checksum_packets: int  # of senders that leave it to hardware; receivers discard them
+    sums: Mapping[str, int]  # of all numbers of the box as a whole
 
 
 _SUMS = (
@@ -109,13 +103,9 @@ _SUMS = (
     "idle_ns",
     "scheduled_windows_over_rate",
 )
-_OF_A_BOX = (
-    "oversize_packets",
-    "unknown_vlan_packets",
-    "unread_packets",
-    "unstamped_packets",
-    "no_checksum_packets",
-)
+OF_A_BOX = ("oversize_packets", "unknown_vlan_packets", "unread_packets", "unstamped_packets", "no_checksum_packets")
+"""Counters of a box as a whole, in :class:`BoxMeasurement`."""
+
 _MAXIMA = ("queue_max_bytes", "sojourn_max_ns", "lateness_p99_ns")
 _ABOVE_ALL = 2**63 - 1
 
@@ -126,15 +116,15 @@ def measurements(lines: Iterable[Mapping[str, Any]]) -> tuple[BoxMeasurement, ..
     A mark covers the time since the previous mark, so all marks after "begin" up to "end" are combined.
     """
     marks: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    finished: list[str] = []
+    measured: set[str] = set()
     for box, name, line in _until_end(lines):
         if name == "begin":
             marks[box] = []
         elif name is not None:
             marks[box].append(line)
         if name == "end":
-            finished.append(box)
-    return tuple(_measurement(box, found) for box, found in marks.items() if box in finished)
+            measured.add(box)
+    return tuple(_measurement(box, own) for box, own in marks.items() if box in measured)
 
 
 def _until_end(lines: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
@@ -158,15 +148,15 @@ def parts(line: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
 
 def _measurement(box: str, marks: list[Mapping[str, Any]]) -> BoxMeasurement:
     names = dict.fromkeys(name for mark in marks for name, _ in parts(mark))
-    said = [*marks, *(figures for mark in marks for _, figures in parts(mark))]  # a box's word, or a direction's
+    counts = [*marks, *(figures for mark in marks for _, figures in parts(mark))]  # of the box, or of a direction
     return BoxMeasurement(
         box=box,
         parts=tuple(
-            _part(name, [found for mark in marks for of, found in parts(mark) if of == name]) for name in names
+            _part(name, [figures for mark in marks for part, figures in parts(mark) if part == name]) for name in names
         ),
-        overloaded=any(bool(figures.get("overloaded")) for figures in said),
-        **{counter: sum(int(figures.get(counter, 0)) for figures in said) for counter in _OF_A_BOX},
-        sums={name: _known_sum(name, marks) or 0 for name, figure in marks[-1].items() if type(figure) is int},
+        overloaded=any(bool(figures.get("overloaded")) for figures in counts),
+        **{counter: sum(int(figures.get(counter, 0)) for figures in counts) for counter in OF_A_BOX},
+        sums={name: _sum(name, marks) or 0 for name, figure in marks[-1].items() if type(figure) is int},
     )
 
 
@@ -180,8 +170,8 @@ def _part(name: str, figures: list[Mapping[str, Any]]) -> Part:
         ),
         lateness_histogram=_sum_of(figure.get("lateness_histogram") or () for figure in figures),
         losses={cause: lost for cause in CAUSES if (lost := _lost(cause, figures)) is not None},
-        lost_after_bytes=_known_sum("lost_after_bytes", figures),
-        clamped_packets=_known_sum("clamped_packets", figures) or 0,
+        lost_after_bytes=_sum("lost_after_bytes", figures),
+        clamped_packets=_sum("clamped_packets", figures) or 0,
         clamped_max_ns=max(int(figure.get("clamped_max_ns", 0)) for figure in figures),
         sojourn=_sojourn(figures),
         low_priority=_low_priority(figures),
@@ -191,58 +181,55 @@ def _part(name: str, figures: list[Mapping[str, Any]]) -> Part:
 _LOW_PRIORITY = "low_priority_"
 
 
-def _low_priority(figures: list[Mapping[str, Any]]) -> LowPriorityPart | None:
-    apart: list[Mapping[str, Any]] = [
+def _low_priority(figures: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    own: list[Mapping[str, Any]] = [
         {key.removeprefix(_LOW_PRIORITY): count for key, count in figure.items() if key.startswith(_LOW_PRIORITY)}
         for figure in figures
     ]
-    if not all(apart):
+    if not all(own):
         return None
-    return LowPriorityPart(
-        **{name: _known_sum(name, apart) or 0 for name in ("in_packets", "sent_packets", "sent_bytes")},
-        queue_max_bytes=max(int(figure.get("queue_max_bytes", 0)) for figure in apart),
-        sojourn=_sojourn(apart),
-    )
+    return {
+        "queue_max_bytes": max(int(figure.get("queue_max_bytes", 0)) for figure in own),
+        **{name: _sum(name, own) or 0 for name in ("in_packets", "sent_packets", "sent_bytes")},
+        "sojourn": _sojourn(own),
+    }
 
 
-def _lost(cause: str, figures: list[Mapping[str, Any]]) -> Lost | None:
-    packets = _known_sum(f"dropped_{cause}_packets", figures)
-    return None if packets is None else Lost(packets, _known_sum(f"dropped_{cause}_bytes", figures))
+def _lost(cause: str, figures: list[Mapping[str, Any]]) -> LostFigures | None:
+    packets = _sum(f"dropped_{cause}_packets", figures)
+    return None if packets is None else LostFigures(packets=packets, bytes=_sum(f"dropped_{cause}_bytes", figures))
 
 
-def _known_sum(counter: str, figures: list[Mapping[str, Any]]) -> int | None:
+def _sum(counter: str, figures: list[Mapping[str, Any]]) -> int | None:
     """The sum over all marks; None if one of them does not have the counter."""
-    known = [figure.get(counter) for figure in figures]
-    return None if None in known else sum(int(each) for each in known if each is not None)
+    counts: list[Any] = [figure.get(counter) for figure in figures]
+    return None if None in counts else sum(map(int, counts))
 
 
-def _sojourn(figures: list[Mapping[str, Any]]) -> Sojourn | None:
+def _sojourn(figures: list[Mapping[str, Any]]) -> SojournFigures | None:
+    """Of the kernel's tc: the time that its queue takes to empty, by samples 20 ms apart."""
     histogram = _sum_of(figure.get("sojourn_histogram") or () for figure in figures)
     if not histogram:
         return None
     longest = max(int(figure.get("sojourn_max_ns", 0)) for figure in figures)
-    count, total = _known_sum("sojourn_count", figures), _known_sum("sojourn_sum_ns", figures)
-    p50, p95, p99 = (min(_quantile(histogram, percent), longest) for percent in (50, 95, 99))
-    return Sojourn(total / count if count and total is not None else None, p50, p95, p99, longest)
-
-
-@dataclass(frozen=True, slots=True)
-class Stalls:
-    """Times in which a box sent nothing although packets were due."""
-
-    count: int
-    total_ns: int
+    count, total = _sum("sojourn_count", figures), _sum("sojourn_sum_ns", figures)
+    p50, p95, p99 = (min(_quantile(histogram, percent), longest) / 1e6 for percent in (50, 95, 99))
+    mean_ms = total / count / 1e6 if count and total is not None else None
+    return SojournFigures(mean_ms=mean_ms, p50_ms=p50, p95_ms=p95, p99_ms=p99, max_ms=longest / 1e6)
 
 
 _COUNTERS_EVERY_NS = 100_000_000  # docs/contracts.md, "link"
 
 
-def stalls(lines: Iterable[Mapping[str, Any]], limit_ns: int, window_ns: tuple[int, int] | None) -> Stalls | None:
-    """Return all boxes' stalls within the measurement (to 100 ms at both ends); None: no box measures lateness.
+def stalls(
+    lines: Iterable[Mapping[str, Any]], limit_ns: int, window_ns: tuple[int, int] | None
+) -> tuple[int, int] | None:
+    """Return number and total ns of all boxes' stalls in the measurement (to 100 ms); None: no box measures lateness.
 
-    Boxes add up their own stalls. Of boxes of older versions, a counters line whose largest lateness is beyond the
-    limit ends a stall of that length. Stalls of several boxes in the same 100 ms count as one stall of the machine, as
-    long as the longest of them. The time after the last counters line is covered by the mark "end".
+    In a stall a box sent nothing although packets were due. Boxes add up their own stalls. Of boxes of older versions,
+    a counters line whose largest lateness is beyond the limit ends a stall of that length. Stalls of several boxes in
+    the same 100 ms count as one stall of the machine, as long as the longest of them. The time after the last counters
+    line is covered by the mark "end".
     """
     first_ns, last_ns = window_ns or (0, _ABOVE_ALL - _COUNTERS_EVERY_NS)
     measured = False
@@ -265,11 +252,11 @@ def stalls(lines: Iterable[Mapping[str, Any]], limit_ns: int, window_ns: tuple[i
                 if "stall_ns" in figures
             ]
             lengths += rest if name == "end" else []
-            since_mark = defaultdict(int, {key: known for key, known in since_mark.items() if key[0] != box})
-        known = [length for length in lengths if length is not None]
-        if known and box in begun and first_ns < int(line["t_ns"]) <= last_ns + _COUNTERS_EVERY_NS:
+            since_mark = defaultdict(int, {part: length for part, length in since_mark.items() if part[0] != box})
+        longest = max((length for length in lengths if length is not None), default=None)
+        if longest is not None and box in begun and first_ns < int(line["t_ns"]) <= last_ns + _COUNTERS_EVERY_NS:
             measured = True
-            late += [(int(line["t_ns"]), box, max(known))] if any(known) else []
+            late += [(int(line["t_ns"]), box, longest)] if longest else []
     return _one_a_time(sorted(late)) if measured else None
 
 
@@ -285,7 +272,7 @@ def _stalled_ns(
     return None if latest is None else int(latest) * (int(latest) > limit_ns)
 
 
-def _one_a_time(late: list[tuple[int, str, int]]) -> Stalls:
+def _one_a_time(late: list[tuple[int, str, int]]) -> tuple[int, int]:
     """``late``: instant, box and length of what its counters lines show, ascending."""
     lengths: list[int] = []
     first_ns = 0
@@ -297,7 +284,7 @@ def _one_a_time(late: list[tuple[int, str, int]]) -> Stalls:
             boxes.clear()
         lengths[-1] = max(lengths[-1], length_ns)
         boxes.add(box)
-    return Stalls(len(lengths), sum(lengths))
+    return len(lengths), sum(lengths)
 
 
 def lateness_p99_ns(measured: Iterable[BoxMeasurement]) -> int | None:
@@ -305,12 +292,12 @@ def lateness_p99_ns(measured: Iterable[BoxMeasurement]) -> int | None:
 
     A delay box's classes count together, as a class with few packets has no meaningful p99 of its own.
     """
-    groups: list[list[Part]] = []
-    for m in measured:
-        groups += [[part] for part in m.parts if part.is_direction]
-        groups.append([part for part in m.parts if not part.is_direction])
-    measured_groups = [[part for part in group if part.lateness_max_ns is not None] for group in groups]
-    return max((_p99(group) for group in measured_groups if any(part.out_packets for part in group)), default=None)
+    groups: dict[tuple[str, str], list[Part]] = defaultdict(list)
+    for box in measured:
+        for part in box.parts:
+            if part.lateness_max_ns is not None:
+                groups[box.box, part.name if part.name in DIRECTIONS else ""].append(part)
+    return max((_p99(group) for group in groups.values() if any(part.out_packets for part in group)), default=None)
 
 
 def _p99(group: list[Part]) -> int:

@@ -49,14 +49,14 @@ def changes(experiment: Experiment, events: Sequence[RecordedEvent]) -> tuple[Sc
     )
 
 
-def standing(experiment: Experiment, found: Sequence[ScheduledChange]) -> tuple[SteeringPeriod, ...]:
+def standing(experiment: Experiment, made: Sequence[ScheduledChange]) -> tuple[SteeringPeriod, ...]:
     """Return the experiment in each version that was active, in order of time, the first one from the beginning on.
 
     A change of load and links alone begins no period.
     """
     first, *later = experiment.states
     periods = [SteeringPeriod(0, first)]
-    for change, state in zip(found, later, strict=True):
+    for change, state in zip(made, later, strict=True):
         if change.shifted_ns is not None and state.steering != periods[-1].experiment.steering:
             periods.append(SteeringPeriod(change.shifted_ns, state))
     return tuple(periods)
@@ -69,7 +69,7 @@ def to_island_over_time(
 
     ``origin_ns``: the start of the load.
     """
-    place = [link.box for link in experiment.links].index(box)
+    index = [link.box for link in experiment.links].index(box)
     first, *later = experiment.states
     made = [
         (change.began_ns, state)
@@ -78,26 +78,23 @@ def to_island_over_time(
     ]
     trace_ns = next((int(event["t_ns"]) for event in events if event.get("type") == "trace_start"), origin_ns)
     return link_over_time(
-        [(since_ns, state.links[place].to_island) for since_ns, state in ((origin_ns, first), *made)], trace_ns
+        [(since_ns, state.links[index].to_island) for since_ns, state in ((origin_ns, first), *made)], trace_ns
     )
 
 
-def _change(number: int, what: tuple[str, ...], told: list[RecordedEvent]) -> ScheduledChange:
-    states = {str(event.get("state")): event for event in told if event.get("type") == "change"}
+def _change(number: int, what: tuple[str, ...], events: list[RecordedEvent]) -> ScheduledChange:
+    states = {str(event.get("state")): event for event in events if event.get("type") == "change"}
     began, ended, failed = (states.get(state) for state in ("begin", "end", "failed"))
-    shifts = [
-        int(event["t_ns"])
-        for event in told
-        if event.get("type") == "swap" and event.get("state") == "stage" and event.get("stage") == "shift"
-    ]
-    undone = any(event.get("type") == "swap" and event.get("state") == "undone" for event in told)
-    stood = (failed is None or shifts) and not undone and (shifts or ended)
+    swaps = [event for event in events if event.get("type") == "swap"]
+    shifts = [int(event["t_ns"]) for event in swaps if event.get("state") == "stage" and event.get("stage") == "shift"]
+    undone = any(event.get("state") == "undone" for event in swaps)
+    active = (failed is None or shifts) and not undone and (shifts or ended)
     return ScheduledChange(
         number=number,
         what=what,
         planned_ns=int(began["planned_ns"]) if began else None,
         began_ns=int(began["t_ns"]) if began else None,
-        shifted_ns=(shifts[-1] if shifts else _ns(ended)) if stood else None,
+        shifted_ns=(shifts[-1] if shifts else _ns(ended)) if active else None,
         ended_ns=_ns(ended),
         over_ns=_ns(ended or failed) or NEVER_NS,
         drain_ns=int(ended.get("drain_ns", 0)) if ended else 0,

@@ -5,7 +5,6 @@ Logs that were cut give shorter tables, missing ones empty tables.
 """
 
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,8 @@ def box_table(path: Path, scratch: Path) -> pl.LazyFrame:
     rows = RowSpool(scratch, "boxes", ["box", "part"], list(TABLES["boxes"].columns)[2:], "t_ns")
     for line in read_json_lines(path):
         if line.get("type") == "counters":
-            for part, found in parts(line):
-                rows.append((str(line.get("box")), part), {**found, "t_ns": line.get("t_ns")})
+            for part, counters in parts(line):
+                rows.append((str(line.get("box")), part), {**counters, "t_ns": line.get("t_ns")})
     return rows.table()
 
 
@@ -64,30 +63,26 @@ def udp_table(logs: Path, scratch: Path) -> pl.LazyFrame:
 
 def transfer_done(logs: Path) -> dict[str, Any] | None:
     """Return the final report of the transfer's receiver; None if there is none (cut short, iperf3)."""
-    return _last(logs / "transfer-receive.out", "done")
+    return last_line(logs / "transfer-receive.out", "done")
 
 
-@dataclass(frozen=True, slots=True)
-class LoadService:
-    """How the clients served their channels; None: no channel was served, or the run is older than the figure."""
+def load_service(logs: Path) -> tuple[float | None, int | None, int | None]:
+    """Return fairness, longest wait in ns, and flows that were given up as nothing came, by the clients' final reports.
 
-    fairness: float | None  # Jain's index over what channels completed of what they asked for, the least of the clients
-    longest_wait_ns: int | None  # of a ready channel, the most of the clients
-    silent: int | None = None  # flows given up because nothing came on their connections; None: not counted
-
-
-def load_service(logs: Path) -> LoadService:
-    """Return the clients' final reports, without clients that measured no waits, whose index is always 1."""
-    found = [
+    Fairness is Jain's index over the shares of their demand that channels completed, the least of the clients. The wait
+    is that of a ready channel. None: no channel was served, or the run is older than the figure. Clients that measured
+    no waits are left out: their index is always 1.
+    """
+    reports = [
         line
         for path in sorted(logs.glob("load-*.out"))
         for line in read_json_lines(path)
         if line.get("type") == "done" and line.get("longest_wait_ns") is not None and line.get("channels_served") != 0
     ]
-    indices = [float(line["fairness"]) for line in found if line.get("fairness") is not None]
-    waits = (int(line["longest_wait_ns"]) for line in found)
-    silent = [int(line["flows_silent"]) for line in found if "flows_silent" in line]
-    return LoadService(min(indices, default=None), max(waits, default=None), sum(silent) if silent else None)
+    indices = [float(line["fairness"]) for line in reports if line.get("fairness") is not None]
+    waits = (int(line["longest_wait_ns"]) for line in reports)
+    silent = [int(line["flows_silent"]) for line in reports if "flows_silent" in line]
+    return min(indices, default=None), max(waits, default=None), sum(silent) if silent else None
 
 
 def ping_accounts(logs: Path) -> tuple[int | None, int | None]:
@@ -95,29 +90,23 @@ def ping_accounts(logs: Path) -> tuple[int | None, int | None]:
 
     None where the job did not report: it was killed, or is of an older version.
     """
-    end = _last(logs / "ping.out", "done")
-    said = [target for target in (end["targets"].values() if end else ()) if "unsent" in target]
-    if not said:
+    end = last_line(logs / "ping.out", "done")
+    counts = [target for target in (end["targets"].values() if end else ()) if "unsent" in target]
+    if not counts:
         return None, None
-    return sum(int(target["unsent"]) for target in said), sum(int(target["unstamped"]) for target in said)
+    return sum(int(target["unsent"]) for target in counts), sum(int(target["unstamped"]) for target in counts)
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureCounts:
-    """Counts of a capture job; None: not reported."""
+def capture_counts(logs: Path, name: str) -> tuple[int | None, int | None, int | None]:
+    """Packets that a capture wrote, had no room for, and wrote without the checksum that senders leave to hardware.
 
-    captured: int | None  # packets that it wrote
-    dropped: int | None  # that its ring had no room for
-    unchecked: int | None  # written, without the checksum that their sender left to hardware
-
-
-def capture_counts(logs: Path, name: str) -> CaptureCounts:
-    """The last counts in logs/capture-<name>.out. For a capture that was killed, they are up to one second old."""
-    last = _last(logs / f"capture-{name}.out", "counters", "done") or {}
-    return CaptureCounts(last.get("captured_packets"), last.get("dropped_packets"), last.get("unchecked_packets"))
+    By the last counts in logs/capture-<name>.out; of a capture that was killed, they are up to one second old. None:
+    not reported.
+    """
+    last = last_line(logs / f"capture-{name}.out", "counters", "done") or {}
+    return last.get("captured_packets"), last.get("dropped_packets"), last.get("unchecked_packets")
 
 
-def _last(log: Path, *types: str) -> dict[str, Any] | None:
+def last_line(log: Path, *types: str) -> dict[str, Any] | None:
     """The last line of a log that is of one of these types."""
-    found = deque((line for line in read_json_lines(log) if line.get("type") in types), maxlen=1)
-    return found[0] if found else None
+    return next(iter(deque((line for line in read_json_lines(log) if line.get("type") in types), maxlen=1)), None)

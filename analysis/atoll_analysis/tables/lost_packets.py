@@ -65,33 +65,31 @@ def longest_transit_ns(direction: LinkDirection) -> int:
 
 def sent_in_measurement(packets: pl.LazyFrame, data: RunData, probes: pl.Expr | None) -> pl.LazyFrame:
     """The island-bound packets of a capture within the measurement, without ``probes``."""
-    found = packets.filter(pl.col("to_island") == 1)
+    packets = packets.filter(pl.col("to_island") == 1)
     if data.window is not None:
-        found = found.filter(pl.col("t_ns").is_between(data.window.start_ns, data.window.end_ns, closed="left"))
-    return found if probes is None else found.filter(~probes)
+        packets = packets.filter(pl.col("t_ns").is_between(data.window.start_ns, data.window.end_ns, closed="left"))
+    return packets if probes is None else packets.filter(~probes)
 
 
 def _passed(waiting: pl.Series, left: pl.Series) -> pl.Series:
     """Of each key of ``waiting``, in their order, whether the packet is among those that ``left`` the link."""
     came = pl.DataFrame({"key": waiting}).with_row_index("at")
     alike = came["key"].is_duplicated()
-    one = came.filter(~alike)
-    found = pl.DataFrame({"key": left}).join(one, on="key", how="left", maintain_order="left")
+    matched = pl.DataFrame({"key": left}).join(came.filter(~alike), on="key", how="left", maintain_order="left")
     passed = pl.Series(values=[False], dtype=pl.Boolean).new_from_index(0, len(came))
-    passed = passed.scatter(found["at"].drop_nulls(), values=True)
+    passed = passed.scatter(matched["at"].drop_nulls(), values=True)
     if alike.any():
         candidates = dict(came.filter(alike).group_by("key", maintain_order=True).agg("at").iter_rows())
         after = pl.col("at").cum_max().forward_fill().fill_null(-1).cast(pl.Int64)
-        undecided = found.with_columns(after=after).filter(pl.col("at").is_null() & pl.col("key").is_in([*candidates]))
+        undecided = matched.with_columns(after=after).filter(
+            pl.col("at").is_null() & pl.col("key").is_in([*candidates])
+        )
         rows = undecided.select("key", "after").iter_rows()
-        places = [place for key, preceding in rows for place in _first_behind(candidates[key], preceding)]
-        passed = passed.scatter(places, values=True)
+        indices = [index for key, preceding in rows for index in _first_behind(candidates[key], preceding)]
+        passed = passed.scatter(indices, values=True)
     return passed
 
 
-def _first_behind(places: list[int], preceding: int) -> list[int]:
-    """Take the first place behind the packet that left just before; if there is none, the first one."""
-    if not places:
-        return []
-    chosen = bisect_right(places, preceding)
-    return [places.pop(chosen if chosen < len(places) else 0)]
+def _first_behind(indices: list[int], preceding: int) -> list[int]:
+    """Take the first index behind the packet that left just before; if there is none, the first one."""
+    return [indices.pop(bisect_right(indices, preceding) % len(indices))] if indices else []

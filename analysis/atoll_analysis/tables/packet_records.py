@@ -44,12 +44,7 @@ ETHERNET_HEADER_BYTES = 14
 ICMP, TCP, UDP = 1, 6, 17
 ECHO_REQUEST = 8
 
-_POLARS: dict[str, type[pl.DataType]] = {
-    "<i8": pl.Int64,
-    "<u4": pl.UInt32,
-    "<u2": pl.UInt16,
-    "|u1": pl.UInt8,
-}
+_POLARS: dict[str, type[pl.DataType]] = {"<i8": pl.Int64, "<u4": pl.UInt32, "<u2": pl.UInt16, "|u1": pl.UInt8}
 SCHEMA: dict[str, type[pl.DataType]] = {
     name: _POLARS[RECORD[name].str] for name in RECORD.names or () if name != "reserved"
 }
@@ -114,14 +109,6 @@ def decode(
         senders=tuple(Sender(each["address"], each["mac"], each["arp"]) for each in last.get("senders", ())),
         fragments=int(last.get("fragments", 0)),
     )
-
-
-def read_records(path: Path) -> "np.ndarray[tuple[int], np.dtype[np.void]]":
-    """The records of a file, mapped rather than read; a part of a record at its end is left out."""
-    count = path.stat().st_size // RECORD.itemsize
-    if count == 0:
-        return np.empty(0, RECORD)
-    return np.memmap(path, dtype=RECORD, mode="r", shape=(count,))
 
 
 def scan_records(path: Path) -> pl.LazyFrame:

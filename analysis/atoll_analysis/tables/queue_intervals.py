@@ -39,7 +39,7 @@ def queue_intervals(
     idle = pl.coalesce(pl.col("idle_ns").diff() > 0, left.diff() < room).fill_null(value=False)
     most = pl.max_horizontal("queue_max_bytes", "queue_bytes")
     dropped = pl.col("dropped_queue_packets").diff().fill_null(0) > 0
-    found = rows.select(
+    intervals = rows.select(
         "t_ns",
         seconds=seconds,
         least_bytes=pl.when(idle).then(0).otherwise(pl.min_horizontal("queue_bytes", pl.col("queue_bytes").shift())),
@@ -47,17 +47,18 @@ def queue_intervals(
         idle=idle,
         full=(most > queue_bytes - packet_bytes) | dropped,
     ).slice(1)
-    span = max(1, round(window_s / _usual_s(found)))
-    least_of_span = found["least_bytes"].rolling_min(span)
+    median = intervals["seconds"].median()
+    usual_s = median if isinstance(median, float) and median > 0 else LEAST_WINDOW_S
+    span = max(1, round(window_s / usual_s))
+    least_of_span = intervals["least_bytes"].rolling_min(span)
     floor = least_of_span.reverse().rolling_max(span, min_samples=1).reverse()
-    return found.with_columns(floor_bytes=floor)
+    return intervals.with_columns(floor_bytes=floor)
 
 
 def capacity_bytes(begin_ns: pl.Series, end_ns: pl.Series, over_time: LinkOverTime) -> pl.Series:
     """Return the capacity of a link in each interval; null if an end is null."""
     spans = zip(begin_ns, end_ns, strict=True)
-    found = [None if None in span else over_time.capacity_bytes(*span) for span in spans]
-    return pl.Series(found, dtype=pl.Float64)
+    return pl.Series([None if None in span else over_time.capacity_bytes(*span) for span in spans], dtype=pl.Float64)
 
 
 def standing_window_s(data: RunData) -> float:
@@ -69,8 +70,3 @@ def full_size_bytes(data: RunData, link: Link) -> int:
     """Return the bytes of the longest packet that passes a link, as the link counts them."""
     mtu = PathMtus(data.network, data.experiment).longest_at(data.network.box(link.box))
     return mtu + (ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0)
-
-
-def _usual_s(intervals: pl.DataFrame) -> float:
-    median = intervals["seconds"].median()
-    return median if isinstance(median, float) and median > 0 else LEAST_WINDOW_S

@@ -58,10 +58,11 @@ class RowSpool:
         ) -> Iterator[pl.DataFrame]:
             del batch_size
             for frame in self._frames(schema):
-                found = frame if predicate is None else frame.filter(predicate)
-                found = found if n_rows is None else found.head(n_rows)
-                n_rows = n_rows if n_rows is None else n_rows - len(found)
-                yield found if with_columns is None else found.select(with_columns)
+                rows = frame if predicate is None else frame.filter(predicate)
+                if n_rows is not None:
+                    rows = rows.head(n_rows)
+                    n_rows -= len(rows)
+                yield rows if with_columns is None else rows.select(with_columns)
 
         return register_io_source(batches, schema=schema, is_pure=True)
 
@@ -86,13 +87,13 @@ class RowSpool:
         late: RowArray = unsorted[np.argsort(unsorted[:, self._order], kind="stable")]
         for rows in self._read(key, late=False, rows=_ROWS):
             before = int(late[:, self._order].searchsorted(int(rows[-1, self._order])))
-            found, late = np.concatenate([rows, late[:before]]), late[before:]
-            yield found[np.argsort(found[:, self._order], kind="stable")]
+            merged, late = np.concatenate([rows, late[:before]]), late[before:]
+            yield merged[np.argsort(merged[:, self._order], kind="stable")]
 
     def _read(self, key: RowKey, *, late: bool, rows: int) -> Iterator[RowArray]:
         """So many rows at a time (-1: all), as they came."""
         path, width = self._files.get((key, late)), len(self._columns)
         if path is not None:
             with path.open("rb") as file:
-                while len(found := np.fromfile(file, np.int64, rows * width if rows > 0 else -1)):
-                    yield found.reshape(-1, width)
+                while len(numbers := np.fromfile(file, np.int64, rows * width if rows > 0 else -1)):
+                    yield numbers.reshape(-1, width)

@@ -6,13 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll_analysis.run_directory.directory import COMPLETED, COUNTERS_FILE, RUNNING, RunDir, read_json_lines
-from atoll_analysis.tables.box_counters import BoxMeasurement, Part, Stalls, measurements, stalls
-from atoll_analysis.tables.change_timeline import (
-    ScheduledChange,
-    changes,
-    standing,
-    to_island_over_time,
-)
+from atoll_analysis.tables.box_counters import BoxMeasurement, Part, measurements, stalls
+from atoll_analysis.tables.change_timeline import ScheduledChange, changes, standing, to_island_over_time
 from atoll_analysis.tables.topology import RunTopology
 from atoll_core.codec import from_json
 from atoll_core.errors import RunDirError
@@ -48,7 +43,7 @@ class RunData:
     events: tuple[Mapping[str, Any], ...]
     window: Window | None  # None: nothing was measured
     measurements: tuple[BoxMeasurement, ...]  # of link and delay boxes, from mark "begin" to mark "end"
-    stalls: Stalls | None  # of these boxes; None: they measured no lateness
+    stalls: tuple[int, int] | None  # of these boxes: number and total ns; None: they measured no lateness
     changes: tuple[ScheduledChange, ...]  # what became of the scheduled ones
     topology: RunTopology
 
@@ -57,8 +52,8 @@ class RunData:
         """How many channels each client has at first, or none; of older runs by the jobs they had."""
         clients = dict.fromkeys((host.name for host in self.network.with_role(HostRole.ISLAND_CLIENT)), 0)
         placed = {each.host: each.channels for each in self.plan.placement}
-        had = {job.host: len((job.config or {}).get("channels", ())) for job in self.plan.jobs if is_load(job)}
-        return clients | (placed or had)
+        of_jobs = {job.host: len((job.config or {}).get("channels", ())) for job in self.plan.jobs if is_load(job)}
+        return clients | (placed or of_jobs)
 
     @property
     def base_rtt_ns(self) -> int | None:
@@ -105,14 +100,14 @@ class RunData:
 
     def direction(self, link: Link, name: str) -> Part | None:
         """A link's measurement of a direction, ``to_island`` or ``to_world``, between the marks."""
-        parts = (part for m in self.measurements if m.box == link.box for part in m.parts)
+        parts = (part for box in self.measurements if box.box == link.box for part in box.parts)
         return next((part for part in parts if part.name == name), None)
 
     @property
     def lateness_max_ns(self) -> int | None:
         """The largest lateness of any departure between the marks; None: not measured."""
-        every = [part.lateness_max_ns for m in self.measurements for part in m.parts]
-        return max((lateness for lateness in every if lateness is not None), default=None)
+        lateness = [part.lateness_max_ns for box in self.measurements for part in box.parts]
+        return max((late_ns for late_ns in lateness if late_ns is not None), default=None)
 
 
 def read_run_data(run: RunDir) -> RunData:
@@ -123,14 +118,11 @@ def read_run_data(run: RunDir) -> RunData:
         network = from_json(Network, manifest["network"])
         plan = from_json(Plan, manifest["plan"])
     except KeyError as missing:
-        msg = (
-            f"{run.path}: nothing to analyse: the run ended before its plan was computed "
-            f"(manifest.json has no {missing})"
-        )
-        raise RunDirError(msg) from missing
+        why = f"the run ended before its plan was computed (manifest.json has no {missing})"
+        raise RunDirError(f"{run.path}: nothing to analyse: {why}") from missing
     except (TypeError, ValueError) as error:
-        msg = f"{run.path}: manifest.json does not conform to its format {manifest['format']}: {error}"
-        raise RunDirError(msg) from error
+        why = f"manifest.json does not conform to its format {manifest['format']}: {error}"
+        raise RunDirError(f"{run.path}: {why}") from error
     events = tuple(run.events())
     window = _window(events, run)
     marks: list[Mapping[str, Any]] = []

@@ -2,7 +2,6 @@
 """Packets read, and tables written, in slices of bounded size: memory does not grow with the length of a run."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -13,16 +12,8 @@ from atoll_core.errors import RunError
 _ROW_GROUP = 1 << 17  # rows: several groups of each capture are in memory while it is read
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """The packets whose key lies in one range."""
-
-    packets: pl.LazyFrame
-    later_ns: int | None  # the earliest instant in all slices after it; None: it is the last one
-
-
-def slices(packets: pl.LazyFrame, key: pl.Expr, size: int) -> Iterator[Slice]:
-    """Split packets by ``key // size``, in ascending order.
+def slices(packets: pl.LazyFrame, key: pl.Expr, size: int) -> Iterator[tuple[pl.LazyFrame, int | None]]:
+    """Split packets by ``key // size``, in ascending order; with the earliest instant in all later slices, or None.
 
     ``key``: an integer that grows with time, such as the number of a flow. Only the part of a Parquet file that a slice
     spans in time is read for it: the file has the least and the greatest instant of each of its row groups.
@@ -36,11 +27,10 @@ def slices(packets: pl.LazyFrame, key: pl.Expr, size: int) -> Iterator[Slice]:
         .with_columns(later_ns=pl.col("first_ns").shift(-1).cum_min(reverse=True))
     )
     if len(spans) == 1:
-        yield Slice(packets, None)
+        yield packets, None
         return
-    for found in spans.iter_rows(named=True):
-        within = pl.col("t_ns").is_between(found["first_ns"], found["last_ns"])
-        yield Slice(packets.filter(within & (number == found["number"])), found["later_ns"])
+    for index, first_ns, last_ns, later_ns in spans.iter_rows():
+        yield packets.filter(pl.col("t_ns").is_between(first_ns, last_ns) & (number == index)), later_ns
 
 
 class Parts:
@@ -70,15 +60,13 @@ def merged(frames: Sequence[pl.LazyFrame], folder: Path, size: int) -> pl.LazyFr
     They are sorted about ``size`` at a time, and kept in ``folder``, which has to stay until they are read.
     """
     packets = pl.concat(frames)
-    count, first_ns, last_ns = (
-        packets.select(pl.len(), pl.col("t_ns").min().alias("first"), pl.col("t_ns").max().alias("last"))
-        .collect(engine="streaming")
-        .row(0)
-    )
+    t_ns = pl.col("t_ns")
+    span = packets.select(pl.len(), t_ns.min().alias("first"), t_ns.max().alias("last")).collect(engine="streaming")
+    count, first_ns, last_ns = span.row(0)
     parts = Parts(folder, "merged", packets)
     if count:
-        for each in slices(packets, pl.col("t_ns") - first_ns, 1 + (last_ns - first_ns) * size // count):
-            parts.append(each.packets.sort("t_ns", maintain_order=True))
+        for part, _ in slices(packets, pl.col("t_ns") - first_ns, 1 + (last_ns - first_ns) * size // count):
+            parts.append(part.sort("t_ns", maintain_order=True))
     return parts.table()
 
 
@@ -90,11 +78,7 @@ def sink(
     with plain_errors(named):
         try:
             frame.sink_parquet(
-                path,
-                compression="zstd",
-                compression_level=3,
-                row_group_size=_ROW_GROUP,
-                metadata=dict(metadata or {}),
+                path, compression="zstd", compression_level=3, row_group_size=_ROW_GROUP, metadata=dict(metadata or {})
             )
         except pl.exceptions.PolarsError as error:
             otherwise = RunError(f"{named} could not be made: {error}")

@@ -15,8 +15,7 @@ import polars as pl
 
 from atoll_analysis.run_directory.atomic_files import plain_errors, replacing
 from atoll_analysis.run_directory.directory import COUNTERS_FILE, RunDir
-from atoll_analysis.tables.capture_pairs import around_links
-from atoll_analysis.tables.chain_attribution import by_chain
+from atoll_analysis.tables.change_timeline import SteeringPeriod
 from atoll_analysis.tables.job_logs import box_table, channel_flow_table, ping_table, udp_table
 from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
 from atoll_analysis.tables.packet_records import TCP, UDP, Decoded, decode, scan_records
@@ -92,19 +91,19 @@ def _scratch(run: RunDir) -> Generator[Path]:
 
 def _decode_all(run: RunDir, data: RunData, binary: Path) -> dict[str, Decoded]:
     captures = {point.name: run.capture(point.name) for point in data.plan.captures}
-    found = {name: path for name, path in captures.items() if path is not None and path.stat().st_size > 0}
+    whole = {name: path for name, path in captures.items() if path is not None and path.stat().st_size > 0}
     control = data.network.control
     without = control and control.network
     with _scratch(run) as scratch:
 
         def to_table(name: str) -> Decoded:
             records = scratch / f"{name}.bin"
-            decoded = decode(found[name], records, data.network.island, binary, without=without)
+            decoded = decode(whole[name], records, data.network.island, binary, without=without)
             _replace(scan_records(records), run.tables / f"packets-{name}.parquet")
             return decoded
 
         with ThreadPoolExecutor(max_workers=2) as pool:
-            return dict(zip(found, pool.map(to_table, found), strict=True))
+            return dict(zip(whole, pool.map(to_table, whole), strict=True))
 
 
 def _arrival(run: RunDir, data: RunData, decoded: Mapping[str, Decoded]) -> str | None:
@@ -114,9 +113,7 @@ def _arrival(run: RunDir, data: RunData, decoded: Mapping[str, Decoded]) -> str 
         return next(iter(captures))
     seen_at = _carrier(data, lambda chain: data.topology.arrival(chain, decoded) or "")
     frames = [
-        _with_ends(pl.scan_parquet(run.tables / f"packets-{name}.parquet", glob=False))
-        .filter(seen_at == name)
-        .drop("world_end", "island_end")
+        _with_ends(_packets(run, name)).filter(seen_at == name).drop("world_end", "island_end")
         for name in captures
         if name is not None
     ]
@@ -135,7 +132,36 @@ def _with_ends(packets: pl.LazyFrame) -> pl.LazyFrame:
 
 def _carrier(data: RunData, label: Callable[[Chain], str]) -> pl.Expr:
     """``label`` of the chain that carried a packet of :func:`_with_ends`."""
-    return by_chain(data.topology.standing, label, "world_end", "island_end", pl.col("proto"), "t_ns")
+    return _by_chain(data, label, pl.col("proto"), "t_ns")
+
+
+def _by_chain(data: RunData, label: Callable[[Chain], str], proto: pl.Expr, t_ns: str) -> pl.Expr:
+    """``label`` of the chain that carries a row, by its columns world_end and island_end, protocol and instant.
+
+    A packet in flight when a version became active counts for the new version, though the old one carried it: at the
+    arrival capture these are the packets of one round trip.
+    """
+
+    def takes(branch: Chain) -> pl.Expr:
+        carries = branch.carries
+        matches: pl.Expr = pl.lit(value=True)
+        for end, prefix in (("world_end", carries.world), ("island_end", carries.island)):
+            if prefix is not None:
+                matches &= pl.col(end).is_between(int(prefix.network_address), int(prefix.broadcast_address))
+        return matches if carries.protocol is None else matches & (proto == carries.protocol.number)
+
+    def in_version(period: SteeringPeriod) -> pl.Expr:
+        *branches, rest = period.experiment.chains
+        name: pl.Expr = pl.lit(label(rest))
+        for branch in reversed(branches):
+            name = pl.when(takes(branch)).then(pl.lit(label(branch))).otherwise(name)
+        return name
+
+    first, *later = data.topology.standing
+    name = in_version(first)
+    for period in later:
+        name = pl.when(pl.col(t_ns) < period.since_ns).then(name).otherwise(in_version(period))
+    return name
 
 
 def island_bound(tables: Tables, data: RunData, capture: str) -> pl.LazyFrame:
@@ -154,14 +180,12 @@ def in_window(tables: Tables, box: str, window: Window) -> pl.LazyFrame:
 
 
 def _first_packet_ns(run: RunDir, decoded: Mapping[str, Decoded]) -> int:
-    firsts = [
-        pl.scan_parquet(run.tables / f"packets-{name}.parquet", glob=False)
-        .select(pl.col("t_ns").min())
-        .collect(engine="streaming")
-        .item()
-        for name in decoded
-    ]
+    firsts = [_packets(run, name).select(pl.col("t_ns").min()).collect(engine="streaming").item() for name in decoded]
     return min((first for first in firsts if first is not None), default=0)
+
+
+def _packets(run: RunDir, capture: str) -> pl.LazyFrame:
+    return pl.scan_parquet(run.tables / f"packets-{capture}.parquet", glob=False)
 
 
 # Tables made of packets
@@ -182,42 +206,42 @@ def only(expression: pl.Expr, where: pl.Expr) -> pl.Expr:
 
 def _captures(tables: Tables) -> list[str]:
     """Every capture that there are packets of, sorted by name."""
-    return sorted([*tables.decoded, *([ARRIVED] if tables.arrival == ARRIVED else [])])
+    return sorted({*tables.decoded, *([tables.arrival] if tables.arrival else [])})
 
 
-def _window(tables: Tables) -> pl.Expr:
-    """The window that a packet is in."""
-    return (pl.col("t_ns") - tables.origin_ns).floordiv(WINDOW_NS)
+def _window(tables: Tables, instant: str = "t_ns") -> pl.Expr:
+    """The window that an instant is in."""
+    return (pl.col(instant) - tables.origin_ns).floordiv(WINDOW_NS)
 
 
 def _throughput(tables: Tables, scratch: Path) -> pl.LazyFrame:
     tcp = pl.col("proto") == TCP
-    found = Parts(scratch, "throughput", TABLES["throughput"].empty())
+    parts = Parts(scratch, "throughput", TABLES["throughput"].empty())
     for name in _captures(tables):
-        for each in slices(tables.packets(name), _window(tables), _WINDOWS):
-            sums = each.packets.group_by(window=_window(tables), to_island=pl.col("to_island").cast(pl.Boolean)).agg(
+        for packets, _ in slices(tables.packets(name), _window(tables), _WINDOWS):
+            sums = packets.group_by(window=_window(tables), to_island=pl.col("to_island").cast(pl.Boolean)).agg(
                 packets=pl.len().cast(pl.Int64),
                 ip_bytes=total("ip_bytes"),
                 tcp_payload_bytes=total("payload_bytes", tcp),
                 goodput_bytes=total("new_payload_bytes", tcp),
             )
-            found.append(sums.sort("window", "to_island").select(pl.lit(name).alias("capture"), pl.all()))
-    return found.table()
+            parts.append(sums.sort("window", "to_island").select(pl.lit(name).alias("capture"), pl.all()))
+    return parts.table()
 
 
 def _flows(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
-    found = Parts(scratch, "flows", TABLES["flows"].empty())
+    parts = Parts(scratch, "flows", TABLES["flows"].empty())
     named = pl.col("server", "client").replace_strict(_host_names(data), default=None, return_dtype=pl.String)
     transport = (pl.col("proto") == TCP) | ((pl.col("proto") == UDP) & ~is_probe())
     for name in _captures(tables):
-        waiting: pl.DataFrame | None = None  # flows that some of a later slice may precede
-        for each in slices(tables.packets(name).filter(transport), pl.col("flow"), _FLOWS):
-            rows = _by_flow(each.packets, one_way=name in data.topology.one_way_captures)
-            rows = (rows if waiting is None else pl.concat([waiting, rows])).sort("first_ns", "flow")
-            done = pl.lit(value=True) if each.later_ns is None else pl.col("first_ns") < each.later_ns
-            waiting = rows.filter(~done)
-            found.append(rows.lazy().filter(done).select(pl.lit(name).alias("capture"), pl.all()).with_columns(named))
-    return found.table()
+        waiting: list[pl.DataFrame] = []  # flows that some of a later slice may precede
+        for packets, later_ns in slices(tables.packets(name).filter(transport), pl.col("flow"), _FLOWS):
+            rows = _by_flow(packets, one_way=name in data.topology.one_way_captures)
+            rows = pl.concat([*waiting, rows]).sort("first_ns", "flow")
+            done = pl.lit(value=True) if later_ns is None else pl.col("first_ns") < later_ns
+            waiting = [rows.filter(~done)]
+            parts.append(rows.lazy().filter(done).select(pl.lit(name).alias("capture"), pl.all()).with_columns(named))
+    return parts.table()
 
 
 def _by_flow(packets: pl.LazyFrame, *, one_way: bool) -> pl.DataFrame:
@@ -266,21 +290,17 @@ def _complete(packets: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _asked(tables: Tables, flows: pl.LazyFrame) -> pl.LazyFrame:
+def _requested(tables: Tables, flows: pl.LazyFrame) -> pl.LazyFrame:
     """The windows in which clients began connections, and ended those that no server answered."""
-
-    def in_window(t_ns: str) -> pl.Expr:
-        return (pl.col(t_ns) - tables.origin_ns).floordiv(WINDOW_NS)
-
-    unanswered = only(in_window("end_ns"), pl.col("connected_ns").is_null())
-    return flows.select(pl.lit(0, pl.UInt32).alias("flow"), first=in_window("start_ns"), last=unanswered)
+    unanswered = only(_window(tables, "end_ns"), pl.col("connected_ns").is_null())
+    return flows.select(pl.lit(0, pl.UInt32).alias("flow"), first=_window(tables, "start_ns"), last=unanswered)
 
 
 def _concurrent(tables: Tables, data: RunData, flows: pl.LazyFrame, scratch: Path) -> pl.LazyFrame:
     """``flows``: the table `channel_flows`, which has the begin of connections whose capture has only answers."""
-    found = Parts(scratch, "concurrent", TABLES["concurrent"].empty())
+    parts = Parts(scratch, "concurrent", TABLES["concurrent"].empty())
     if tables.arrival is None:
-        return found.table()
+        return parts.table()
     window, port = _window(tables), data.experiment.traffic.port
     channel = (pl.col("proto") == TCP) & ((pl.col("sport") == port) | (pl.col("dport") == port))
     packets = tables.packets(tables.arrival).filter(channel)
@@ -291,21 +311,21 @@ def _concurrent(tables: Tables, data: RunData, flows: pl.LazyFrame, scratch: Pat
         only(window, bound & (pl.col("new_payload_bytes") > 0)).max(),
         only(window, bound & (pl.col("tcp_flags") & _FIN != 0)).min(),
     )
-    asked = _asked(tables, flows) if tables.arrival in data.topology.one_way_captures else None
+    one_way = tables.arrival in data.topology.one_way_captures
     spans = Parts(scratch, "spans", pl.LazyFrame(schema={"flow": pl.UInt32, "first": pl.Int64, "last": pl.Int64}))
-    for each in slices(packets, pl.col("flow"), _FLOWS):
-        begun = pl.lit(None, pl.Int64) if asked is not None else window.min()
-        spans.append(each.packets.group_by("flow").agg(first=begun, last=pl.coalesce(last, window.max())))
-    if asked is not None:
-        spans.append(asked)
+    begun = pl.lit(None, pl.Int64) if one_way else window.min()
+    for part, _ in slices(packets, pl.col("flow"), _FLOWS):
+        spans.append(part.group_by("flow").agg(first=begun, last=pl.coalesce(last, window.max())))
+    if one_way:
+        spans.append(_requested(tables, flows))
     first, last = spans.table().select(pl.col("first").min(), pl.col("last").max()).collect(engine="streaming").row(0)
     still_open = 0
     for begin in range(first, last + 1, _WINDOWS) if first is not None else ():  # without any flow there is none
         rows = _open_in(tables, range(begin, min(begin + _WINDOWS, last + 1)), spans.table(), packets)
         rows = rows.with_columns(pl.col("open").cum_sum() + still_open).collect(engine="streaming")
-        found.append(rows.lazy())
+        parts.append(rows.lazy())
         still_open = rows["open"].item(-1)
-    return found.table()
+    return parts.table()
 
 
 def _open_in(tables: Tables, windows: range, spans: pl.LazyFrame, packets: pl.LazyFrame) -> pl.LazyFrame:
@@ -320,61 +340,55 @@ def _open_in(tables: Tables, windows: range, spans: pl.LazyFrame, packets: pl.La
         .agg(pl.len().cast(pl.Int64).alias(end))
         for end in ("first", "last")
     )
-    found = pl.LazyFrame({"window": windows}, schema={"window": pl.Int64})
+    rows = pl.LazyFrame({"window": windows}, schema={"window": pl.Int64})
     for counted in (first, last, receiving):
-        found = found.join(counted, on="window", how="left")
-    counts = pl.col("first", "last", "receiving").fill_null(0).cast(pl.Int64)
-    return (
-        found.sort("window")
-        .with_columns(counts)
-        .select("window", open=pl.col("first") - pl.col("last"), receiving=pl.col("receiving"))
-    )
+        rows = rows.join(counted, on="window", how="left")
+    rows = rows.sort("window").with_columns(pl.exclude("window").fill_null(0).cast(pl.Int64))
+    return rows.select("window", open=pl.col("first") - pl.col("last"), receiving=pl.col("receiving"))
 
 
 def _chains(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
-    packets = island_bound(tables, data, tables.arrival or "")
-    found = Parts(scratch, "chains", TABLES["chains"].empty())
+    arrived = island_bound(tables, data, tables.arrival or "")
+    parts = Parts(scratch, "chains", TABLES["chains"].empty())
     for chain in sorted({chain.name for chain in data.topology.chains}):
-        for each in slices(packets.filter(pl.col("chain") == chain), _window(tables), _WINDOWS):
-            sums = each.packets.group_by(window=_window(tables)).agg(
+        for packets, _ in slices(arrived.filter(pl.col("chain") == chain), _window(tables), _WINDOWS):
+            sums = packets.group_by(window=_window(tables)).agg(
                 packets=pl.len().cast(pl.Int64),
                 ip_bytes=total("ip_bytes"),
                 goodput_bytes=total("new_payload_bytes", pl.col("proto") == TCP),
             )
-            found.append(sums.sort("window").select(pl.lit(chain).alias("chain"), pl.all()))
-    return found.table()
+            parts.append(sums.sort("window").select(pl.lit(chain).alias("chain"), pl.all()))
+    return parts.table()
 
 
 def _losses(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
-    found = Parts(scratch, "losses", TABLES["losses"].empty())
+    parts = Parts(scratch, "losses", TABLES["losses"].empty())
     probes = of_changes(data) if data.changes else None
-    for link, (first, last, _) in around_links(data, tables.decoded):
+    for link, (first, last, _) in data.topology.around_links(tables.decoded):
         sent = sent_in_measurement(tables.packets(first), data, probes)
         arrived = tables.packets(last).filter(pl.col("to_island") == 1)
         for lost in lost_packets(sent, arrived, longest_transit_ns(link.to_island)):
             rows = lost.lazy().with_columns(pl.col("ip_bytes").cast(pl.Int64), link=pl.lit(link.box))
-            found.append(rows.select(TABLES["losses"].columns.keys()))
-    return found.table()
+            parts.append(rows.select(TABLES["losses"].columns.keys()))
+    return parts.table()
 
 
 def _queue(tables: Tables, data: RunData) -> pl.LazyFrame:
-    found = [TABLES["queue"].empty()]
+    of_links = [TABLES["queue"].empty()]
     if data.window is None:
-        return found[0]
+        return of_links[0]
     for link in data.topology.links:
         counters = in_window(tables, link.box, data.window)
         rows = queue_intervals(counters, data.over_time(link), full_size_bytes(data, link), standing_window_s(data))
-        found.append(rows.lazy().select(pl.lit(link.box).alias("link"), pl.all()))
-    return pl.concat(found)
+        of_links.append(rows.lazy().select(pl.lit(link.box).alias("link"), pl.all()))
+    return pl.concat(of_links)
 
 
 def _channel_flows(run: RunDir, data: RunData) -> pl.LazyFrame:
     hosts, port = data.network.hosts, data.experiment.traffic.port
     servers = {f"{host.address}:{port}": host.name for host in hosts}
     addresses = {host.name: int(host.address) for host in hosts}
-    chain = by_chain(
-        data.topology.standing, lambda chain: chain.name, "world_end", "island_end", pl.lit(TCP, pl.UInt8), "start_ns"
-    )
+    chain = _by_chain(data, lambda chain: chain.name, pl.lit(TCP, pl.UInt8), "start_ns")
     return (
         channel_flow_table(run.logs)
         .with_columns(pl.col("server").replace_strict(servers, default=None, return_dtype=pl.String))
@@ -390,11 +404,10 @@ def _channel_flows(run: RunDir, data: RunData) -> pl.LazyFrame:
 def _volume(tables: Tables, data: RunData) -> pl.LazyFrame:
     if tables.arrival is None:
         return TABLES["volume"].empty()
-    names = _host_names(data)
     packets = tables.packets(tables.arrival).filter(pl.col("to_island") == 1)
     payload = (pl.col("proto") == TCP) & (pl.col("new_payload_bytes") > 0)
     sides = pl.concat([packets.with_columns(address="src"), packets.with_columns(address="dst")])
-    seen = sides.group_by("address").agg(
+    volumes = sides.group_by("address").agg(
         packets=pl.len().cast(pl.Int64),
         ip_bytes=total("ip_bytes"),
         goodput_bytes=total("new_payload_bytes", pl.col("proto") == TCP),
@@ -407,12 +420,12 @@ def _volume(tables: Tables, data: RunData) -> pl.LazyFrame:
         {
             "host": [host.name for host in data.network.hosts],
             "role": [host.role.value for host in data.network.hosts],
-            "address": list(names),
+            "address": list(_host_names(data)),
         },
         schema={"host": pl.String, "role": pl.String, "address": pl.UInt32},
     )
     return (
-        hosts.join(seen, on="address", how="left", maintain_order="left")
+        hosts.join(volumes, on="address", how="left", maintain_order="left")
         .drop("address")
         .with_columns(pl.col("packets", "ip_bytes", "goodput_bytes").fill_null(0))
     )

@@ -1,13 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chains of a run, and the links, boxes and captures on them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 from atoll_analysis.tables.change_timeline import SteeringPeriod
 from atoll_core.experiment.experiment import Chain, Experiment, Link, Protocol
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import CapturePoint
+
+
+class CapturePair(NamedTuple):
+    """Two captures, from world to island, and the boxes that packets pass between them."""
+
+    first: str
+    last: str
+    boxes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +32,13 @@ class RunTopology:
     @property
     def chains(self) -> tuple[Chain, ...]:
         """Every chain that was ever active, equal ones once, the main one of each version first."""
-        states = [each.experiment for each in self.standing]
+        states = [period.experiment for period in self.standing]
         return tuple(dict.fromkeys(chain for state in states for chain in (state.chain, *state.branches)))
 
     @property
     def has_branches(self) -> bool:
         """Whether some of the traffic ever had a chain of its own."""
-        return any(each.experiment.branches for each in self.standing)
+        return any(period.experiment.branches for period in self.standing)
 
     def links_of(self, chain: Chain) -> tuple[Link, ...]:
         """The satellite links of a chain, from world to island."""
@@ -56,8 +66,8 @@ class RunTopology:
     def tap_captures(self) -> dict[str, str]:
         """The captures of the taps, by their names in the laboratory; those that are not captured are left out."""
         points = {(point.host, point.interface): point.name for point in self.captures}
-        found = {tap.name: points.get((tap.host, tap.interface.name)) for tap in self.network.taps}
-        return {tap: name for tap, name in found.items() if name is not None}
+        taps = {tap.name: (tap.host, tap.interface.name) for tap in self.network.taps}
+        return {tap: points[interface] for tap, interface in taps.items() if interface in points}
 
     @property
     def one_way_captures(self) -> frozenset[str]:
@@ -75,8 +85,43 @@ class RunTopology:
         links = [link.box for link in self.links_of(chain)]
         passed = [hop for hop in chain.hops if hop in taps]
         behind = chain.hops[chain.hops.index(links[-1]) :] if links else passed[1:]
-        found = [taps[hop] for hop in reversed(behind) if hop in taps] + [f"link-{box}" for box in reversed(links)]
-        return next((name for name in found if name in captures), None)
+        names = [taps[hop] for hop in reversed(behind) if hop in taps] + [f"link-{box}" for box in reversed(links)]
+        return next((name for name in names if name in captures), None)
+
+    def capture_pairs(self, captures: Collection[str]) -> Iterator[CapturePair]:
+        """Return pairs of ``captures`` with the boxes between them, all of which conserve packets.
+
+        If one chain carries everything, all neighbouring captures. Otherwise each sees the packets of several chains,
+        and only both ports of a link see the same.
+        """
+        if len({chain.hops for chain in self.chains}) > 1:
+            pairs = (CapturePair(f"into-{link.box}", f"link-{link.box}", (link.box,)) for link in self.links)
+            yield from (pair for pair in pairs if {pair.first, pair.last} <= set(captures))
+            return
+        conserving = {box.name for box in self.network.boxes if box.conserves}
+        for (first, _), (last, boxes) in pairwise(self._captures_of(self.chains[0], captures)):
+            if conserving.issuperset(boxes):
+                yield CapturePair(first, last, boxes)
+
+    def around_links(self, captures: Collection[str]) -> Iterator[tuple[Link, CapturePair]]:
+        """Return the links that are the only one between two such captures, each with its pair."""
+        links = {link.box: link for link in self.links}
+        for pair in self.capture_pairs(captures):
+            passed = [links[box] for box in pair.boxes if box in links]
+            if len(passed) == 1:
+                yield passed[0], pair
+
+    def _captures_of(self, chain: Chain, captures: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """The captures on a chain, from world to island, each with the boxes since the one before."""
+        boxes, links, taps = {box.name for box in self.network.boxes}, self.links_of(chain), self.tap_captures
+        ports = {link.box: (f"into-{link.box}", link.box, f"link-{link.box}") for link in links}
+        passed: list[str] = []
+        for station in (name for hop in chain.hops for name in ports.get(hop, (taps.get(hop, hop),))):
+            if station in boxes:
+                passed.append(station)
+            elif station in captures:
+                yield station, tuple(passed)
+                passed = []
 
     @property
     def tapped_links(self) -> tuple[Link, ...]:
@@ -101,8 +146,8 @@ class RunTopology:
     def not_conserving(self) -> tuple[str, ...]:
         """The boxes between the world and the island capture, on any chain, that do not conserve packets."""
         between = dict.fromkeys(hop for chain in self.chains for hop in self._between_end_taps(chain))
-        own = {box.name for box in self.network.boxes if not box.conserves}
-        return tuple(hop for hop in between if hop in own)
+        changing = {box.name for box in self.network.boxes if not box.conserves}
+        return tuple(hop for hop in between if hop in changing)
 
     def always_passes(self, chain: str, box: str) -> bool:
         """Whether a chain passes a box in all versions of the run that have a chain of this name."""
@@ -122,14 +167,14 @@ class RunTopology:
     def is_coded(self, chain: Chain) -> bool:
         """Whether boxes that carry packets in tunnels are between these taps, and no others that change packets."""
         kinds = {box.name: box.kind for box in self.network.boxes}
-        own = [kinds[hop] for hop in self._between_end_taps(chain) if hop in self.not_conserving]
-        return bool(own) and all(kind.encapsulates for kind in own)
+        changing = [kinds[hop] for hop in self._between_end_taps(chain) if hop in self.not_conserving]
+        return bool(changing) and all(kind.encapsulates for kind in changing)
 
     def _between_end_taps(self, chain: Chain) -> tuple[str, ...]:
         """The hops of a chain between these taps; none if it does not pass both."""
-        if self._end_taps is None or not self.passes_both(chain):
+        if not self.passes_both(chain):
             return ()
-        first, last = self._end_taps
+        first, last = self._end_taps or ("", "")
         return chain.hops[chain.hops.index(first) + 1 : chain.hops.index(last)]
 
     @property

@@ -6,17 +6,9 @@ import math
 import os
 from collections.abc import Iterator
 
-from atoll_analysis.summary import Summary
+from atoll_analysis.summary import Summary, bounds
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, grave
-from atoll_analysis.verdict.silence import (
-    FALSE_ALARM,
-    LEAST_TRIES_NOTICED,
-    SilenceFigures,
-    chance,
-    is_fault,
-    judged,
-)
-from atoll_core.experiment.experiment import USUAL_LIMITS
+from atoll_analysis.verdict.silence import FALSE_ALARM, LEAST_TRIES_NOTICED, SilenceFigures, chance, is_fault, judged
 from atoll_core.plural import counted, first_of
 
 FAILED_FLOWS_NOTICED = 0.01
@@ -47,13 +39,11 @@ def judge_asked(summary: Summary) -> Iterator[Finding]:
 
 
 def _never_seen(summary: Summary) -> Iterator[Finding]:
-    silent_servers = [name for name, volume in summary["servers"].items() if not volume["goodput_bytes"]]
-    if silent_servers and summary["flows_completed"] > _FLOWS_PER_SERVER * len(summary["servers"]):
-        flows = summary["flows_completed"]
-        yield grave(
-            FindingCode.SERVER_UNSEEN,
-            f"the captures have no TCP payload from {', '.join(silent_servers)}, although {flows} flows completed",
-        )
+    servers, flows = summary["servers"], summary["flows_completed"]
+    silent = ", ".join(name for name, volume in servers.items() if not volume["goodput_bytes"])
+    if silent and flows > _FLOWS_PER_SERVER * len(servers):
+        text = f"the captures have no TCP payload from {silent}, although {flows} flows completed"
+        yield grave(FindingCode.SERVER_UNSEEN, text)
 
 
 def _silent(summary: Summary) -> Iterator[Finding]:
@@ -63,13 +53,13 @@ def _silent(summary: Summary) -> Iterator[Finding]:
 
 
 def _silence(silence: SilenceFigures, loss: float) -> str:
-    what, waiting = ("reached", "channel") if silence["is_client"] else ("came from", "flow")
-    words = (
-        f"no TCP payload {what} {silence['host']} from {silence['from_s']:.1f} s to {silence['to_s']:.1f} s, though "
-        f"{counted(silence['waiting'], waiting)} waited, the longest for {counted(silence['successive'], 'timeout')}"
-    )
+    came, waiting = ("reached", "channel") if silence["is_client"] else ("came from", "flow")
     tries = silence["tries"] if silence["successive"] >= LEAST_TRIES_NOTICED else 0  # fewer may be one burst of losses
-    return f"{words}: {chance(tries, loss)}"
+    return (
+        f"no TCP payload {came} {silence['host']} from {silence['from_s']:.1f} s to {silence['to_s']:.1f} s, though "
+        f"{counted(silence['waiting'], waiting)} waited, the longest for {counted(silence['successive'], 'timeout')}: "
+        f"{chance(tries, loss)}"
+    )
 
 
 def _no_payload(summary: Summary) -> Iterator[Finding]:
@@ -77,22 +67,21 @@ def _no_payload(summary: Summary) -> Iterator[Finding]:
     tries, loss = summary.get("flow_tries"), summary.get("path_loss") or 0.0
     if tries is None or summary["ping_lost"] == summary["ping_sent"]:
         return
-    flows = summary["flows_completed"] + summary["flows_cut"] + summary["flows_failed"]
+    flows = counted(_flows(summary), "flow")
     yield Finding(
         FindingCode.NO_PAYLOAD,
-        f"no byte arrived in any of {counted(flows, 'flow')}, although pings were answered; {counted(tries, 'timeout')}"
-        f", and links lost {loss:.2%} of all packets in both directions: {chance(tries, loss)}",
+        f"no byte arrived in any of {flows}, although pings were answered; {counted(tries, 'timeout')}, and links lost "
+        f"{loss:.2%} of all packets in both directions: {chance(tries, loss)}",
         grave=is_fault(tries, loss),
     )
 
 
 def _failed_flows(summary: Summary) -> Iterator[Finding]:
     """A change may reset the connections of stateful boxes that it moves traffic from or to: these are granted."""
-    flows = summary["flows_completed"] + summary["flows_cut"] + summary["flows_failed"]
+    flows = _flows(summary)
     granted = summary.get("flows_failed_in_changes") or 0
     failed = summary["flows_failed"] - granted
-    limits = summary.get("limits")
-    limit = limits["failed_flows"] if limits else USUAL_LIMITS.failed_flows
+    limit = bounds(summary)["failed_flows"]
     if failed <= min(limit, FAILED_FLOWS_NOTICED) * flows:
         return
     beyond = failed > limit * flows
@@ -104,6 +93,11 @@ def _failed_flows(summary: Summary) -> Iterator[Finding]:
     if causes := [_cause(name, count) for name, count in summary.get("flows_failed_by", {}).items()]:
         text += f": {first_of(causes, _CAUSES_NAMED)}"
     yield Finding(FindingCode.FLOWS_FAILED, text, grave=beyond)
+
+
+def _flows(summary: Summary) -> int:
+    """The number of flows that were begun."""
+    return summary["flows_completed"] + summary["flows_cut"] + summary["flows_failed"]
 
 
 def _cause(error: str, count: int) -> str:
@@ -129,24 +123,24 @@ def _pings(summary: Summary) -> Iterator[Finding]:
         )
 
 
-def _is_beyond(found: int, of: int, share: float) -> bool:
-    """Return whether a number of ``of`` independent events is too large for their probability ``share``.
+def _is_beyond(count: int, of: int, share: float) -> bool:
+    """Return whether ``count`` of independent events is too large for their probability ``share``.
 
     By the Chernoff bound on the tail of the binomial distribution, with probability FALSE_ALARM of being wrong.
     """
-    if not of or found <= share * of:
+    if not of or count <= share * of:
         return False
-    rest = 1 - found / of
-    divergence = found / of * math.log(found / of / share) + (rest * math.log(rest / (1 - share)) if rest else 0.0)
+    rest = 1 - count / of
+    divergence = count / of * math.log(count / of / share) + (rest * math.log(rest / (1 - share)) if rest else 0.0)
     return of * divergence > -math.log(FALSE_ALARM)
 
 
 def _transfer(summary: Summary) -> Iterator[Finding]:
     """A transfer that is not finished is a matter of the experiment; one of which nothing came needs a reason."""
-    asked, received = summary["transfer_bytes"], summary["transfer_received_bytes"]
-    if asked is None or summary["transfer_complete"]:
+    size_bytes, received = summary["transfer_bytes"], summary["transfer_received_bytes"]
+    if size_bytes is None or summary["transfer_complete"]:
         return
-    size, room_s = counted(asked, "byte"), summary.get("transfer_room_s")
+    size, room_s = counted(size_bytes, "byte"), summary.get("transfer_room_s")
     base_rtt_s = (summary["base_rtt_ms"] or 0.0) / 1e3
     within = "" if room_s is None else f" within {room_s:g} s"
     had_time = room_s is None or room_s > max(_THREE_SYNS_S, _LEAST_RTTS * base_rtt_s)
@@ -158,13 +152,11 @@ def _transfer(summary: Summary) -> Iterator[Finding]:
     elif received:
         text = f"the transfer was not finished{within}: {received} of {size} arrived{why}"
         yield caveat(FindingCode.TRANSFER_UNFINISHED, text)
-    elif tries is None:  # an older version analysed the run
-        text = f"no byte of the transfer of {size} arrived{within}"
-        yield Finding(FindingCode.TRANSFER_NO_BYTE, text, grave=had_time)
     else:
-        yield Finding(
-            FindingCode.TRANSFER_NO_BYTE,
-            f"no byte of the transfer of {size} arrived{within}; {counted(tries, 'timeout')} in succession, "
-            f"and links lost {loss:.2%} of all packets in both directions: {chance(tries, loss)}{why}",
-            grave=is_fault(tries, loss, _FALSE_ALARM_OF_TRANSFER),
-        )
+        text = f"no byte of the transfer of {size} arrived{within}"
+        if tries is None:  # an older version analysed the run
+            yield Finding(FindingCode.TRANSFER_NO_BYTE, text, grave=had_time)
+            return
+        text += f"; {counted(tries, 'timeout')} in succession, and links lost {loss:.2%} of all packets in both "
+        text += f"directions: {chance(tries, loss)}{why}"
+        yield Finding(FindingCode.TRANSFER_NO_BYTE, text, grave=is_fault(tries, loss, _FALSE_ALARM_OF_TRANSFER))

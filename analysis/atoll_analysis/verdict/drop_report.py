@@ -87,25 +87,25 @@ def lost_outside(manifest: Mapping[str, Any], between: Collection[str]) -> LostO
     ``between``: the machines and switch ports whose losses the capture world has and the capture island has not, or
     one of them has alone. The machine of an emulated lab is all of them.
     """
-    found = manifest.get("lost_outside")
-    if found is None:
+    drops = manifest.get("lost_outside")
+    if drops is None:
         return None
-    ports: dict[str, SwitchPort] = found.get("ports") or {}  # earlier versions did not look
+    ports: dict[str, SwitchPort] = drops.get("ports") or {}  # earlier versions did not look
     machines = {
         name: Backlog(
-            dropped_packets=waited["backlog_dropped_packets"],
-            on_cables_packets=waited["on_cables_packets"],
-            limit_packets=waited["backlog_limit_packets"],
+            dropped_packets=backlog["backlog_dropped_packets"],
+            on_cables_packets=backlog["on_cables_packets"],
+            limit_packets=backlog["backlog_limit_packets"],
         )
-        for name, waited in found["machines"].items()
-        if waited["backlog_dropped_packets"]
+        for name, backlog in drops["machines"].items()
+        if backlog["backlog_dropped_packets"]
     }
     return LostOutside(
         machines=machines,
-        hosts=found["hosts"],
+        hosts=drops["hosts"],
         ports=ports,
-        uncounted=found["uncounted"],
-        beside=[place for place in (*machines, *ports) if place != EMULATION and place not in between],
+        uncounted=drops["uncounted"],
+        beside=[name for name in (*machines, *ports) if name != EMULATION and name not in between],
     )
 
 
@@ -113,19 +113,20 @@ def likely_causes(lost: LostOutside | None) -> list[str]:
     """Return likely places of drops between two captures, with remedies, a sentence each."""
     if lost is None:
         return []
-    waited = [_waited(name, found, lost) for name, found in lost["machines"].items() if _may_be_blamed(name, lost)]
-    return [*waited, *_at_ports({port: found for port, found in lost["ports"].items() if port not in _beside(lost)})]
+    return [
+        *(_waited(name, lost) for name in lost["machines"] if _may_be_blamed(name, lost)),
+        *_at_ports({port: drops for port, drops in lost["ports"].items() if port not in _beside(lost)}),
+    ]
 
 
 def judge_lost_outside(lost: LostOutside | None, *, blamed: bool) -> Iterator[Finding]:
     """Return findings for drops (bound: 0 packets). ``blamed``: another finding names the likely causes."""
     if lost is None:
         return
-    machines, ports = lost["machines"], lost["ports"]
-    for name in machines:
-        if _on_cables(machines[name]) and not (blamed and _may_be_blamed(name, lost)):
-            yield caveat(FindingCode.DROPPED_BY_BACKLOG, _waited(name, machines[name], lost))
-    shown = {port: found for port, found in ports.items() if not blamed or port in _beside(lost)}
+    for name, backlog in lost["machines"].items():
+        if _on_cables(backlog) and not (blamed and _may_be_blamed(name, lost)):
+            yield caveat(FindingCode.DROPPED_BY_BACKLOG, _waited(name, lost))
+    shown = {port: drops for port, drops in lost["ports"].items() if not blamed or port in _beside(lost)}
     yield from (caveat(FindingCode.DROPPED_BY_SWITCH, text) for text in _at_ports(shown))
     yield from (caveat(FindingCode.DROPPED_BY_SOCKET, text) for text in _at_sockets(lost["hosts"]))
 
@@ -134,8 +135,8 @@ def outside_notes(lost: LostOutside | None) -> list[str]:
     """Return notes on drops that may be others' packets and on unknown counts, a sentence each."""
     if lost is None:
         return []
-    others = {name: found for name, found in lost["machines"].items() if not _on_cables(found)}
-    return [*(_waited(name, found, lost) for name, found in others.items()), *_unknown(lost["uncounted"])]
+    others = (_waited(name, lost) for name, backlog in lost["machines"].items() if not _on_cables(backlog))
+    return [*others, *_unknown(lost["uncounted"])]
 
 
 def _on_cables(backlog: Backlog) -> bool:
@@ -152,7 +153,8 @@ def _may_be_blamed(machine: str, lost: LostOutside) -> bool:
     return machine not in _beside(lost) and _on_cables(lost["machines"][machine])
 
 
-def _waited(name: str, backlog: Backlog, lost: LostOutside) -> str:
+def _waited(name: str, lost: LostOutside) -> str:
+    backlog = lost["machines"][name]
     dropped, ours, limit = backlog["dropped_packets"], backlog["on_cables_packets"], backlog["limit_packets"]
     where = "" if ours is None else f" ({min(ours, dropped) or 'none'} of them on the lab's own cables)"
     bound = "" if limit is None else f"; net.core.netdev_max_backlog is {limit}"
@@ -166,58 +168,60 @@ def _more_room(backlog: Backlog) -> str:
     limit = backlog["limit_packets"] or 0
     if limit >= _MOST_ROOM:
         return "its processors are too slow for the load; a longer backlog does not help"
-    room = _LEAST_ROOM
-    while room < min(_MOST_ROOM, 2 * (limit + backlog["dropped_packets"])):
-        room *= 10
-    return f"`sysctl -w net.core.netdev_max_backlog={room}`"
+    needed = min(_MOST_ROOM, 2 * (limit + backlog["dropped_packets"]))
+    return f"`sysctl -w net.core.netdev_max_backlog={_room(_LEAST_ROOM, 10, needed)}`"
+
+
+def _room(least: int, step: int, needed: int) -> int:
+    """Multiply the least room by ``step`` until it is enough."""
+    return least if least >= needed else _room(least * step, step, needed)
 
 
 def _at_ports(ports: Mapping[str, SwitchPort]) -> Iterator[str]:
     """Return findings for drops at switch ports. Only the lab sends to the switches of an emulated lab."""
     if not ports:
         return
-    drops = {port: found["dropped_packets"] for port, found in ports.items()}
-    named = first_of([f"{port} {count}" for port, count in drops.items()], NAMED)
-    buffer = max(found["receive_buffer_bytes"] for found in ports.values())
+    drops = {port: counts["dropped_packets"] for port, counts in ports.items()}
+    buffer = max(counts["receive_buffer_bytes"] for counts in ports.values())
     yield (
-        f"{were(sum(drops.values()), 'packet')} lost at Open vSwitch's own sockets ({named}), "
+        f"{were(sum(drops.values()), 'packet')} lost at Open vSwitch's own sockets ({_named(drops)}), "
         f"whose receive buffers have {buffer} bytes each: {_larger_buffers(buffer, max(drops.values()))}"
     )
+
+
+def _named(counts: Mapping[str, int]) -> str:
+    return first_of([f"{name} {count}" for name, count in counts.items()], NAMED)
 
 
 def _larger_buffers(buffer: int, dropped: int) -> str:
     """The remedy: room for all that a port lost, twice, had it come at one instant; none where there is much."""
     if buffer >= _MOST_BUFFER:
         return "its processors are too slow for the load; larger buffers do not help"
-    room = _LEAST_BUFFER
-    while room < min(_MOST_BUFFER, 2 * (buffer + dropped * _FRAME_BYTES)):
-        room *= 2
-    return f"`sysctl -w net.core.rmem_default={room}` before the lab is brought up"
+    needed = min(_MOST_BUFFER, 2 * (buffer + dropped * _FRAME_BYTES))
+    return f"`sysctl -w net.core.rmem_default={_room(_LEAST_BUFFER, 2, needed)}` before the lab is brought up"
 
 
 def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    for counter, (noun, what, remedy) in _AT_SOCKETS.items():
-        found = {host: count for host, counts in hosts.items() if (count := _count(counts, counter))}
-        if found:
-            named = first_of([f"{host} {count}" for host, count in found.items()], NAMED)
-            yield f"{were(sum(found.values()), noun)} {what} ({named}): {remedy}"
+    for counter, (noun, cause, remedy) in _AT_SOCKETS.items():
+        if drops := {host: count for host, counts in hosts.items() if (count := _count(counts, counter))}:
+            yield f"{were(sum(drops.values()), noun)} {cause} ({_named(drops)}): {remedy}"
 
 
 def _unknown(uncounted: Mapping[str, str]) -> Iterator[str]:
     """Return a note on machines whose drops are unknown, with the first one's reason."""
-    machines = {name: why for name, why in uncounted.items() if name != SWITCH_PORTS}
+    machines = [name for name in uncounted if name != SWITCH_PORTS]
     if machines:
-        why = next(iter(machines.values()))
-        yield f"drops outside the boxes are unknown for {first_of([called(name) for name in machines], NAMED)}: {why}"
+        names = first_of([called(name) for name in machines], NAMED)
+        yield f"drops outside the boxes are unknown for {names}: {uncounted[machines[0]]}"
     if SWITCH_PORTS in uncounted:
         yield f"drops at Open vSwitch's own sockets are unknown: {uncounted[SWITCH_PORTS]}"
 
 
-def _count(found: Mapping[str, int], counter: str) -> int:
+def _count(counts: Mapping[str, int], counter: str) -> int:
     if counter == _UNDELIVERED_DATAGRAMS:  # the kernel counts those of both other causes among them
-        known = sum(found.get(f"udp.{cause}", 0) for cause in ("receive_buffer_errors", "checksum_errors"))
-        return max(0, found.get("udp.in_errors", 0) - known)
-    return found.get(counter, 0)
+        others = sum(counts.get(f"udp.{cause}", 0) for cause in ("receive_buffer_errors", "checksum_errors"))
+        return max(0, counts.get("udp.in_errors", 0) - others)
+    return counts.get(counter, 0)
 
 
 def called(machine: str) -> str:

@@ -10,7 +10,7 @@ address for it, or if a capture has IPv4 packets from the address with it and wi
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypedDict
 
-from atoll_analysis.tables.packet_records import Decoded, Sender
+from atoll_analysis.tables.packet_records import Decoded
 from atoll_analysis.verdict.findings import Finding, FindingCode, grave
 from atoll_core.lab.network import Network
 
@@ -36,33 +36,26 @@ def duplicate_addresses(network: Network, decoded: Mapping[str, Decoded]) -> lis
         if name not in names
         for interface in interfaces
     }
-    found: dict[tuple[str, str], DuplicateAddress] = {}
-    for capture, done in sorted(decoded.items()):
-        for other in done.senders:
+    duplicates: dict[tuple[str, str], DuplicateAddress] = {}
+    for capture, report in sorted(decoded.items()):
+        sent = {(sender.address, sender.mac) for sender in report.senders}
+        for other in report.senders:
             host = hosts.get(other.address)
-            if host is None or other.mac in {host.interface.mac.lower(), *of_boxes}:
+            if host is None or other.mac in {(mac := host.interface.mac.lower()), *of_boxes}:
                 continue
-            if not other.arp and not _sends(done.senders, other.address, host.interface.mac.lower()):
-                continue
-            duplicate = found.setdefault(
-                (other.address, other.mac),
-                DuplicateAddress(
-                    host=host.name,
-                    address=other.address,
-                    mac=host.interface.mac.lower(),
-                    other_mac=other.mac,
-                    captures=[],
-                    arp=False,
-                ),
-            )
-            duplicate["captures"].append(capture)
-            duplicate["arp"] |= other.arp
-    return list(found.values())
+            if other.arp or (other.address, mac) in sent:
+                new = DuplicateAddress(
+                    host=host.name, address=other.address, mac=mac, other_mac=other.mac, captures=[], arp=False
+                )
+                duplicate = duplicates.setdefault((other.address, other.mac), new)
+                duplicate["captures"].append(capture)
+                duplicate["arp"] |= other.arp
+    return list(duplicates.values())
 
 
-def judge_duplicates(found: Sequence[DuplicateAddress]) -> Iterator[Finding]:
+def judge_duplicates(duplicates: Sequence[DuplicateAddress]) -> Iterator[Finding]:
     """Return a finding for each duplicate address; the run measured another machine's traffic as well."""
-    for each in found:
+    for each in duplicates:
         evidence = "by ARP" if each["arp"] else "by its packets"
         captures = ("capture " if len(each["captures"]) == 1 else "captures ") + ", ".join(each["captures"])
         yield grave(
@@ -70,7 +63,3 @@ def judge_duplicates(found: Sequence[DuplicateAddress]) -> Iterator[Finding]:
             f"DUPLICATE_ADDRESS: {each['address']} of {each['host']} has two MAC addresses: its own {each['mac']}, and "
             f"{each['other_mac']} ({captures}, {evidence}): give the other machine another address, or disconnect it",
         )
-
-
-def _sends(senders: Sequence[Sender], address: str, mac: str) -> bool:
-    return any(each.address == address and each.mac == mac for each in senders)

@@ -6,8 +6,8 @@ agent of each machine looks at its sensors (hosts/crates/agent/src/heat.rs, whic
 machine without sensors is unknown, and nothing is said about it (docs/decisions/0079-evidence-about-hosts.md).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypedDict
+from collections.abc import Iterator, Mapping
+from typing import TypedDict
 
 from atoll_analysis.verdict.drop_report import NAMED, called
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat
@@ -30,26 +30,15 @@ class HostHeat(TypedDict):
     busy: float | None
 
 
-def host_heat(manifest: Mapping[str, Any]) -> dict[str, HostHeat]:
-    """Return the recorded figures by machine; empty: nothing is known, or an earlier version made the run."""
-    return {name: HostHeat(**found) for name, found in manifest.get("host_heat", {}).items()}
-
-
 def judge_heat(machines: Mapping[str, HostHeat]) -> Iterator[Finding]:
     """Return a finding for each cause that slowed machines down."""
-    hot = [
-        f"{called(name)} {_looks(heat, 'hot_looks')}{_celsius(heat)}" for name, heat in _those(machines, "hot_looks")
-    ]
-    if hot:
+    if hot := [f"{looks}{_celsius(machines[name])}" for name, looks in _looks(machines, "hot_looks")]:
         yield caveat(
             FindingCode.HOST_HOT,
             f"HOST_HOT: processors were throttled or at their temperature limit: {first_of(hot, NAMED)}: "
             "cool the machine, or give it fewer channels (capacity)",
         )
-    low = [
-        f"{called(name)} {_looks(heat, 'low_voltage_looks')}" for name, heat in _those(machines, "low_voltage_looks")
-    ]
-    if low:
+    if low := [looks for _, looks in _looks(machines, "low_voltage_looks")]:
         yield caveat(
             FindingCode.HOST_HOT,
             f"HOST_HOT: processors were slowed down by a supply voltage that is too low: {first_of(low, NAMED)}: "
@@ -68,12 +57,11 @@ def judge_heat(machines: Mapping[str, HostHeat]) -> Iterator[Finding]:
         )
 
 
-def _those(machines: Mapping[str, HostHeat], count: str) -> Iterable[tuple[str, HostHeat]]:
-    return ((name, heat) for name, heat in machines.items() if heat.get(count))
-
-
-def _looks(heat: HostHeat, count: str) -> str:
-    return f"in {heat.get(count)} of {heat['looks']} looks"
+def _looks(machines: Mapping[str, HostHeat], count: str) -> Iterator[tuple[str, str]]:
+    """Yield each machine that has looks of this kind, with their number as text."""
+    for name, heat in machines.items():
+        if heat.get(count):
+            yield name, f"{called(name)} in {heat.get(count)} of {heat['looks']} looks"
 
 
 def _celsius(heat: HostHeat) -> str:

@@ -49,10 +49,9 @@ def agrees(each: Section) -> bool:
 def disagreements(stretches: Sequence[Section], payload: Payload | None) -> list[Finding]:
     """Return a finding for each place where captures, links and payload do not agree."""
     findings = [grave(FindingCode.LOSS_DIFFERS, _disagreement(each)) for each in stretches if not agrees(each)]
-    if payload is not None and payload["wrong"]:
-        named, through = "; ".join(payload["wrong"][:_NAMED]), ", ".join(payload["boxes"])
-        more = f"; {len(payload['wrong']) - _NAMED} more" if len(payload["wrong"]) > _NAMED else ""
-        text = f"TCP payload differs before and after {through}: {named}{more}"
+    if payload is not None and (wrong := payload["wrong"]):
+        more = f"; {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+        text = f"TCP payload differs before and after {', '.join(payload['boxes'])}: {'; '.join(wrong[:_NAMED])}{more}"
         findings.append(grave(FindingCode.PAYLOAD_DIFFERS, text))
     return findings
 
@@ -79,7 +78,10 @@ def proofs(stretches: Sequence[Section], payload: Payload | None) -> list[str]:
     """The losses that captures prove, a line each."""
     lines = [_proof(each) for each in stretches if agrees(each)]
     if payload is not None and not payload["wrong"] and not payload.get("lossy"):
-        lines.append(_payload_proof(payload))
+        missing = payload["world_bytes"] - payload["island_bytes"]
+        left = f", {missing} remain of {counted(payload['open_connections'], 'open connection')}" if missing else ""
+        clients = "; clients received all bytes that arrived" if payload["received_bytes"] is not None else ""
+        lines.append(f"{_passed(payload)}{left}{clients}")
     return lines
 
 
@@ -90,13 +92,6 @@ def _proof(each: Section) -> str:
         return f"{captures} differ by {counted(each['captured_bytes'], 'byte')}, which {links} counted as dropped"
     through = f" through {', '.join(each['boxes'])}" if each["boxes"] else ""
     return f"{captures} are equal to the byte{through}"
-
-
-def _payload_proof(payload: Payload) -> str:
-    missing = payload["world_bytes"] - payload["island_bytes"]
-    left = f", {missing} remain of {counted(payload['open_connections'], 'open connection')}" if missing else ""
-    clients = "; clients received all bytes that arrived" if payload["received_bytes"] is not None else ""
-    return f"{_passed(payload)}{left}{clients}"
 
 
 def _passed(payload: Payload) -> str:

@@ -1,36 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """Notes of a run: figures that could not be measured or judged, and why; they do not affect the verdict."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from atoll_analysis.figures.observables import Pings
-from atoll_analysis.summary import Summary
+from atoll_analysis.figures.clocks import silent_starts
+from atoll_analysis.summary import ControlPackets, ControlTraffic, Summary
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import ARRIVED, Tables
-from atoll_analysis.verdict.loss_agreement import Section, compared_links
+from atoll_analysis.verdict.drop_report import outside_notes
+from atoll_analysis.verdict.loss_agreement import compared_links
 from atoll_core.experiment.experiment import Protocol
 from atoll_core.lab.network import HostRole
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import early
-from atoll_core.plural import counted
+from atoll_core.plural import bit_rate, counted
 
 
-def notes(data: RunData, tables: Tables, pings: Pings, found: Sequence[Section]) -> list[str]:
-    """The notes, one line each; ``found``: the parts of the chains whose loss captures show."""
-    if data.window is None:
-        return []  # the reasons say that nothing was measured, and where it ended
+def notes(data: RunData, tables: Tables, summary: Summary) -> list[str]:
+    """The notes, one line each."""
     return [
-        *_arrivals(data, tables),
-        *_one_way(data, tables),
-        *_links(data, tables, found),
-        *_boxes(data),
-        *_split_transfer(data),
-        *_latency(data, pings),
-        *_idle(data),
+        *(_of_measurement(data, tables, summary) if data.window else ()),  # without one, the reasons say so
+        *_counts(summary),
+        *silent_starts(summary["start"]),
+        *outside_notes(summary["lost_outside"]),
+        *control_notes(summary.get("in_band_control")),
     ]
 
 
-def accounts(summary: Summary) -> Iterator[str]:
+def _of_measurement(data: RunData, tables: Tables, summary: Summary) -> Iterator[str]:
+    yield from _arrivals(data, tables)
+    yield from _one_way(data, tables)
+    yield from _links(data, tables, summary)
+    yield from _boxes(data)
+    yield from _split_transfer(data)
+    yield from _latency(data, summary)
+    yield from _idle(data)
+
+
+def _counts(summary: Summary) -> Iterator[str]:
     """Return notes from the counts of pings and captures."""
     if summary["ping_unsent"]:
         yield (
@@ -52,23 +59,16 @@ def accounts(summary: Summary) -> Iterator[str]:
 
 def _arrivals(data: RunData, tables: Tables) -> Iterator[str]:
     if not data.topology.links:
-        yield (
-            "no chain has a satellite link: link rate, queue and loss were not measured"
-            if len(data.topology.chains) > 1
-            else "the chain has no satellite link: link rate, queue and loss were not measured"
-        )
+        chain = "no chain has a" if len(data.topology.chains) > 1 else "the chain has no"
+        yield f"{chain} satellite link: link rate, queue and loss were not measured"
     if tables.arrival is None:
         yield "no tap captures island traffic: throughput, goodput, flows and shares were not measured"
     elif tables.arrival == ARRIVED:
-        found = {chain: data.topology.arrival(chain, tables.decoded) for chain in data.topology.chains}
-        seen = ", ".join(dict.fromkeys(name for name in found.values() if name is not None))
-        yield f"each chain has its own last tap: island traffic is merged from captures {seen}"
-        unseen = dict.fromkeys(chain.name for chain, name in found.items() if name is None)
-        if unseen:
-            yield (
-                f"no tap captures the island traffic of chain {', '.join(unseen)}: its traffic is missing from all "
-                "figures"
-            )
+        arrivals = {chain: data.topology.arrival(chain, tables.decoded) for chain in data.topology.chains}
+        captures = ", ".join(dict.fromkeys(name for name in arrivals.values() if name is not None))
+        yield f"each chain has its own last tap: island traffic is merged from captures {captures}"
+        if uncaptured := ", ".join(dict.fromkeys(chain.name for chain, name in arrivals.items() if name is None)):
+            yield f"no tap captures the island traffic of chain {uncaptured}: its traffic is missing from all figures"
     elif "island" not in tables.decoded:
         yield f"no island tap: throughput and goodput were computed from capture {tables.arrival}, behind the link"
 
@@ -88,9 +88,9 @@ def _one_way(data: RunData, tables: Tables) -> Iterator[str]:
     yield f"{named}: only packets to the island, so throughput to the world is not in its tables{counts}"
 
 
-def _links(data: RunData, tables: Tables, found: Sequence[Section]) -> Iterator[str]:
+def _links(data: RunData, tables: Tables, summary: Summary) -> Iterator[str]:
     tapped = data.topology.tapped_links if {"world", "island"} <= tables.decoded.keys() else ()
-    compared = {*(link.box for link in tapped), *compared_links(found)}
+    compared = {*(link.box for link in tapped), *compared_links(summary["stretches"])}
     untapped = [link.box for link in data.topology.links if link.box not in compared]
     if untapped:
         counters = "the link's own counter" if len(untapped) == 1 else "the links' own counters"
@@ -151,19 +151,18 @@ def _split_transfer(data: RunData) -> Iterator[str]:
     if transfer is None or transfer.tool != "iperf3":
         return
     splitting = {box.name for box in data.network.boxes if box.ends_connections}
-    for chain in data.topology.special_chains(Protocol.TCP):
-        if boxes := [hop for hop in chain.hops if hop in splitting]:
-            yield (
-                f"iperf3's sender counts bytes that {boxes[0]} accepted, not bytes that the client received, so its "
-                "rate is too high; atoll shows the rate of the island's capture instead"
-            )
-            return
+    passed = (hop for chain in data.topology.special_chains(Protocol.TCP) for hop in chain.hops if hop in splitting)
+    if box := next(passed, None):
+        yield (
+            f"iperf3's sender counts bytes that {box} accepted, not bytes that the client received, so its rate is too "
+            "high; atoll shows the rate of the island's capture instead"
+        )
 
 
-def _latency(data: RunData, pings: Pings) -> Iterator[str]:
+def _latency(data: RunData, summary: Summary) -> Iterator[str]:
     if data.topology.links and not data.of_type("base_rtt"):
         yield "no base RTT was measured: queue sojourn times are unknown"
-    elif data.topology.links and pings.sent == 0:
+    elif data.topology.links and not summary["ping_sent"]:
         yield "no ping was recorded in the measurement: queue sojourn times are unknown"
     if len(data.topology.ping_links) > 1:
         yield (
@@ -185,3 +184,22 @@ def _idle(data: RunData) -> Iterator[str]:
     idle = [f"{each.host} (capacity {each.capacity:g})" for each in placed if not each.channels]
     if idle and channels >= len(placed):
         yield f"{', '.join(idle)} got none of the {channels} channels"
+
+
+def control_notes(traffic: ControlTraffic | None) -> Iterator[str]:
+    """Return a note on in-band control, which shares cables with the experiment's packets.
+
+    It passes no tap of a switch. Physical taps may capture it; figures leave it out. Interface counters of its hosts
+    contain it.
+    """
+    if traffic is None or not traffic["seconds"]:
+        return
+
+    def text(direction: ControlPackets) -> str:
+        rate = bit_rate(8 * direction["bytes"] / traffic["seconds"])
+        return f"{counted(direction['packets'], 'packet')} ({direction['bytes'] / 1e3:.1f} kB, {rate})"
+
+    yield (
+        f"in-band control of {counted(traffic['hosts'], 'host')} during the measurement: {text(traffic['to_hosts'])} "
+        f"to them, {text(traffic['to_daemon'])} from them; figures do not contain it"
+    )

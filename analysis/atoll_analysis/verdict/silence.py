@@ -99,25 +99,24 @@ def silences(
         (seen.first_s for seen in (*servers.values(), *clients.values()) if seen.first_s is not None), default=0.0
     )
     alone = sum(count > 0 for count in channels.values()) == 1
-    found: list[SilenceFigures] = []
+    figures: list[SilenceFigures] = []
 
     def add(host: str, seen: PayloadSpan, span: Interval, counts: list[int], *, is_client: bool) -> None:
         longest, never = max(counts, default=0), seen.first_s is None
         if longest >= LEAST_TRIES_NOTICED or (never and is_client and counts):
-            found.append(SilenceFigures(
+            figures.append(SilenceFigures(
                 host=host, is_client=is_client, never=never, from_s=span[0], to_s=span[1],
                 waiting=len(counts), tries=sum(counts), successive=longest,
             ))  # fmt: skip
 
     for name, seen in servers.items():
         for span in _spans(seen, begin_s, end_s):
-            waits = _waits(name, span, begun, alone=alone)
             counts = [
                 max(flow.failed, tries(flow.start_s, min(flow.end_s, span[1]), seen.blocked, first_timeout_s))
-                for flow in waits
+                for flow in _waits(name, span, begun, alone=alone)
             ]
             add(name, seen, span, counts, is_client=False)
-    silent_servers = {each["host"] for each in found if probability(each, path_loss) < NOTICED}
+    silent_servers = {silence["host"] for silence in figures if probability(silence, path_loss) < NOTICED}
     for name, seen in clients.items():
         for span in _spans(seen, begin_s, end_s):
             stuck = {
@@ -127,7 +126,7 @@ def silences(
             }
             count = tries(span[0] + idle_s, span[1], seen.blocked, first_timeout_s)
             add(name, seen, span, [count] * max(0, channels.get(name, 0) - len(stuck)), is_client=True)
-    return found
+    return figures
 
 
 def _spans(seen: PayloadSpan, begin_s: float, end_s: float) -> list[Interval]:
@@ -145,9 +144,9 @@ def _waits(server: str, span: Interval, begun: Sequence[Begun], *, alone: bool) 
     waits = [
         flow for flow in begun if flow.server == server and not flow.received_bytes and span[0] < flow.start_s < span[1]
     ]
-    by_client = [[flow for flow in waits if flow.client == client] for client in {flow.client for flow in waits}]
     if alone:
         return waits
+    by_client = [[flow for flow in waits if flow.client == client] for client in {flow.client for flow in waits}]
     return [flow for group in sorted(by_client, key=len)[:-1] for flow in group]
 
 
@@ -187,21 +186,17 @@ def _evidence(silence: SilenceFigures, path_loss: float) -> float:
     return -math.log(by_chance(1, path_loss)) * silence["tries"]
 
 
-def judged(found: Sequence[SilenceFigures], clients: int, path_loss: float) -> list[tuple[SilenceFigures, bool]]:
+def judged(figures: Sequence[SilenceFigures], clients: int, path_loss: float) -> list[tuple[SilenceFigures, bool]]:
     """Silences that are not chance, with whether that is sure; several of the clients count together."""
     sure = [
         each
-        for each in found
+        for each in figures
         if each["successive"] >= LEAST_TRIES and _evidence(each, path_loss) > -math.log(FALSE_ALARM)
     ]
-    noticed = [each for each in found if each not in sure and probability(each, path_loss) < NOTICED]
+    noticed = [each for each in figures if each not in sure and probability(each, path_loss) < NOTICED]
     together = _together([each for each in noticed if each["is_client"]], clients, path_loss)
-    unjudged = [each for each in found if each["never"] and each not in sure and each not in noticed]
-    return [
-        (each, each in sure or each in together)
-        for each in found
-        if each in sure or each in noticed or each in unjudged
-    ]
+    shown = (each for each in figures if each in sure or each in noticed or each["never"])
+    return [(each, each in sure or each in together) for each in shown]
 
 
 def _together(noticed: list[SilenceFigures], of: int, path_loss: float) -> list[SilenceFigures]:

@@ -9,6 +9,7 @@ import polars as pl
 
 from atoll_analysis.figures.path_delays import Interval, base_rtts_ms, blocked_s, carriers, links_of
 from atoll_analysis.summary import Volume
+from atoll_analysis.tables.box_counters import Part
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables, traffic_hosts
 from atoll_analysis.verdict.silence import FALSE_ALARM, Begun, PayloadSpan, SilenceFigures, silences, timeout_s, tries
@@ -37,7 +38,7 @@ def silence_figures(
         seen_servers,
         {name: seen for name, seen in seen_clients.items() if channels.get(name)},
         channels,
-        _begun(tables, data, seen_servers),
+        _begun(tables, seen_servers),
         min(max([*last_s, ping_last_s or 0.0]), data.window.seconds),
         timeout_s(rtts[1]),
         _longest_pause_s(data),
@@ -56,13 +57,13 @@ def lost_on(data: RunData, links: tuple[Link, ...], *, blocked: bool = False) ->
     Packets that a full low-priority queue dropped are left out: pings and flows are not marked LE.
     """
     boxes = {link.box for link in links}
-    parts = [part for m in data.measurements if m.box in boxes for part in m.parts if part.in_packets]
-    others = {"low_priority"} if blocked else {"low_priority", "blocked"}
-    lost = [
-        part.dropped_packets - sum(lost.packets for cause, lost in part.losses.items() if cause in others)
-        for part in parts
-    ]
-    return 1 - prod(1 - each / part.in_packets for each, part in zip(lost, parts, strict=True))
+    left_out = {"low_priority"} if blocked else {"low_priority", "blocked"}
+
+    def lost(part: Part) -> int:
+        return part.dropped_packets - sum(lost["packets"] for cause, lost in part.losses.items() if cause in left_out)
+
+    parts = (part for box in data.measurements if box.box in boxes for part in box.parts if part.in_packets)
+    return 1 - prod(1 - lost(part) / part.in_packets for part in parts)
 
 
 def ping_blocked_share(data: RunData) -> float:
@@ -76,11 +77,11 @@ def ping_blocked_share(data: RunData) -> float:
 
 def transfer_tries(data: RunData) -> int | None:
     """How often the transfer's connection was tried for certain, if it was never answered; None: not measured."""
-    asked, window, rtts = data.experiment.transfer, data.window, base_rtts_ms(data.network, data.experiment)
-    if asked is None or window is None or rtts is None:
+    transfer, window, rtts = data.experiment.transfer, data.window, base_rtts_ms(data.network, data.experiment)
+    if transfer is None or window is None or rtts is None:
         return None
     world, island = (data.network.with_role(role)[:1] for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL))
-    return tries(asked.start.s, window.seconds, _blocked(data, world, island), timeout_s(rtts[1]))
+    return tries(transfer.start.s, window.seconds, _blocked(data, world, island), timeout_s(rtts[1]))
 
 
 def flow_tries(
@@ -95,7 +96,7 @@ def flow_tries(
     if came or window is None or rtts is None:
         return None
     world, island = traffic_hosts(data)
-    begun = _begun(tables, data, {host.name: PayloadSpan(None, None) for host in world})
+    begun = _begun(tables, {host.name: PayloadSpan(None, None) for host in world})
     if not begun or any(flow.received_bytes for flow in begun):
         return None
     end_s, blocked = min(ping_last_s or 0.0, window.seconds), _blocked(data, world, island)
@@ -123,16 +124,14 @@ def _traces_begin_s(data: RunData) -> float:
     return next(((int(event["t_ns"]) - origin_ns) / 1e9 for event in data.of_type("trace_start")), 0.0)
 
 
-def _begun(tables: Tables, data: RunData, servers: Mapping[str, PayloadSpan]) -> list[Begun]:
+def _begun(tables: Tables, servers: Mapping[str, PayloadSpan]) -> list[Begun]:
     """The flows that began before or ended after anything was seen of their server."""
-    names = {host.name for host in traffic_hosts(data)[0]}
-    seen: Mapping[str, Interval] = {
-        name: (math.inf, -math.inf) if each.first_s is None or each.last_s is None else (each.first_s, each.last_s)
-        for name, each in servers.items()
-    }
+    first_s = {name: math.inf if seen.first_s is None else seen.first_s for name, seen in servers.items()}
+    last_s = {name: -math.inf if seen.last_s is None else seen.last_s for name, seen in servers.items()}
+    server = pl.col("server")
     rows = (
         tables.scan("channel_flows")
-        .filter(pl.col("server").is_in(names))
+        .filter(server.is_in([*servers]))
         .select(
             "client",
             "channel",
@@ -143,12 +142,10 @@ def _begun(tables: Tables, data: RunData, servers: Mapping[str, PayloadSpan]) ->
             failed=pl.col("outcome").str.starts_with("failed"),
         )
         .drop_nulls()
-        .with_columns(
-            first_s=pl.col("server").replace_strict({name: first for name, (first, _) in seen.items()}),
-            last_s=pl.col("server").replace_strict({name: last for name, (_, last) in seen.items()}),
+        .filter(
+            (pl.col("start_s") < server.replace_strict(first_s, return_dtype=pl.Float64))
+            | (pl.col("end_s") > server.replace_strict(last_s, return_dtype=pl.Float64))
         )
-        .filter((pl.col("start_s") < pl.col("first_s")) | (pl.col("end_s") > pl.col("last_s")))
-        .drop("first_s", "last_s")
         .collect(engine="streaming")
     )
     return [Begun(**row) for row in rows.iter_rows(named=True)]

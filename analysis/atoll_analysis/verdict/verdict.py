@@ -4,17 +4,15 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from atoll_analysis.figures.clock_drift import judge_clocks
-from atoll_analysis.figures.start_skew import judge_start
+from atoll_analysis.figures.clocks import judge_clocks, judge_start
 from atoll_analysis.figures.udp import judge_udp
-from atoll_analysis.summary import LimitFigures, Summary, least_rate_bit_s
+from atoll_analysis.summary import Summary, bounds, least_rate_bit_s
 from atoll_analysis.verdict.completeness import judge_asked
 from atoll_analysis.verdict.drop_report import judge_lost_outside, likely_causes
 from atoll_analysis.verdict.duplicate_addresses import judge_duplicates
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, grave
 from atoll_analysis.verdict.host_heat import judge_heat
 from atoll_analysis.verdict.loss_agreement import compared_links, disagreements, unproven
-from atoll_core.experiment.experiment import USUAL_LIMITS, VerdictBounds
 from atoll_core.plural import counted
 
 CHANGE_LATENESS_MS = 250.0
@@ -75,14 +73,11 @@ def _latency(summary: Summary) -> Iterator[Finding]:
 
 def _lateness(summary: Summary) -> Iterator[Finding]:
     """Return findings for departures later than scheduled, by their effect on queues and RTTs."""
-    limits = summary.get("limits") or limit_figures(USUAL_LIMITS)  # absent from what older versions analysed
+    limits = bounds(summary)
     latest, p99, stalls = summary["lateness_max_ms"], summary["lateness_p99_ms"], summary.get("stalls") or 0
-    if p99 is not None and p99 > limits["lateness_p99_ms"]:
-        yield grave(
-            FindingCode.DEPARTURES_LATE,
-            f"1 % of departures were later than {p99:.2f} ms, bound {limits['lateness_p99_ms']:g} ms: "
-            "the machine was too busy",
-        )
+    if p99 is not None and p99 > (bound := limits["lateness_p99_ms"]):
+        text = f"1 % of departures were later than {p99:.2f} ms, bound {bound:g} ms: the machine was too busy"
+        yield grave(FindingCode.DEPARTURES_LATE, text)
     rtt_ms = summary.get("base_rtt_shortest_ms") or 0.0
     late_bound = max(limits["stall_ms"], limits["lateness_of_rtt"] * rtt_ms)
     if latest is not None and latest > late_bound:
@@ -97,17 +92,6 @@ def _lateness(summary: Summary) -> Iterator[Finding]:
         f"packets left links or delay boxes late: {counted(stalls, 'stall')}, {stalled_ms:.2f} ms in total, bound "
         f"{bound_ms:g} ms; largest lateness {latest or 0.0:.2f} ms, bound {late_bound:g} ms",
         grave=stalled_ms > bound_ms,
-    )
-
-
-def limit_figures(limits: VerdictBounds) -> LimitFigures:
-    """Return the bounds of an experiment as the summary has them."""
-    return LimitFigures(
-        lateness_p99_ms=limits.lateness_p99.ms,
-        stall_ms=limits.stall.ms,
-        stalled_share=limits.stalled_share,
-        lateness_of_rtt=limits.lateness_of_rtt,
-        failed_flows=limits.failed_flows,
     )
 
 
@@ -127,10 +111,8 @@ def _boxes(summary: Summary) -> Iterator[Finding]:
             changed = least_rate_bit_s(link) < link["rate_bit_s"]
             rate = "rate at that time" if changed else f"{link['rate_bit_s'] / 1e6:g} Mbit/s"
             windows = counted(link["windows_over_rate"], "window")
-            yield grave(
-                FindingCode.LINK_OVER_RATE,
-                f"{box}: the capture behind it has {windows} of 100 ms above the link's {rate}, bound 0",
-            )
+            text = f"{box}: the capture behind it has {windows} of 100 ms above the link's {rate}, bound 0"
+            yield grave(FindingCode.LINK_OVER_RATE, text)
         if link["scheduled_windows_over_rate"]:
             windows = counted(link["scheduled_windows_over_rate"], "window")
             yield grave(
@@ -145,22 +127,18 @@ def _bypassed(summary: Summary) -> Iterator[Finding]:
 
     A connection that was established before the measurement began counts as completed only: one for each channel.
     """
-    for box, seen in summary.get("ended_connections", {}).items():
-        missing = seen["completed"] - seen["counted"] - summary["channels"]
-        if seen["completed"] and not seen["counted"]:
-            passed = counted(seen["completed"], "TCP connection")
-            kind = seen["kind"].upper().replace("-", "_")
+    for box, ended in summary.get("ended_connections", {}).items():
+        at_box, completed = ended["counted"], ended["completed"]
+        if completed and not at_box:
+            kind = ended["kind"].upper().replace("-", "_")
             yield grave(
                 FindingCode.BOX_BYPASSED,
-                f"{kind}_BYPASSED: {box} saw no connection, but {passed} on chains through {box} completed: "
-                "traffic bypasses it",
+                f"{kind}_BYPASSED: {box} saw no connection, but {counted(completed, 'TCP connection')} on chains "
+                f"through {box} completed: traffic bypasses it",
             )
-        elif missing > 0:
-            yield caveat(
-                FindingCode.BOX_PARTLY_BYPASSED,
-                f"{box} saw {counted(seen['counted'], 'connection')}, but {seen['completed']} on chains through {box} "
-                "completed: some bypassed it",
-            )
+        elif completed > at_box + summary["channels"]:
+            text = f"{box} saw {counted(at_box, 'connection')}, but {completed} on chains through {box} completed"
+            yield caveat(FindingCode.BOX_PARTLY_BYPASSED, f"{text}: some bypassed it")
 
 
 def _captures(summary: Summary) -> Iterator[Finding]:
@@ -171,31 +149,28 @@ def _captures(summary: Summary) -> Iterator[Finding]:
             yield grave(FindingCode.CAPTURE_MISSING, f"capture {name} is missing")
             continue
         if capture["dropped"] is None:
-            log = f"logs/capture-{name}.out"
-            text = f"capture {name}: whether packets were dropped is unknown, because {log} has no counters"
-            yield grave(FindingCode.CAPTURE_UNCOUNTED, text)
-        if capture["dropped"]:
-            lost = counted(capture["dropped"], "packet")
-            text = f"capture {name} is missing {lost}: its ring was full; bound 0"
+            why = f"because logs/capture-{name}.out has no counters"
+            yield grave(
+                FindingCode.CAPTURE_UNCOUNTED, f"capture {name}: whether packets were dropped is unknown, {why}"
+            )
+        if dropped := capture["dropped"]:
+            text = f"capture {name} is missing {counted(dropped, 'packet')}: its ring was full; bound 0"
             yield grave(FindingCode.CAPTURE_DROPPED, text)
         if capture["truncated"]:
             text = f"capture {name} ends within a packet: later packets are missing"
             yield grave(FindingCode.CAPTURE_TRUNCATED, text)
-        if capture["captured"] is not None and capture["captured"] > capture["decoded"] + capture["other_frames"]:
-            lost = counted(capture["captured"] - capture["decoded"] - capture["other_frames"], "packet")
-            text = f"capture {name} is missing {lost} that the capture counted, bound 0"
+        if (missing := (capture["captured"] or 0) - capture["decoded"] - capture["other_frames"]) > 0:
+            text = f"capture {name} is missing {counted(missing, 'packet')} that the capture counted, bound 0"
             yield grave(FindingCode.CAPTURE_INCOMPLETE, text)
     for name, heard in summary["whistles"].items():
         if heard["start"]:
             continue
         text = f"capture {name} does not contain the start whistle"
-        # The loss on the pings' path has blockages, too.
-        loss = max(summary.get("path_loss") or 0.0, summary.get("ping_path_loss") or 0.0)
-        if name == "island" and loss:
+        # An upper bound, so that no run is invalid by chance: the chain that lost most. Pings also lose to blockages.
+        loss = max(summary.get("path_loss") or 0.0, summary.get("ping_path_loss") or 0.0) if name == "island" else 0.0
+        if loss:
             text += f", and the links lost {100 * loss:.3g} % of the packets, bound {100 * WHISTLE_LOSS:g} %"
-            yield Finding(FindingCode.WHISTLE_MISSING, text, grave=loss < WHISTLE_LOSS)
-        else:
-            yield grave(FindingCode.WHISTLE_MISSING, text)
+        yield Finding(FindingCode.WHISTLE_MISSING, text, grave=loss < WHISTLE_LOSS)
     # The end whistle may be dropped by a full queue; before the link it must be there.
     if summary["whistles"].get("world", {}).get("end") is False:
         yield grave(FindingCode.WHISTLE_MISSING, "capture world does not contain the end whistle")
@@ -222,10 +197,10 @@ def losses_agree(summary: Summary) -> bool:
 
 def _disagreements(summary: Summary) -> list[Finding]:
     """Return findings for differing losses, by section of a chain between captures, else of the whole chain."""
-    places = disagreements(summary.get("stretches", ()), summary.get("payload"))  # absent from older summaries
+    of_sections = disagreements(summary.get("stretches", ()), summary.get("payload"))  # absent from older summaries
     by_captures, by_link = summary["loss_bytes_captures"], summary["loss_bytes_link"]
-    if places or by_captures is None or by_link is None:
-        return places
+    if of_sections or by_captures is None or by_link is None:
+        return of_sections
     if 0 <= by_link - by_captures <= summary["probed_bytes_max"]:  # links also drop probes, captures leave them out
         return []
     lost = f"captures show a loss of {counted(by_captures, 'byte')}, the link counted {by_link}; they must be equal"

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from atoll_analysis.figures.flow_classes import FlowClass
+from atoll_analysis.figures.flows import FlowClass
 from atoll_core.units import Size
 from atoll_dashboards.report.plot_style import BLUE, GREEN, VERMILLION, key, plain_figure
 from atoll_dashboards.report.report_data import Sources

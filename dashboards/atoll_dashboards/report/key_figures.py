@@ -4,9 +4,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from atoll_analysis.figures.losses import CAUSES, LostFigures
-from atoll_analysis.figures.start_skew import START_SPREAD_MS
+from atoll_analysis.figures.clocks import START_SPREAD_MS
+from atoll_analysis.figures.losses import CAUSES
 from atoll_analysis.summary import LinkFigures, Summary, mean_rate_bit_s
+from atoll_analysis.tables.box_counters import LostFigures
 from atoll_analysis.verdict.verdict import losses_agree
 from atoll_core.plural import counted, significant
 from atoll_core.units import Rate, Size

@@ -30,7 +30,6 @@ from atoll_studies.results.results import (
     require_figures,
 )
 from atoll_studies.results.similarity import SEED, likeness
-from atoll_studies.statistics.flow_sample import flow_bound
 from atoll_studies.study_directory import Provenance, StudyDirectory, is_study
 
 
@@ -66,12 +65,13 @@ def _nothing_to_compare(run: RunDir) -> str | None:
     if (run.path / "summary.json").exists():
         return None
     manifest = run.manifest()
-    if manifest.get("outcome") == RUNNING:
+    outcome = manifest.get("outcome")
+    if outcome == RUNNING:
         return f"is in progress; if it was killed, `atoll report {run.path}` analyses the recorded part"
     if "plan" not in manifest:
-        return f"nothing to analyse: the run ended before its plan was computed ({manifest.get('outcome')})"
-    if manifest.get("outcome") != COMPLETED:
-        how = str(manifest["outcome"]).partition("\n")[0]
+        return f"nothing to analyse: the run ended before its plan was computed ({outcome})"
+    if outcome != COMPLETED:
+        how = str(outcome).partition("\n")[0]
         return f"{how}; `atoll report {run.path}` analyses the recorded part"
     return None
 
@@ -92,7 +92,7 @@ def compare(
     """
     require_figures(figures)
     summaries = [cast("Summary", run.summary()) for run in runs]
-    found = [measured(run.path, summary) for run, summary in zip(runs, summaries, strict=True)]
+    values = [measured(run.path, summary) for run, summary in zip(runs, summaries, strict=True)]
     manifests = [run.manifest() for run in runs]
     if not mixed_kernels:
         _refuse_mixed_kernels(runs, manifests)
@@ -100,7 +100,7 @@ def compare(
     valid = [summary["verdict"] != Verdict.INVALID for summary in summaries]
     seeds = [int(manifest["experiment"]["seed"]) for manifest in manifests]
     place, repeats = arrange(
-        alike.kinds, valid, [(seed, *each.values()) for seed, each in zip(seeds, found, strict=True)]
+        alike.kinds, valid, [(seed, *each.values()) for seed, each in zip(seeds, values, strict=True)]
     )
     factors = (*alike.settings, *(row for row in alike.unlike if row[0] != SEED))
     firsts = [place.index(configuration) for configuration in range(max(place) + 1)]
@@ -118,7 +118,7 @@ def compare(
             seed=seeds[number],
             verdict=summary["verdict"],
             remarks=tuple(summary["reasons"] or summary.get("caveats", ())),
-            figures=found[number],
+            figures=values[number],
             provenance=Provenance.of_run(manifest),
             regime=regime_of(summary),
             limits=limits(summary),
@@ -131,7 +131,6 @@ def compare(
     others = [run for run in every if run not in counts]
     measured_by_any = [name for name in FIGURES if any(_worth_showing(name, run) for run in every)]
     shown = [name for name in FIGURES if name in (figures or measured_by_any)]
-    described = {place[run]: _described(manifests[run]) for run in firsts}
     return Results(
         name="comparison",
         factors=tuple(name for name, _ in factors),
@@ -142,8 +141,7 @@ def compare(
         runs=tuple(counts),
         others=tuple(others),
         figures=tuple(estimate(counts, compared, others)),
-        flow_bounds={number: bound for number, each in described.items() if (bound := flow_bound(*each)) is not None},
-        described=described,
+        described={place[run]: _described(manifests[run]) for run in firsts},
         baseline_asked=baseline is not None,
         likeness=alike,
     )
@@ -166,10 +164,10 @@ def arrange(
     ordered = sorted(dict.fromkeys(kinds), key=lambda kind: kind not in with_samples)
     first: dict[tuple[object, object], int] = {}
     repeats: list[int | None] = []
-    for run, (kind, good, found) in enumerate(zip(kinds, valid, measured, strict=True)):
-        repeats.append(first.get((kind, found)) if good else None)
+    for run, (kind, good, figures) in enumerate(zip(kinds, valid, measured, strict=True)):
+        repeats.append(first.get((kind, figures)) if good else None)
         if good:
-            first.setdefault((kind, found), run)
+            first.setdefault((kind, figures), run)
     return [ordered.index(kind) for kind in kinds], repeats
 
 

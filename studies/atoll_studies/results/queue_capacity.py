@@ -8,7 +8,7 @@ and voice stays within its limits. The criteria and rules of thumb are in docs/r
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from atoll_analysis.figures.regimes import SWINGING_SHARE
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary, least_rate_bit_s, mean_rate_bit_s
 from atoll_core.units import Size
-from atoll_studies.results.results import Results
+from atoll_studies.results.results import NO_REGIME, Results
 from atoll_studies.results.similarity import SEED
 
 SLOWEST_TRANSFER = 1.25
@@ -59,13 +59,13 @@ class QueueLevel:
     queue_bytes: int
     runs: int
     transfer_s: float | None  # inf: in half of the runs it did not finish
-    transfer_least_s: float | None  # the same, if each took no longer than there was time for it
-    finished: float | None  # share of the runs in which it finished
+    transfer_at_least_s: float | None  # the same, if each took no longer than there was time for it
+    finished_share: float | None  # of the runs in which it finished
     utilisation: float | None
-    swinging: float | None
-    standing: float | None
+    full_and_empty_share: float | None
+    standing_share: float | None
     voice_ms: float | None  # one way, with a full queue at the lowest rate
-    regimes: tuple[tuple[str, int], ...]  # with the number of runs, the most frequent first
+    regimes: Mapping[str, int]  # with the number of runs, the most frequent first
     unmet: tuple[str, ...]
 
     @property
@@ -95,17 +95,17 @@ def queue_advice(results: Results) -> list[QueueAdvice]:
 
     The queue is that to the island. Where it is changed together with the one to the world only, both may differ.
     """
-    found: dict[int, list[QueueRun]] = {}
+    runs_of: dict[int, list[QueueRun]] = {}
     for run in results.runs:
         measured = _queue_run(cast("Summary", RunDir.open(run.path).summary()))
         if measured is not None and run.configuration in results.described:
-            found.setdefault(run.configuration, []).append(measured)
+            runs_of.setdefault(run.configuration, []).append(measured)
     for directions in (("to_island",), ("to_island", "to_world")):
         groups: dict[Hashable, list[int]] = {}
-        for number, runs in sorted(found.items()):
+        for number, runs in sorted(runs_of.items()):
             groups.setdefault(_without_queue(results, number, runs[0].link, directions), []).append(number)
         advice = [
-            advise(_others(results, group), [run for number in group for run in found[number]])
+            advise(_others(results, group), [run for number in group for run in runs_of[number]])
             for group in groups.values()
         ]
         if compared := [each for each in advice if len(each.levels) > 1]:
@@ -120,8 +120,8 @@ def advise(others: Mapping[str, str], runs: Sequence[QueueRun]) -> QueueAdvice:
         of_level.setdefault(run.queue_bytes, []).append(run)
     transfer_s = {queue: _median(run.transfer_s for run in level) for queue, level in of_level.items()}
     utilisation = {queue: _median(run.utilisation for run in level) for queue, level in of_level.items()}
-    fastest_s = min((each for each in transfer_s.values() if each is not None), default=None)
-    fullest = max((each for each in utilisation.values() if each is not None), default=None)
+    fastest_s = min((median_s for median_s in transfer_s.values() if median_s is not None), default=None)
+    fullest = max((share for share in utilisation.values() if share is not None), default=None)
     rtt_ms, long = _median(run.base_rtt_ms for run in runs), _median(run.long_flows for run in runs)
     product = None if rtt_ms is None else round(runs[0].mean_rate_bit_s / 8 * rtt_ms / 1e3)
     return QueueAdvice(
@@ -152,13 +152,13 @@ def _level(runs: Sequence[QueueRun], fastest_s: float | None, fullest: float | N
         queue_bytes=queue_bytes,
         runs=len(runs),
         transfer_s=transfer_s,
-        transfer_least_s=_median(run.room_s if run.transfer_s == math.inf else run.transfer_s for run in runs),
-        finished=sum(each != math.inf for each in times) / len(times) if times else None,
+        transfer_at_least_s=_median(run.room_s if run.transfer_s == math.inf else run.transfer_s for run in runs),
+        finished_share=sum(time_s != math.inf for time_s in times) / len(times) if times else None,
         utilisation=utilisation,
-        swinging=swinging,
-        standing=standing,
+        full_and_empty_share=swinging,
+        standing_share=standing,
         voice_ms=voice_ms,
-        regimes=tuple(Counter(run.regime or "not known" for run in runs).most_common()),
+        regimes=dict(Counter(run.regime or NO_REGIME for run in runs).most_common()),
         unmet=tuple(name for name, fails in checked.items() if fails),
     )
 
@@ -212,15 +212,15 @@ def _others(results: Results, group: Sequence[int]) -> dict[str, str]:
     others: dict[str, str] = {}
     for factor in results.factors:
         levels = dict.fromkeys(results.configurations[number][factor] for number in group)
-        every = {each[factor] for each in results.configurations}
+        every = {levels_of[factor] for levels_of in results.configurations}
         if len(levels) == 1 or not (factor.endswith("queue") or every == set(levels)):
             others[factor] = " / ".join(levels)
     return others
 
 
 def _median(values: Iterator[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return median(known) if known else None
+    measured = [value for value in values if value is not None]
+    return median(measured) if measured else None
 
 
 def advice_json(advice: Sequence[QueueAdvice]) -> list[dict[str, Any]]:
@@ -233,19 +233,7 @@ def advice_json(advice: Sequence[QueueAdvice]) -> list[dict[str, Any]]:
             "long_flows": each.long_flows,
             "product_by_root_bytes": each.root_bytes,
             "levels": [
-                {
-                    "queue_bytes": level.queue_bytes,
-                    "runs": level.runs,
-                    "transfer_s": None if level.transfer_s == math.inf else level.transfer_s,
-                    "transfer_at_least_s": level.transfer_least_s,
-                    "finished_share": level.finished,
-                    "utilisation": level.utilisation,
-                    "full_and_empty_share": level.swinging,
-                    "standing_share": level.standing,
-                    "voice_ms": level.voice_ms,
-                    "regimes": dict(level.regimes),
-                    "unmet": list(level.unmet),
-                }
+                {**asdict(level), "transfer_s": None if level.transfer_s == math.inf else level.transfer_s}
                 for level in each.levels
             ],
         }

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from atoll_analysis.figures.run_figures import FIGURES, OF_TRANSFERS
 from atoll_analysis.run_directory.atomic_files import replacing
@@ -86,7 +86,7 @@ def runs_table(results: Results) -> "pl.DataFrame":
                 REGIME_COLUMN: run.regime,
                 **{column_name(name, FIGURES[name][0]): run.figures[name] for name in present},
                 **{_limit_column(name, each): Limits(*each).finite for name, each in run.limits.items()},
-                **({} if (known := run.first_flows_bytes) is None else {CONTROL_COLUMN: known}),
+                **({} if (size := run.first_flows_bytes) is None else {CONTROL_COLUMN: size}),
                 **dict(zip(ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *by), strict=True)),
             }
         )
@@ -143,13 +143,9 @@ def _limited_columns(name: str, each: Estimate | None) -> dict[str, float | str 
     ``_limits`` has a sign for each of value, low and high: ``=``, ``>`` or ``<`` the number, ``~`` at least the number
     and less than infinite, ``?`` not known.
     """
-    if each is None:
-        return {**_estimate_columns(name, None), f"{name}_limits": None}
-    numbers = [limits.finite for limits in each.limits]
-    signs = "".join(limits.sign for limits in each.limits)
-    return dict(zip((f"{name}{part}" for part in _ESTIMATE), (*numbers, each.level), strict=True)) | {
-        f"{name}_limits": signs
-    }
+    signs = "".join(limits.sign for limits in each.limits) if each else None
+    numbers = (*(limits.finite for limits in each.limits), each.level) if each else (None,) * len(_ESTIMATE)
+    return {**dict(zip((f"{name}{part}" for part in _ESTIMATE), numbers, strict=True)), f"{name}_limits": signs}
 
 
 def _finite(number: float) -> float | None:
@@ -176,14 +172,20 @@ def write_tables(results: Results, folder: Path) -> list[Path]:
     """
     if not results.runs:
         return []
-    written: list[Path] = []
-    for name, table in ((RUNS, runs_table(results)), (FIGURE_TABLE, figures_table(results))):
-        with replacing(folder / f"{name}.csv") as path:
-            table.write_csv(path)
-        with replacing(folder / f"{name}.parquet") as path:
-            table.write_parquet(path, metadata=units_of(table))
-        written += [folder / f"{name}.csv", folder / f"{name}.parquet"]
-    return written
+    files = [folder / f"{name}{form}" for name in (RUNS, FIGURE_TABLE) for form in (".csv", ".parquet")]
+    for file in files:
+        table = runs_table(results) if file.stem == RUNS else figures_table(results)
+        with replacing(file) as path, path.open("wb") as sink:
+            write_table(table, sink, file.suffix)
+    return files
+
+
+def write_table(table: "pl.DataFrame", sink: IO[bytes], form: str) -> None:
+    """Write a table as ``.csv`` or ``.parquet``, whose metadata has the columns' units."""
+    if form == ".csv":
+        table.write_csv(sink)
+    else:
+        table.write_parquet(sink, metadata=units_of(table))
 
 
 def results_json(results: Results) -> dict[str, Any]:

@@ -137,11 +137,16 @@ class Results:
     warm_up: WarmUp = NO_WARM_UP
     stop: Stop | None = None
     stops: Mapping[int, Decision] = field(default_factory=dict[int, Decision])  # by configuration
-    flow_bounds: Mapping[int, FlowBound] = field(default_factory=dict[int, FlowBound])  # by configuration that has one
     described: Mapping[int, tuple[Network, Experiment]] = field(default_factory=dict[int, tuple[Network, Experiment]])
     likeness: Likeness | None = None  # of runs that are not a study's: what else they share, and in what they differ
 
     baseline_asked: bool = False  # of runs that are not a study's: a baseline was named
+
+    @functools.cached_property
+    def flow_bounds(self) -> dict[int, FlowBound]:
+        """The bounds of flow sizes, by configuration that has one."""
+        bounds = {number: flow_bound(*described) for number, described in self.described.items()}
+        return {number: bound for number, bound in bounds.items() if bound is not None}
 
     @property
     def all_runs(self) -> list[StudyRun]:
@@ -216,7 +221,7 @@ def read_results(
                     run = replace(run, first_flows_bytes=control.of_run(traffic, point.seed))
                 (runs if each.usable else others).append(run)
     expectations = {number: control.expectation(traffic) for number, traffic in controlled.items()} if control else {}
-    found = estimate(runs, baselines(configurations, against), others, expectations)
+    estimates = estimate(runs, baselines(configurations, against), others, expectations)
     shown = tuple(figures or about["figures"] or USUAL_FIGURES)
     return Results(
         name=about["name"],
@@ -227,16 +232,16 @@ def read_results(
         plotted=shown,
         runs=tuple(runs),
         others=tuple(others),
-        figures=tuple(_looked_at(each, stop, stops.get(each.configuration)) for each in found),
+        figures=tuple(
+            replace(each, median=look)  # with the interval that holds at all looks together
+            if stop and each.figure == stop.figure and (look := stops[each.configuration].estimate)
+            else each
+            for each in estimates
+        ),
         missing=sum(not is_settled(point) for point in points),
         warm_up=warm_up,
         stop=stop,
         stops=stops,
-        flow_bounds={
-            number: bound
-            for number, request in requests.items()
-            if (bound := flow_bound(request.network, request.experiment)) is not None
-        },
         described={number: (request.network, request.experiment) for number, request in requests.items()},
     )
 
@@ -263,15 +268,7 @@ def _run_of_point(number: int, point: PointRuns, attempt: Attempt, warm_up: Warm
 
 def regime_of(summary: Summary) -> str | None:
     """The regime of the slowest link; None without a link, or from a version that did not compute it."""
-    found = summary.get("regime")
-    return found["regime"] if found else None
-
-
-def _looked_at(each: ConfigurationFigure, stop: Stop | None, decision: Decision | None) -> ConfigurationFigure:
-    """The figure that ``stop`` looks at with the interval that holds at all looks together."""
-    if stop is None or each.figure != stop.figure or decision is None or decision.estimate is None:
-        return each
-    return replace(each, median=decision.estimate)
+    return regime["regime"] if (regime := summary.get("regime")) else None
 
 
 def require_figures(names: Iterable[str]) -> None:
@@ -286,9 +283,8 @@ def require_baseline(baseline: Mapping[str, str], factors: Mapping[str, Sequence
     for factor, level in baseline.items():
         if factor not in factors:
             raise UsageError(f"--baseline {factor}={level}: unknown factor; {suggest(factor, factors, 'factors')}")
-        if level not in factors[factor]:
-            known = suggest(level, factors[factor], "levels")
-            raise UsageError(f"--baseline {factor}={level}: unknown level; {known}")
+        if level not in (levels := factors[factor]):
+            raise UsageError(f"--baseline {factor}={level}: unknown level; {suggest(level, levels, 'levels')}")
 
 
 def baselines(configurations: Sequence[Mapping[str, str]], baseline: Mapping[str, str]) -> list[int | None]:
@@ -296,9 +292,9 @@ def baselines(configurations: Sequence[Mapping[str, str]], baseline: Mapping[str
 
     None: it is that one itself, or there is none, as may be among runs that are no study's.
     """
-    found = [next((n for n, each in enumerate(configurations) if each == {**own, **baseline}), None)
-             for own in configurations]  # fmt: skip
-    return [None if other == number else other for number, other in enumerate(found)]
+    listed = list(configurations)
+    others = [listed.index(wanted) if (wanted := {**own, **baseline}) in listed else None for own in configurations]
+    return [None if other == number else other for number, other in enumerate(others)]
 
 
 def estimate(
@@ -319,8 +315,8 @@ def estimate(
         own = runs_of[configuration]
         firsts = _first_attempts([*own, *(run for run in others if run.configuration == configuration)])
         for figure, (unit, _, _) in FIGURES.items():
-            measured = [run for run in own if run.measured(figure)]
-            values = tuple(found for run in measured if (found := run.measured(figure)))
+            measured = [(run, value) for run in own if (value := run.measured(figure))]
+            values = tuple(value for _, value in measured)
             if not values or figure in lossless:
                 continue
             by_seed = functools.partial(_by_seed, figure=figure)
@@ -333,7 +329,7 @@ def estimate(
                 baseline=baseline,
                 difference=None if baseline is None else paired_differences(by_seed(runs_of[baseline]), by_seed(own)),
                 sensitivity=_sensitivity(firsts, {run.number for run in own}, figure),
-                controls=tuple(known for run in measured if (known := run.first_flows_bytes) is not None),
+                controls=tuple(size for run, _ in measured if (size := run.first_flows_bytes) is not None),
                 expectation=(expectations or {}).get(configuration, 0.0),
             )
 
@@ -361,8 +357,8 @@ def _sensitivity(firsts: Sequence[StudyRun], counted: Collection[int], figure: s
 
 
 def _median(values: Iterable[Limits | None]) -> Limits | None:
-    known = [each for each in values if each is not None]
-    return limited(quantile_estimate, known).limits[0] if known else None
+    measured = [value for value in values if value is not None]
+    return limited(quantile_estimate, measured).limits[0] if measured else None
 
 
 @functools.cache
@@ -377,11 +373,11 @@ def _controlled(values: tuple[float, ...], controls: tuple[float, ...], expectat
 
 def _by_seed(runs: Sequence[StudyRun], figure: str) -> dict[int, Limits]:
     """Values by seed; of several runs of one seed, as in real time, their median."""
-    found: dict[int, list[Limits]] = {}
+    by_seed: dict[int, list[Limits]] = {}
     for run in runs:
         if value := run.measured(figure):
-            found.setdefault(run.seed, []).append(value)
-    return {seed: limited(quantile_estimate, values).limits[0] for seed, values in found.items()}
+            by_seed.setdefault(run.seed, []).append(value)
+    return {seed: limited(quantile_estimate, values).limits[0] for seed, values in by_seed.items()}
 
 
 def letters(number: int) -> str:

@@ -80,12 +80,18 @@ _RUN_COLUMNS = {
     "kernel": "release of the kernel",
     "kernel_mode": "mode of the virtual kernel",
 }
-_PARTS = {
-    "": "",
-    "_low": ", lower end of its confidence interval",
-    "_high": ", upper end of its confidence interval",
-    "_level": ", level of this interval: 0.95 is 95 %",
-}
+
+
+def _parts(name: str, meaning: str) -> dict[str, str]:
+    """The columns of an estimate and its interval."""
+    return {
+        name: meaning,
+        f"{name}_low": f"{meaning}, lower end of its confidence interval",
+        f"{name}_high": f"{meaning}, upper end of its confidence interval",
+        f"{name}_level": f"{meaning}, level of this interval: 0.95 is 95 %",
+    }
+
+
 _LIMITS = {
     name: f"a sign for each of `{name}`, `{name}_low` and `{name}_high`: `=`; `>`: greater than the number; `<`: less "
     "than it; `~`: at least the number, and the upper limit is not shown; `?`: not known"
@@ -96,14 +102,14 @@ _FIGURE_COLUMNS = {
     "unit": "its unit",
     "runs": "runs that measured it, or that show its limits alone: a transfer did not finish",
     "finished": "runs whose transfer finished; empty for other figures",
-    **{f"median{part}": f"median over the runs{text}" for part, text in _PARTS.items()},
-    **{f"quartile_1{part}": f"first quartile{text}" for part, text in _PARTS.items()},
-    **{f"quartile_3{part}": f"third quartile{text}" for part, text in _PARTS.items()},
+    **_parts("median", "median over the runs"),
+    **_parts("quartile_1", "first quartile"),
+    **_parts("quartile_3", "third quartile"),
     **{f"{name}_limits": text for name, text in _LIMITS.items()},
     "least": "minimum",
     "greatest": "maximum; empty if a transfer did not finish",
-    **{f"mean{part}": f"mean over the runs{text}" for part, text in _PARTS.items()},
-    **{f"controlled{part}": f"mean corrected by the control variate{text}" for part, text in _PARTS.items()},
+    **_parts("mean", "mean over the runs"),
+    **_parts("controlled", "mean corrected by the control variate"),
     "control_correlation": "correlation of the figure with the control variate",
     "stopped": "of the figure of `stop`: why no more repetitions were made",
     "replaced": "runs whose first attempt failed or was invalid",
@@ -111,10 +117,7 @@ _FIGURE_COLUMNS = {
     "median_of_first_attempts": "median of all first attempts, whatever their verdicts",
     "baseline": "label of the configuration that this one is compared with",
     "pairs": "pairs of runs with the same seed",
-    **{
-        f"difference{part}": f"median difference from the baseline in these pairs{text}"
-        for part, text in _PARTS.items()
-    },
+    **_parts("difference", "median difference from the baseline in these pairs"),
     "pairs_higher": "pairs in which this configuration has the higher value",
     "pairs_lower": "pairs in which this configuration has the lower value; pairs that are not known count as neither",
 }
@@ -136,20 +139,16 @@ def _page() -> Iterator[str]:
     yield _CODES
     yield from _rows(("code", "meaning"), ((f"`{code}`", meaning) for code, meaning in codes().items()))
     yield _STUDY
-    yield from _rows(
-        ("column", "unit", "meaning"),
-        _meant(_RUN_COLUMNS, ("seed", "verdict", REGIME_COLUMN, CONTROL_COLUMN, *ORIGIN_COLUMNS)),
-    )
+    yield from _columns(_RUN_COLUMNS, ("seed", "verdict", REGIME_COLUMN, CONTROL_COLUMN, *ORIGIN_COLUMNS))
     yield "`figures`: a row for each combination of levels and each figure.\n"
-    yield from _rows(("column", "unit", "meaning"), _meant(_FIGURE_COLUMNS, FIGURE_COLUMNS))
+    yield from _columns(_FIGURE_COLUMNS, FIGURE_COLUMNS)
     yield _FIGURES
     figures = ((name, unit, f"`{column_name(name, unit)}`") for name, (unit, *_) in FIGURES.items())
     yield from _rows(("figure", "unit", "column"), figures)
 
 
-def _meant(meanings: dict[str, str], columns: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    for name in columns:
-        yield f"`{name}`", unit_of(name), meanings[name]
+def _columns(meanings: dict[str, str], columns: Iterable[str]) -> Iterator[str]:
+    return _rows(("column", "unit", "meaning"), ((f"`{name}`", unit_of(name), meanings[name]) for name in columns))
 
 
 def _table_of(name: str, schema: TableSchema) -> Iterator[str]:
@@ -167,8 +166,8 @@ def _keys_of(group: KeyGroup) -> Iterator[str]:
     yield from _rows(
         ("key", "type", "unit", "meaning"),
         (
-            (f"`{key.name}`", key.type.replace("|", "or"), key.unit, key.meaning.replace("``", "`"))
-            for key in group.keys
+            (f"`{name}`", kind.replace("|", "or"), unit_of(name), meaning.replace("``", "`"))
+            for name, kind, meaning in group.keys
         ),
     )
 

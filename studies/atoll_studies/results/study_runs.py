@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The points of a study with their attempts: the figures of runs, the warm-up, and how many repetitions are taken."""
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,13 +39,12 @@ class PointRuns:
 def points_of(directory: StudyDirectory, listed: Sequence[Mapping[str, Any]]) -> list[PointRuns]:
     """The points that study.json lists, block by block. Raises RunDirError."""
     repetitions: Counter[int] = Counter()
-    found: list[PointRuns] = []
-    for each in listed:
-        number = each["configuration"]
-        attempts = directory.attempts(each["id"])
-        found.append(PointRuns(each["id"], number, repetitions[number], each["seed"], attempts))
+    points: list[PointRuns] = []
+    for point in listed:
+        identity, number = point["id"], point["configuration"]
+        points.append(PointRuns(identity, number, repetitions[number], point["seed"], directory.attempts(identity)))
         repetitions[number] += 1
-    return found
+    return points
 
 
 def run_figures(attempt: Attempt, warm_up: WarmUp) -> dict[str, float | None]:
@@ -52,24 +52,24 @@ def run_figures(attempt: Attempt, warm_up: WarmUp) -> dict[str, float | None]:
 
     An attempt that does not count may lack tables, or be shorter than the warm-up: its time averages are then None.
     """
-    found = measured(attempt.path, cast("Summary", RunDir.open(attempt.path).summary()))
+    figures = measured(attempt.path, cast("Summary", RunDir.open(attempt.path).summary()))
     if not warm_up.seconds:
-        return found
+        return figures
     try:
-        return {**found, **trimmed_figures(attempt.path, warm_up.seconds)}
+        return {**figures, **trimmed_figures(attempt.path, warm_up.seconds)}
     except RunDirError:
         if attempt.usable:
             raise
-        return {**found, **dict.fromkeys(TRIMMED)}
+        return {**figures, **dict.fromkeys(TRIMMED)}
 
 
 def _limits(attempt: Attempt, warm_up: WarmUp, figure: str) -> Limits | None:
     """A figure, or its limits; None: not measured."""
-    found = run_figures(attempt, warm_up)[figure]
-    if found is not None:
-        return Limits(found, found)
-    known = limits(cast("Summary", RunDir.open(attempt.path).summary())).get(figure)
-    return None if known is None else Limits(*known)
+    value = run_figures(attempt, warm_up)[figure]
+    if value is not None:
+        return Limits(value, value)
+    ends = limits(cast("Summary", RunDir.open(attempt.path).summary())).get(figure)
+    return None if ends is None else Limits(*ends)
 
 
 def warm_up_of(rule: str | None, points: Sequence[PointRuns]) -> WarmUp:
@@ -88,14 +88,14 @@ def decisions(
 
     A warm-up that is found depends on the runs of all configurations, so that no look takes place before these ended.
     """
-    known = warm_up.rule != MSER_5 or all(ended(each) for each in points if each.repetition < PILOT)
-    found: dict[int, Decision] = {}
+    warmed_up = warm_up.rule != MSER_5 or all(ended(each) for each in points if each.repetition < PILOT)
+    results: dict[int, Decision] = {}
     for number in dict.fromkeys(each.configuration for each in points):
         own = sorted((each for each in points if each.configuration == number), key=lambda each: each.repetition)
-        first = next((index for index, each in enumerate(own) if not (known and ended(each))), len(own))
-        values = [None if each.usable is None else _limits(each.usable, warm_up, stop.figure) for each in own[:first]]
-        found[number] = decide(stop, values, first)
-    return found
+        own = list(itertools.takewhile(ended, own)) if warmed_up else []
+        values = [None if each.usable is None else _limits(each.usable, warm_up, stop.figure) for each in own]
+        results[number] = decide(stop, values, len(own))
+    return results
 
 
 def out_of_tries(tried: Sequence[Attempt], limit: int, platform: str) -> bool:

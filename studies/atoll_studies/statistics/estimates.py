@@ -85,8 +85,8 @@ def limited(estimate: Callable[[Sequence[float]], Estimate], values: Sequence[fl
 
     It does not fall when a value grows, so that the limits of the values give its own.
     """
-    known = [as_limits(each) for each in values]
-    least, most = (estimate([each[end] for each in known]) for end in (0, 1))
+    limits = [as_limits(value) for value in values]
+    least, most = (estimate([ends[end] for ends in limits]) for end in (0, 1))
     return least if least == most else replace(least, most=(most.value, most.low, most.high))
 
 
@@ -175,14 +175,14 @@ def paired_differences(baseline: Mapping[int, float | Limits], other: Mapping[in
     A seed is the same load in both, so that what the load adds by chance is in both values and not in their difference.
     If neither value of a pair has an upper limit, their difference has no limit at all.
     """
-    found = differences(baseline, other)
-    if not found:
+    pairs = differences(baseline, other)
+    if not pairs:
         return None
     return Paired(
-        limited(quantile_estimate, found),
-        higher=sum(each.least > 0 for each in found),
-        lower=sum(each.most < 0 for each in found),
-        equal=sum(each == (0, 0) for each in found),
+        limited(quantile_estimate, pairs),
+        higher=sum(difference.least > 0 for difference in pairs),
+        lower=sum(difference.most < 0 for difference in pairs),
+        equal=sum(difference == (0, 0) for difference in pairs),
     )
 
 
@@ -199,16 +199,16 @@ def mean_estimate(values: Sequence[float], seed: int, level: float = LEVEL) -> E
     the nominal one, which few runs of a heavy-tailed distribution do not reach; with fewer than three runs, or if a
     bound is not finite, there is no interval.
     """
-    mean = math.fsum(values) / len(values)
-    if len(values) >= 3 and min(values) == max(values):
-        return Estimate(mean, mean, mean, level, len(values))
-    if len(values) >= 3:
+    runs = len(values)
+    mean = math.fsum(values) / runs
+    if runs >= 3 and min(values) == max(values):
+        return Estimate(mean, mean, mean, level, runs)
+    if runs >= 3:
         sample = np.asarray(values, float)
-        found, error = _mean_and_error(sample)
-        interval = _bootstrap_t(found, error, *_mean_and_error(sample[_resampled(len(values), seed)]), level)
+        interval = _bootstrap_t(*_mean_and_error(sample), *_mean_and_error(sample[_resampled(runs, seed)]), level)
         if interval is not None:
-            return Estimate(mean, *interval, level, len(values))
-    return Estimate(mean, min(values), max(values), 0.0, len(values))
+            return Estimate(mean, *interval, level, runs)
+    return Estimate(mean, min(values), max(values), 0.0, runs)
 
 
 LEAST_CONTROLLED = 20
@@ -246,19 +246,19 @@ def controlled_mean(
     place of their t interval, which supposes that figure and control are jointly normal. ``least``: runs from which on
     the control is used, at least three. Raises ValueError if there are not as many controls as values.
     """
-    figures, known = np.asarray(values, float), np.asarray(controls, float)
-    if len(figures) != len(known):
-        raise ValueError(f"{len(figures)} values and {len(known)} controls")
+    figures, control = np.asarray(values, float), np.asarray(controls, float)
+    if len(figures) != len(control):
+        raise ValueError(f"{len(figures)} values and {len(control)} controls")
     runs = len(figures)
     excludes_zero = _least_correlation(runs, level) if runs > 2 else 1.0
-    if runs < 3 or np.ptp(figures) == 0 or np.ptp(known) == 0:
+    if runs < 3 or np.ptp(figures) == 0 or np.ptp(control) == 0:
         return Controlled(None, 0.0, excludes_zero)
-    correlation = float(np.corrcoef(figures, known)[0, 1])
+    correlation = float(np.corrcoef(figures, control)[0, 1])
     if runs < least or abs(correlation) < excludes_zero:
         return Controlled(None, correlation, excludes_zero)
-    mean, error = _corrected(figures, known, expectation)
+    mean, error = _corrected(figures, control, expectation)
     drawn = _resampled(runs, seed)
-    interval = _bootstrap_t(mean, error, *_corrected(figures[drawn], known[drawn], expectation), level)
+    interval = _bootstrap_t(mean, error, *_corrected(figures[drawn], control[drawn], expectation), level)
     estimate = None if interval is None else Estimate(float(mean), *interval, level, runs)
     return Controlled(estimate, correlation, excludes_zero)
 

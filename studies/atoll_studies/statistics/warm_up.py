@@ -63,9 +63,9 @@ def find_warm_up(rule: str | None, runs: Mapping[int, Sequence[Path]]) -> WarmUp
         return WarmUp(Duration.parse(rule).s, rule)
     values = {number: _mean_goodput(paths) for number, paths in runs.items() if paths}
     most = min((len(each) // _BATCH // 2 for each in values.values()), default=0)
-    found = {number: mser(each) for number, each in values.items()}
-    settled = {number: batches for number, batches in found.items() if batches is not None and batches <= most}
-    unsettled = tuple(number for number in found if number not in settled)
+    batches_of = {number: mser(each) for number, each in values.items()}
+    settled = {number: batches for number, batches in batches_of.items() if batches is not None and batches <= most}
+    unsettled = tuple(number for number in values if number not in settled)
     return WarmUp(max(settled.values(), default=0) * _BATCH / _WINDOWS_PER_S, rule, unsettled)
 
 
@@ -88,9 +88,7 @@ def mser(values: Sequence[float], batch: int = _BATCH) -> int | None:
     if count < 2 * _BATCH:
         return None
     means = [fmean(values[batch * number : batch * (number + 1)]) for number in range(count)]
-    errors: list[
-        float
-    ] = []  # squared standard errors of the mean of the last one, two, ... batches; Welford's update (1962)
+    errors: list[float] = []  # squared standard errors of the means of the last 1, 2, ... batches; Welford (1962)
     mean = squares = 0.0
     for left, value in enumerate(reversed(means), 1):
         deviation = value - mean
@@ -111,8 +109,8 @@ def _mean_goodput(paths: Sequence[Path]) -> list[float]:
 @functools.cache
 def _goodput(path: Path) -> tuple[int, ...]:
     run = _Run.open(path)
-    found = dict(run.arrived().select("window", "goodput_bytes").iter_rows())
-    return tuple(found.get(window, 0) for window in range(run.windows))
+    by_window = dict(run.arrived().select("window", "goodput_bytes").iter_rows())
+    return tuple(by_window.get(window, 0) for window in range(run.windows))
 
 
 @functools.cache
@@ -128,13 +126,10 @@ def trimmed_figures(path: Path, warm_up_s: float) -> Mapping[str, float | None]:
         raise RunDirError(f"{path}: measured for {run.windows / _WINDOWS_PER_S:g} s, not longer than the warm-up")
     seconds = (run.windows - first) / _WINDOWS_PER_S
     arrived = run.arrived().filter(pl.col("window") >= first)
-    has_arrival = run.summary["arrival"] is not None
-    found = {
-        "goodput": mbit_s(int(arrived["goodput_bytes"].sum()), seconds) if has_arrival else None,
-        "throughput": mbit_s(int(arrived["ip_bytes"].sum()), seconds) if has_arrival else None,
-        **_link_figures(run, first),
-    }
-    return {name: None if each is None else round(each, 9) for name, each in found.items()}
+    columns = {"goodput": "goodput_bytes", "throughput": "ip_bytes"}
+    rates = {name: mbit_s(int(arrived[column].sum()), seconds) for name, column in columns.items()}
+    figures = {**(rates if run.summary["arrival"] else dict.fromkeys(rates)), **_link_figures(run, first)}
+    return {name: None if figure is None else round(figure, 9) for name, figure in figures.items()}
 
 
 def _link_figures(run: "_Run", first: int) -> dict[str, float | None]:

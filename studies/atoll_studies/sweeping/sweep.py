@@ -3,7 +3,7 @@
 
 import heapq
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -60,7 +60,7 @@ class PointState:
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class _Prediction:
     """What a sweep takes."""
 
     runs: int
@@ -81,7 +81,11 @@ class Sweep:
     ) -> None:
         """``scheduler``: address of a Dask scheduler, whose workers make the runs. Raises UsageError."""
         self.inventory = inventory
-        self.cluster = _cluster(study, directory, scheduler) if scheduler else None
+        if scheduler and study.platform != VIRTUAL:
+            raise UsageError(
+                f"--scheduler {scheduler}: runs on {study.platform} are made on this machine; leave it out"
+            )
+        self.cluster = Cluster(directory, scheduler) if scheduler else None
         self.study = study
         self.directory = directory
         self.estimates = [_estimated_s(study, number) for number in range(len(study.configurations))]
@@ -140,7 +144,7 @@ class Sweep:
             for key, each in self.points.items()
         }
         made = (State.DONE, State.INVALID, State.FAILED)
-        found = decisions(
+        looks = decisions(
             self.study.stop,
             warm_up_of(self.study.warm_up, list(runs.values())),
             list(runs.values()),
@@ -148,7 +152,7 @@ class Sweep:
         )
         for each in self.points.values():
             if each.state in (State.WAITING, State.OPTIONAL):
-                taken = each.point.repetition < found[each.point.configuration].repetitions
+                taken = each.point.repetition < looks[each.point.configuration].repetitions
                 each.state = State.WAITING if taken else State.OPTIONAL
 
     def _state(self, each: PointState) -> State:
@@ -177,39 +181,36 @@ class Sweep:
         """Points that are made only if intervals are still too wide after those before."""
         return [each for each in self.points.values() if each.state is State.OPTIONAL]
 
-    def jobs(self, wanted: int | None) -> int:
-        """The number of attempts at a time: as wanted, or one a core as far as memory allows; in real time one.
+    def jobs(self, given: int | None) -> int:
+        """The number of attempts at a time: as given, or one a core as far as memory allows; in real time one.
 
         Of a cluster the number of its workers' threads.
 
         Raises UsageError for several in real time, MachineError if not even one has the memory.
         """
         if self.study.platform != VIRTUAL:
-            if wanted not in (None, 1):
-                raise UsageError(f"--jobs {wanted}: runs on {self.study.platform} are made one at a time")
+            if given not in (None, 1):
+                raise UsageError(f"--jobs {given}: runs on {self.study.platform} are made one at a time")
             return 1
         if self.cluster is not None:
             return self.cluster.jobs()
         largest = max(self.study.configurations, key=lambda each: memory(each.network, each.experiment))
         fitting = fitting_runs(largest.experiment, memory(largest.network, largest.experiment))
-        return wanted or min(usable_cores(), fitting)
+        return given or min(usable_cores(), fitting)
 
-    def predict(self, jobs: int, *, at_most: bool = False) -> Prediction:
+    def predict(self, jobs: int, *, at_most: bool = False) -> _Prediction:
         """Estimate the wall time and the disk space that is left to do, to a factor of two.
 
         ``at_most``: with all runs that a study with ``stop`` may need; otherwise with those that it needs for certain.
         """
         runs = [*self.left(), *(self.optional() if at_most else ())]
-        return Prediction(
+        described = [self.study.configurations[each.point.configuration] for each in runs]
+        return _Prediction(
             runs=len(runs),
             wall=Duration(round(1e9 * makespan([each.estimate_s for each in runs], jobs))),
-            disk=Size(sum(self._disk_bytes(each) for each in runs)),
+            disk=Size(sum(disk(each.network, each.experiment).bytes for each in described)),
             jobs=jobs,
         )
-
-    def _disk_bytes(self, each: PointState) -> int:
-        configuration = self.study.configurations[each.point.configuration]
-        return disk(configuration.network, configuration.experiment).bytes
 
     def time_left_s(self, jobs: int) -> float:
         """The estimated wall time to the end, corrected by how the estimates of ended runs met."""
@@ -255,12 +256,6 @@ class Sweep:
         return each.state is State.WAITING
 
 
-def _cluster(study: StudyDescription, directory: StudyDirectory, address: str) -> Cluster:
-    if study.platform != VIRTUAL:
-        raise UsageError(f"--scheduler {address}: runs on {study.platform} are made on this machine; leave it out")
-    return Cluster(directory, address)
-
-
 def require_platform(study: StudyDescription, runs: Path) -> UmlKernel | None:
     """Check that the machine can make the runs; returns the virtual kernel, if the study is of virtual time.
 
@@ -278,14 +273,6 @@ def makespan(work: Sequence[float], jobs: int) -> float:
     for piece in work:
         heapq.heapreplace(busy_until, busy_until[0] + piece)
     return max(busy_until)
-
-
-def invalid_runs(points: Mapping[str, PointState]) -> Iterator[tuple[Point, Attempt]]:
-    """Attempts that do not count, with their points."""
-    for each in points.values():
-        for attempt in each.attempts:
-            if not attempt.usable:
-                yield each.point, attempt
 
 
 def _estimated_s(study: StudyDescription, number: int) -> float:

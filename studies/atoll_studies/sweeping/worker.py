@@ -20,7 +20,7 @@ from typing import Any
 from atoll_analysis.run_directory import RunDir
 from atoll_core.codec import from_json
 from atoll_core.description.loader import DescriptionFile
-from atoll_core.errors import AtollError, InterruptedByUserError, LabError, RunError
+from atoll_core.errors import AtollError, InterruptedByUserError, RunError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.platforms import VIRTUAL, LabTarget
@@ -65,23 +65,21 @@ class _Worker:
         self._request = from_json(RunRequest, point["request"])
         self._platform = self._request.platform
         self._about = directory.study()
-        inventory = self._about["inventory"]
-        self._inventory = Path(inventory) if inventory else None
+        self._inventory = Path(self._about["inventory"]) if self._about["inventory"] else None
         self._working = directory.working / self._id
         self._run: RunDir | None = None
 
     async def attempt(self) -> None:
         """Make one attempt. Raises NoAttemptError if the run did not begin, AtollError if it could not be added."""
         began = time.monotonic()
-        shutil.rmtree(self._working, ignore_errors=True)
+        self.discard()
         kernel = find_virtual_kernel() if self._platform == VIRTUAL else None
         origin = provenance(self._platform, kernel, self._inventory)
-        wanted = self._about["provenance"]
-        if wanted is not None and origin != Provenance(**wanted):
+        before = self._about["provenance"] and Provenance(**self._about["provenance"])
+        if before is not None and origin != before:
             raise RunError(
-                f"atoll, its kernel or the inventory was changed during the sweep, from {Provenance(**wanted)} to "
-                f"{origin}; continue with `--resume --mix` (results then say so), or choose another directory for a "
-                "new study"
+                f"atoll, its kernel or the inventory was changed during the sweep, from {before} to {origin}; continue "
+                "with `--resume --mix` (results then say so), or choose another directory for a new study"
             )
         self._require_programs()
         outcome, message = FAILED, ""
@@ -104,12 +102,12 @@ class _Worker:
         if outcome != FAILED:
             self._run.write_summary({**self._run.summary(), "run_dir": str(kept)})
         self._directory.keep(made, self._id, Attempt(kept, outcome, message, wall_s, origin))
-        shutil.rmtree(self._working, ignore_errors=True)
+        self.discard()
 
     def _require_programs(self) -> None:
         """Raise RunError if a file of a box's program differs from when the sweep began. New ones are output."""
-        found = dict(program_files(self._request.network))
-        if changed := [name for name, digest in self._point["programs"].items() if found.get(name) != digest]:
+        now = dict(program_files(self._request.network))
+        if changed := [name for name, digest in self._point["programs"].items() if now.get(name) != digest]:
             folder = Path(self._request.network.file).parent
             raise RunError(f"{folder / changed[0]}: {_CHANGED}")
 
@@ -141,13 +139,10 @@ class _Worker:
         target = LabTarget(self._platform, self._inventory)
         about = self._point["description"]
         file = DescriptionFile.read(Path(about["file"]), about["settings"])
-        summary = await run_on_daemon(target, file, self._request.options, self._working, take)
-        if self._run is None:
-            raise LabError("the run has no directory")
-        return summary
+        return await run_on_daemon(target, file, self._request.options, self._working, take)
 
     def discard(self) -> None:
-        """Remove an attempt that was not completed."""
+        """Remove what is left in the folder in which the attempt is made."""
         shutil.rmtree(self._working, ignore_errors=True)
 
 

@@ -6,15 +6,11 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from atoll_core.errors import UsageError
-from atoll_studies.results.result_tables import figures_table, results_json, runs_table, units_of
+from atoll_studies.results.result_tables import figures_table, results_json, runs_table, write_table
 from atoll_studies.results.results import Results
 from atoll_studies.views.tables import OVER_RUNS, Table, headline, tables
-
-if TYPE_CHECKING:
-    import polars as pl
 
 IMAGES = (".svg", ".pdf", ".png")
 FORMS = (".html", ".md", ".csv", ".parquet", ".json", *IMAGES)
@@ -36,7 +32,8 @@ def results_files(results: Results, path: Path, *, each_run: bool = False) -> di
         case ".json":
             content = (json.dumps(results_json(results), indent=1) + "\n").encode()
         case ".csv" | ".parquet":
-            content = _table_file(runs_table(results) if each_run else figures_table(results), form)
+            write_table(runs_table(results) if each_run else figures_table(results), sink := io.BytesIO(), form)
+            content = sink.getvalue()
         case _:
             from atoll_dashboards.report.plot_style import image
             from atoll_studies.views.plots import figure_plot
@@ -45,15 +42,6 @@ def results_files(results: Results, path: Path, *, each_run: bool = False) -> di
                 raise UsageError(f"--out {path}: there is no figure that a run measured")
             content = image(figure_plot(results, results.shown[0]), form)
     return {path: content}
-
-
-def _table_file(table: "pl.DataFrame", form: str) -> bytes:
-    sink = io.BytesIO()
-    if form == ".csv":
-        table.write_csv(sink)
-    else:
-        table.write_parquet(sink, metadata=units_of(table))
-    return sink.getvalue()
 
 
 # Page
@@ -65,11 +53,13 @@ def _page_files(results: Results, path: Path) -> dict[Path, bytes]:
     from atoll_studies.views.plots import plots
 
     folder = path.with_name(f"{path.stem}-plots")
-    drawn = {plot: {form: image(figure, form) for form in (".svg", ".pdf")} for plot, figure in plots(results)}
-    sections = [(plot.title, f"{folder.name}/{plot.name}", files[".svg"]) for plot, files in drawn.items()]
-    return {path: page(results, sections).encode()} | {
-        folder / f"{plot.name}{form}": content for plot, files in drawn.items() for form, content in files.items()
-    }
+    files: dict[Path, bytes] = {}
+    sections: list[tuple[str, str, bytes]] = []
+    for title, name, figure in plots(results):
+        own = {form: image(figure, form) for form in (".svg", ".pdf")}
+        files |= {folder / f"{name}{form}": content for form, content in own.items()}
+        sections.append((title, f"{folder.name}/{name}", own[".svg"]))
+    return {path: page(results, sections).encode(), **files}
 
 
 def page(results: Results, plots: Sequence[tuple[str, str, bytes]] = ()) -> str:

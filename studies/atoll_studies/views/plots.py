@@ -8,7 +8,6 @@ Equal results give equal files.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -57,25 +56,17 @@ _GRID = 200  # instants at which distributions are compared
 _LOG_FROM = 5  # an axis whose greatest value is so many times its least one is logarithmic
 
 
-@dataclass(frozen=True, slots=True)
-class PlotName:
-    """A plot of the page: what it shows, and its file's name without its ending."""
-
-    title: str
-    name: str
-
-
-def plots(results: Results) -> Iterator[tuple[PlotName, Figure]]:
-    """All plots of results that their runs have data for."""
+def plots(results: Results) -> Iterator[tuple[str, str, Figure]]:
+    """All plots of results that their runs have data for: title, the file's name without its ending, the plot."""
     for figure in results.plotted:
         if not results.sampled or not any(each.figure == figure for each in results.figures):
             continue
         slug = re.sub(r"[^a-z0-9]+", "-", figure.lower())
-        yield PlotName(figure, slug), figure_plot(results, figure)
+        yield figure, slug, figure_plot(results, figure)
         if (drawn := heat_map(results, figure)) is not None:
-            yield PlotName(f"{figure}, medians", f"{slug}-map"), drawn
+            yield f"{figure}, medians", f"{slug}-map", drawn
     if (drawn := completion_times(results)) is not None:
-        yield PlotName("flow completion times", "flow-completion-times"), drawn
+        yield "flow completion times", "flow-completion-times", drawn
 
 
 # A figure over configurations
@@ -89,8 +80,8 @@ def figure_plot(results: Results, figure: str) -> Figure:
     """
     found = [each for each in results.figures if each.figure == figure]
     if not found:
-        what = f"study {results.name}" if results.likeness is None else "the comparison"
-        raise UsageError(f"no run of {what} measured {figure!r}")
+        group = f"study {results.name}" if results.likeness is None else "the comparison"
+        raise UsageError(f"no run of {group} measured {figure!r}")
     numeric = _numeric_factors(results)
     axis = max(numeric, key=lambda name: len(set(numeric[name].values())), default=None)
     if axis is not None and len(numeric[axis]) < _LEAST_POINTS:
@@ -99,10 +90,9 @@ def figure_plot(results: Results, figure: str) -> Figure:
     height_in = 3.6 if axis else 1.1 + _ROW_IN * len(found)
     with common_style():
         drawn = Figure(figsize=(WIDTH_IN if compared else 0.65 * WIDTH_IN, height_in), layout="constrained")
+        ratios = (1.15, 1)[: 1 + compared]
         panels: list[Axes] = list(
-            drawn.subplots(1, 1 + compared, squeeze=False, sharey=axis is None, width_ratios=(1.15, 1)[: 1 + compared])[
-                0
-            ]
+            drawn.subplots(1, 1 + compared, squeeze=False, sharey=axis is None, width_ratios=ratios)[0]
         )
         for panel, differences in zip(panels, (False, True), strict=False):
             if axis is None:
@@ -237,16 +227,13 @@ def _label(
     else:
         estimates = [each.median for each in found]
     levels = sorted({round(100 * each.level, 1) for each in estimates if each.level})
-    said = "paired with the baseline" if differences else "median"
-    said += (
-        f", interval at {' to '.join(f'{level:g}' for level in dict.fromkeys((levels[0], levels[-1])))} %"
-        if levels
-        else ""
-    )
+    title = "paired with the baseline" if differences else "median"
+    if levels:
+        title += f", interval at {' to '.join(f'{level:g}' for level in dict.fromkeys((levels[0], levels[-1])))} %"
     if any(each.most for each in estimates):
-        said += "\ntriangle: a limit, as not all finished"
-    said += "" if vertical else "\ngrey: pairs" if differences else "\ngrey: runs"  # panels are narrow
-    panel.set_title(said, fontsize=8.5, fontweight="normal", color=INK)
+        title += "\ntriangle: a limit, as not all finished"
+    title += "" if vertical else "\ngrey: pairs" if differences else "\ngrey: runs"  # panels are narrow
+    panel.set_title(title, fontsize=8.5, fontweight="normal", color=INK)
 
 
 def _curves(results: Results, without: Sequence[str]) -> dict[str, list[int]]:

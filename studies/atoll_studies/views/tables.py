@@ -63,7 +63,7 @@ def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
     few = len(results.all_runs) <= MOST_COLUMNS
     if results.likeness:
         yield _listed_runs(results)
-        if rows := list(_unlike(results)):
+        if rows := tuple(_unlike(results)):
             yield _plain("not alike", rows)
     if results.sampled:
         if results.likeness or not _labelled(results):
@@ -71,7 +71,8 @@ def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
         yield _figures(results, hidden=bool(results.likeness) and not (few or each_run))
         if results.stop:
             yield _repetitions(results, results.stop)
-        yield from filter(None, (_regimes(results), _control(results), _sensitivity(results)))
+        views = (_regimes(results), _control(results), _sensitivity(results))
+        yield from (table for table in views if table.rows)
     yield from map(_queue, queue_advice(results))
     if each_run or not results.sampled or (results.likeness and few):
         yield _runs(results)
@@ -99,9 +100,13 @@ def headline(results: Results) -> str:
 
 def number_text(name: str, found: float | None, sign: str = "") -> str:
     """A value of a figure without its unit, with as many digits as the figure has; a small rate has more."""
-    unit, digits, _ = FIGURES[name]
-    text = figure(found, "", decimals(found, digits) if unit == RATE else digits)
+    text = figure(found, "", _digits(name, found))
     return f"{sign}{text}" if found and found > 0 else text
+
+
+def _digits(name: str, found: float | None) -> int:
+    unit, digits, _ = FIGURES[name]
+    return decimals(found, digits) if unit == RATE else digits
 
 
 def limits_text(name: str, found: Limits | None, sign: str = "") -> str:
@@ -117,22 +122,15 @@ def percent_text(name: str, first: float | None, then: float | None) -> str:
     """The difference of two values in per cent of the first one; of rounded values, as those are shown."""
     if first is None or then is None:
         return ""
-    before, after = _rounded(name, first), _rounded(name, then)
-    if not before:
-        return ""
+    before, after = (round(value, _digits(name, value)) for value in (first, then))
     if before == after:
-        return "="
-    share = 100 * (after - before) / abs(before)
+        return "=" if before else ""
+    share = 100 * (after - before) / abs(before) if before else math.inf
     if abs(share) >= _MOST_PERCENT:
         return ""
     if abs(share) < 0.05:
         return f"{share:+.1g}%"
     return f"{share:+.{1 if abs(share) < 100 else 0}f}%"
-
-
-def _rounded(name: str, found: float) -> float:
-    unit, digits, _ = FIGURES[name]
-    return round(found, decimals(found, digits) if unit == RATE else digits)
 
 
 def heading(name: str) -> str:
@@ -164,8 +162,7 @@ def _labelled(results: Results) -> bool:
 # Runs that are no study's, and in what they differ
 
 
-def _plain(title: str, rows: Iterable[tuple[str, ...]]) -> Table:
-    rows = tuple(rows)
+def _plain(title: str, rows: tuple[tuple[str, ...], ...]) -> Table:
     return Table(title, (), (("", rows),), texts=len(rows[0]) if rows else 1)
 
 
@@ -194,13 +191,10 @@ def _unlike(results: Results) -> Iterator[tuple[str, str, str]]:
         return
     long_ones = [row for row in likeness.settings if not _is_short(row[1])]
     for name, texts in (*(row for row in likeness.unlike if row[0] != SEED), *long_ones):
-        if results.sampled:
-            levels = [levels[name] for levels in results.configurations]
-            found = [(" ".join(map(letters, places)), text) for places, text in grouped(levels)]
-        else:
-            found = [(by_number(place + 1 for place in places), text) for places, text in grouped(texts)]
-        for place, (which, text) in enumerate(found):
-            yield ("" if place else name, which, text)
+        levels = [levels[name] for levels in results.configurations] if results.sampled else texts
+        for row, (members, text) in enumerate(grouped(levels)):
+            names = " ".join(map(letters, members)) if results.sampled else by_number(run + 1 for run in members)
+            yield ("" if row else name, names, text)
 
 
 def _is_short(texts: Iterable[str]) -> bool:
@@ -222,20 +216,15 @@ def _short_settings(results: Results) -> Rows:
 
 
 def _configurations(results: Results) -> Table:
-    places = range(len(results.configurations))
-    of = [[run.number for run in results.all_runs if run.configuration == place] for place in places]
-    counts = [sum(run.configuration == place for run in results.runs) for place in places]
+    numbers = range(len(results.configurations))
+    runs = [by_number(run.number for run in results.all_runs if run.configuration == number) for number in numbers]
     names = [name for name, _ in _short_settings(results)]
-    return _oriented(
-        "configurations",
-        [letters(place) for place in places],
-        [
-            *((name, [levels[name] for levels in results.configurations]) for name in names),
-            *([("runs", [by_number(numbers) for numbers in of])] if results.likeness else []),
-            ("samples", [str(count) for count in counts]),
-        ],
-        [],
-    )
+    texts = [
+        *((name, [levels[name] for levels in results.configurations]) for name in names),
+        *([("runs", runs)] if results.likeness else []),
+        ("samples", [str(_made(results, number)) for number in numbers]),
+    ]
+    return _oriented("configurations", [letters(number) for number in numbers], texts, [])
 
 
 _FIGURE_COLUMNS = ("runs", "median", "interval", "level")
@@ -430,16 +419,14 @@ def _repetitions(results: Results, stop: Stop) -> Table:
     return Table(title, ("", "outcome", "repetitions", "half width"), (("", rows),), texts=2, notes=(note,))
 
 
-def _regimes(results: Results) -> Table | None:
-    """How many runs of each configuration were in each regime of the slowest link."""
+def _regimes(results: Results) -> Table:
+    """How many runs of each configuration were in each regime of the slowest link; no rows if none is known."""
     counts = {number: results.regimes(number) for number in range(len(results.configurations))}
     names = [name for name in (*map(str, Regime), NO_REGIME) if any(name in each for each in counts.values())]
-    if not set(names) - {NO_REGIME}:
-        return None
     rows = tuple(
-        (configuration_name(results, number), *(str(each.get(name, 0)) for name in names))
-        for number, each in counts.items()
-        if each
+        (configuration_name(results, number), *(str(own.get(name, 0)) for name in names))
+        for number, own in counts.items()
+        if own and names != [NO_REGIME]
     )
     return Table("regimes", ("", *names), (("", rows),), texts=1)
 
@@ -457,13 +444,13 @@ def _queue(advice: QueueAdvice) -> Table:
 
 
 def _queue_row(level: QueueLevel) -> tuple[str, ...]:
-    transfer = figure(level.transfer_least_s, "s", 1)
-    if level.finished is not None:
-        beyond = "> " if level.transfer_s == math.inf and level.transfer_least_s is not None else ""
-        transfer = f"{beyond}{transfer}, {percent(level.finished)} finished"
+    transfer = figure(level.transfer_at_least_s, "s", 1)
+    if level.finished_share is not None:
+        beyond = "> " if level.transfer_s == math.inf and level.transfer_at_least_s is not None else ""
+        transfer = f"{beyond}{transfer}, {percent(level.finished_share)} finished"
     voice = figure(level.voice_ms, "ms", 0) + (" (marginal)" if level.is_marginal_for_voice else "")
-    shares = (percent(share) for share in (level.utilisation, level.swinging, level.standing))
-    regimes = listed([name for name, _ in level.regimes]) if level.regimes else NOT_MEASURED
+    shares = map(percent, (level.utilisation, level.full_and_empty_share, level.standing_share))
+    regimes = listed([*level.regimes]) if level.regimes else NOT_MEASURED
     return (octets(level.queue_bytes), regimes, ", ".join(level.unmet), str(level.runs), transfer, *shares, voice)
 
 
@@ -474,30 +461,26 @@ def _recommended(advice: QueueAdvice) -> str:
         if best.unmet
         else ", the smallest capacity that meets all criteria"
     )
-    rules = ""
+    text = f"recommended: {octets(best.queue_bytes)}{unmet}"
     if advice.product_bytes is not None:
-        rules = f"; bandwidth-delay product (BDP) {octets(advice.product_bytes)}"
+        text += f"; bandwidth-delay product (BDP) {octets(advice.product_bytes)}"
     if advice.root_bytes is not None:
-        rules += f"; BDP / sqrt({figure(advice.long_flows, '', 1)} long flows) = {octets(advice.root_bytes)}"
-    return f"recommended: {octets(best.queue_bytes)}{unmet}{rules}"
+        text += f"; BDP / sqrt({figure(advice.long_flows, '', 1)} long flows) = {octets(advice.root_bytes)}"
+    return text
 
 
-def _control(results: Results) -> Table | None:
+def _control(results: Results) -> Table:
     """Means without and with the control variate."""
 
     def row(each: ConfigurationFigure) -> tuple[str, ...] | None:
-        controlled = each.controlled()
-        if controlled is None:
+        if (controlled := each.controlled()) is None or (mean := each.mean()) is None:
             return None
-        mean, corrected = each.mean(), controlled.estimate
-        if mean is None:
-            return None
+        corrected = controlled.estimate
         cells = _estimate(each.figure, corrected) if corrected else (_why_not_used(controlled, mean.runs), "")
         return (str(mean.runs), *_estimate(each.figure, mean), *cells, f"{controlled.correlation:+.2f}")
 
     columns = ("", "runs", "mean", "interval", "with control", "interval", "correlation")
-    sections = _rows_of_figures(results, row)
-    return Table("means with control variate", columns, sections, texts=1) if sections else None
+    return Table("means with control variate", columns, _rows_of_figures(results, row), texts=1)
 
 
 def _why_not_used(controlled: Controlled, runs: int) -> str:
@@ -508,24 +491,22 @@ def _why_not_used(controlled: Controlled, runs: int) -> str:
     return "no finite interval"
 
 
-def _sensitivity(results: Results) -> Table | None:
+def _sensitivity(results: Results) -> Table:
     """Medians if no run were chosen by its verdict."""
 
     def row(each: ConfigurationFigure) -> tuple[str, ...] | None:
-        found = each.sensitivity
-        if found is None:
+        if (other := each.sensitivity) is None:
             return None
-        medians = (each.median.limits[0], found.without, found.first_attempts)
-        return (str(found.replaced), *(limits_text(each.figure, value) for value in medians))
+        medians = (each.median.limits[0], other.without, other.first_attempts)
+        return (str(other.replaced), *(limits_text(each.figure, value) for value in medians))
 
     columns = ("", "replaced", "median", "without these", "all first attempts")
     note = (
         "replaced: runs whose first attempt is not valid, whether a later one counts or none; all first attempts: "
         "whatever their verdicts, if they came to their end"
     )
-    sections = _rows_of_figures(results, row)
     title = "medians with and without replaced runs"
-    return Table(title, columns, sections, texts=1, notes=(note,)) if sections else None
+    return Table(title, columns, _rows_of_figures(results, row), texts=1, notes=(note,))
 
 
 # Every run
@@ -543,10 +524,8 @@ def _runs(results: Results) -> Table:
         settings = [(name, [results.configurations[run.configuration][name] for run in runs]) for name, _ in settings]
     title = "every run" if results.sampled else ""
     table = _oriented(title, [f"#{run.number}" for run in runs], [*seeds, *settings, *verdicts], figures)
-    if results.sampled or not results.baseline_asked:
-        return table
     note = f"no differences from the baseline: no configuration has {LEAST_SAMPLES} valid runs, which is the least"
-    return replace(table, notes=(*table.notes, note))
+    return replace(table, notes=(*table.notes, *([note] if results.baseline_asked and not results.sampled else [])))
 
 
 def _cells(name: str, runs: Sequence[StudyRun], *, differences: bool) -> list[str]:

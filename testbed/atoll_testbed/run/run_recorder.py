@@ -13,8 +13,7 @@ from typing import Any
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import Appender
-from atoll_analysis.run_directory.directory import COUNTERS_FILE
-from atoll_analysis.run_directory.manifest_writer import ManifestWriter
+from atoll_analysis.run_directory.directory import COUNTERS_FILE, ManifestWriter
 from atoll_controller.fabric.flow_installer import read_tables, table_of
 from atoll_controller.planner.planner import plan_sha256
 from atoll_core.codec import to_json

@@ -4,7 +4,7 @@
 import polars as pl
 import pytest
 
-from atoll_analysis.figures.flow_classes import BOUNDS_BYTES, flow_classes, initial_window, long_flows
+from atoll_analysis.figures.flows import BOUNDS_BYTES, flow_classes, initial_window, long_flows
 
 SECOND_NS = 10**9
 

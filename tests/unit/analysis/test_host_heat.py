@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atoll_analysis.verdict.host_heat import host_heat, judge_heat
+from atoll_analysis.verdict.host_heat import HostHeat, judge_heat
 from atoll_analysis.verdict.verdict import judge
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_testbed.run.kernel_drops import DropSample, heat_between
@@ -28,7 +28,7 @@ def changed(sample: dict[str, Any], **figures: float | None) -> DropSample:
 
 def findings(begin: dict[str, DropSample], end: dict[str, DropSample]) -> list[str]:
     """Findings of a run between two samples; none of them makes it invalid."""
-    found = list(judge_heat(host_heat({"host_heat": heat_between(begin, end)})))
+    found = list(judge_heat({name: HostHeat(**heat) for name, heat in heat_between(begin, end).items()}))
     assert not any(finding.grave for finding in found)
     return [finding.text for finding in found]
 

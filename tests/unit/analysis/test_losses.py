@@ -10,7 +10,8 @@ import pytest
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.summary import SojournFigures, Summary
+from atoll_analysis.summary import Summary
+from atoll_analysis.tables.box_counters import SojournFigures
 from atoll_core.plural import bit_rate
 from atoll_dashboards.report.key_figures import key_figures
 from atoll_dashboards.report.plots import loss

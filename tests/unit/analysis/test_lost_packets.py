@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll_analysis.figures.loss_bursts import bursts
-from atoll_analysis.tables.capture_pairs import CapturePair
 from atoll_analysis.tables.lost_packets import lost_packets
+from atoll_analysis.tables.topology import CapturePair
 
 MS = 10**6
 DELAY_NS = 250 * MS

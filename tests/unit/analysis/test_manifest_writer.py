@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from atoll_analysis.run_directory import RunDir, manifest_writer
+from atoll_analysis.run_directory import RunDir, directory
 from atoll_analysis.run_directory.atomic_files import replace_text, write_error
-from atoll_analysis.run_directory.manifest_writer import ManifestWriter
+from atoll_analysis.run_directory.directory import ManifestWriter
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunError
 from atoll_core.events.event_bus import EventBus
@@ -40,7 +40,7 @@ def replacing_by(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> N
         work()
         replace_text(path, text)
 
-    monkeypatch.setattr(manifest_writer, "replace_text", replace)
+    monkeypatch.setattr(directory, "replace_text", replace)
 
 
 async def test_it_is_as_if_it_were_written_whole(run: RunDir, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from atoll_analysis.figures.concurrency import concurrency
+from atoll_analysis.figures.flows import concurrency
 from atoll_analysis.figures.regimes import (
     BURSTY_SHARE,
     HIGH_UTILISATION,

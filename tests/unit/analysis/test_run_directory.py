@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from atoll_analysis.run_directory import MetricsSpool, RunDir
+from atoll_analysis.run_directory import MetricsSpool, RunDir, migrations
 from atoll_analysis.run_directory.atomic_files import Appender, replacing
 from atoll_analysis.run_directory.metrics_spool import read_spool
 from atoll_analysis.run_directory.migrations import FORMAT, migrated
@@ -54,9 +54,11 @@ def test_a_newer_format_is_refused_and_says_so(tmp_path: Path) -> None:
         RunDir.open(tmp_path)
 
 
-def test_older_formats_are_migrated_step_by_step(tmp_path: Path) -> None:
-    migrations = {1: lambda old: {**old, "b": old["a"] + 1}, 2: lambda old: {**old, "c": old["b"] + 1}}
-    found = migrated({"format": 1, "a": 1}, tmp_path, current=3, migrations=migrations)
+def test_older_formats_are_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = {1: lambda old: {**old, "b": old["a"] + 1}, 2: lambda old: {**old, "c": old["b"] + 1}}
+    monkeypatch.setattr(migrations, "FORMAT", 3)
+    monkeypatch.setattr(migrations, "MIGRATIONS", steps)
+    found = migrated({"format": 1, "a": 1}, tmp_path)
     assert found == {"format": 3, "a": 1, "b": 2, "c": 3}
 
 

@@ -18,12 +18,12 @@ def test_each_packet_is_in_one_slice_and_each_slice_knows_when_the_later_ones_be
     packets = pl.LazyFrame({"t_ns": [10, 30, 20, 50, 40, 25, 60], "flow": [0, 1, 2, 0, 3, 4, 5]})
     sink(packets, tmp_path / "packets.parquet")
     found = list(slices(pl.scan_parquet(tmp_path / "packets.parquet"), pl.col("flow"), 2))
-    assert [each.packets.collect().rows() for each in found] == [
+    assert [packets.collect().rows() for packets, _ in found] == [
         [(10, 0), (30, 1), (50, 0)],
         [(20, 2), (40, 3)],
         [(25, 4), (60, 5)],
     ]
-    assert [each.later_ns for each in found] == [20, 25, None]
+    assert [later_ns for _, later_ns in found] == [20, 25, None]
 
 
 def test_a_table_of_parts_has_their_rows_in_order_and_without_any_is_the_empty_one(tmp_path: Path) -> None:

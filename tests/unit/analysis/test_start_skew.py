@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from atoll_analysis.figures.start_skew import START_SPREAD_MS, StartFigures, judge_start, silent_starts, start_figures
+from atoll_analysis.figures.clocks import START_SPREAD_MS, StartFigures, judge_start, silent_starts, start_figures
 from atoll_analysis.tables.run_data import read_run_data
 from atoll_controller.planner.traffic_jobs import load_jobs
 from atoll_core.codec import to_json

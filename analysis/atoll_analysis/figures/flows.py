@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows of the channels by size class: completion times, rates, and what ended within the initial window."""
+"""Flows of the channels: completion times and rates by size class, the initial window, and open flows over time."""
 
+from itertools import pairwise
 from typing import Any, TypedDict
 
 import polars as pl
@@ -21,7 +22,14 @@ INITIAL_WINDOW_SEGMENTS = 10
 """RFC 6928; the default of Linux since 2.6.39."""
 
 _HEADERS_BYTES = 20 + 20 + 12
-"""Of IPv4 and of TCP with timestamps (RFC 7323), which Linux uses unless told not to."""
+"""Of IPv4 and of TCP with timestamps (RFC 7323), the default of Linux."""
+
+RAMP_SHARE = 0.2
+"""The first part of a measurement, which says nothing about growth: flows begin together, and none has ended yet."""
+PARTS = 4
+GROWTH = 1.25
+"""Concurrency grows steadily if it is larger in each of four equal parts of the rest than in the part before, and in
+the last one larger by a quarter than in the first. Four parts of noise ascend in one run of 24, and by less."""
 
 
 class Percentiles(TypedDict):
@@ -63,7 +71,7 @@ def flow_classes(flows: pl.LazyFrame) -> list[FlowClass]:
     size = pl.col("size_bytes")
     completed = (pl.col("outcome") == "completed") & (size > 0) & (pl.col("end_ns") > pl.col("start_ns"))
     seconds = (pl.col("end_ns") - pl.col("start_ns")) / 1e9
-    found = {
+    rows = {
         row["number"]: row
         for row in flows.select(
             number=pl.sum_horizontal((size > bound).cast(pl.Int64) for bound in BOUNDS_BYTES),
@@ -86,23 +94,23 @@ def flow_classes(flows: pl.LazyFrame) -> list[FlowClass]:
         .iter_rows(named=True)
     }
     bounds = zip((0, *BOUNDS_BYTES), (*BOUNDS_BYTES, None), strict=True)
-    return [_flow_class(above, to, found.get(number)) for number, (above, to) in enumerate(bounds)]
+    return [
+        FlowClass(
+            above_bytes=above_bytes,
+            to_bytes=to_bytes,
+            flows=row.get("flows", 0),
+            completed=row.get("completed", 0),
+            completed_bytes=row.get("bytes", 0),
+            completion_s=_percentiles("completion_s", row),
+            rate_mbit_s=_percentiles("rate_mbit_s", row),
+        )
+        for number, (above_bytes, to_bytes) in enumerate(bounds)
+        for row in (rows.get(number, {}),)
+    ]
 
 
-def _flow_class(above_bytes: int, to_bytes: int | None, row: dict[str, Any] | None) -> FlowClass:
-    return FlowClass(
-        above_bytes=above_bytes,
-        to_bytes=to_bytes,
-        flows=row["flows"] if row else 0,
-        completed=row["completed"] if row else 0,
-        completed_bytes=row["bytes"] if row else 0,
-        completion_s=_percentiles("completion_s", row),
-        rate_mbit_s=_percentiles("rate_mbit_s", row),
-    )
-
-
-def _percentiles(name: str, row: dict[str, Any] | None) -> Percentiles | None:
-    if row is None or not row["completed"]:
+def _percentiles(name: str, row: dict[str, Any]) -> Percentiles | None:
+    if not row.get("completed"):
         return None
     return Percentiles(p50=row[f"{name} p50"], p90=row[f"{name} p90"], p95=row[f"{name} p95"], p99=row[f"{name} p99"])
 
@@ -141,3 +149,41 @@ def long_flows(flows: pl.LazyFrame, least_bytes: int, start_ns: int, end_ns: int
     begin, end = pl.col("start_ns").clip(start_ns, end_ns), pl.col("end_ns").fill_null(end_ns).clip(start_ns, end_ns)
     long = flows.filter(pl.col("size_bytes") > least_bytes)
     return long.select((end - begin).sum()).collect(engine="streaming").item() / (end_ns - start_ns)
+
+
+class Concurrency(TypedDict):
+    """The channels' open connections at the ends of 100 ms windows of the measurement."""
+
+    mean: float  # mean of open connections
+    p50: float  # median
+    p95: float  # 95th percentile
+    parts: list[float]  # means of four equal parts of the measurement, its first fifth left out
+    grows: bool  # each part has more open connections than the one before (docs/regimes.md)
+
+
+def concurrency(windows: pl.LazyFrame, count: int) -> Concurrency | None:
+    """Return the figures of a measurement of so many windows; None if it is too short, or there was no flow.
+
+    ``windows``: the columns window and open of the table ``concurrent``. Windows without a row have no open flow.
+    """
+    measured = windows.filter(pl.col("window").is_between(0, count, closed="left")).select("window", "open")
+    ramp = round(RAMP_SHARE * count)
+    if count - ramp < PARTS or not measured.select(pl.len()).collect().item():
+        return None
+    every = pl.LazyFrame({"window": range(count)}, schema={"window": pl.Int64})
+    joined = every.join(measured, on="window", how="left", maintain_order="left").select(pl.col("open").fill_null(0))
+    flows = joined.collect(engine="streaming")["open"]
+    steady = flows.slice(ramp)
+    bounds = [round(part * len(steady) / PARTS) for part in range(PARTS + 1)]
+    parts = [_mean(steady.slice(begin, end - begin)) for begin, end in pairwise(bounds)]
+    return Concurrency(
+        mean=_mean(flows),
+        p50=float(flows.quantile(0.5, "linear") or 0),
+        p95=float(flows.quantile(0.95, "linear") or 0),
+        parts=parts,
+        grows=all(before < after for before, after in pairwise(parts)) and parts[-1] >= GROWTH * parts[0],
+    )
+
+
+def _mean(flows: pl.Series) -> float:
+    return float(flows.sum()) / len(flows)
