@@ -67,16 +67,13 @@ class _Quantity:
         """
         found = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_TEXT else None
         if found is None or found[3] not in cls.UNITS:
-            msg = f"{shown(text)} is not a {cls.__name__.lower()}; {cls._remedy(text)}"
-            raise ValueError(msg)
+            raise ValueError(f"{shown(text)} is not a {cls.__name__.lower()}; {cls._remedy(text)}")
         decimals = found[2] or ""
         base, rest = divmod(int(found[1] + decimals) * cls.UNITS[found[3]], 10 ** len(decimals))
         if rest:
-            msg = f"{shown(text)} is not a whole number of {next(iter(cls.UNITS))}; write fewer decimals"
-            raise ValueError(msg)
+            raise ValueError(f"{shown(text)} is not a whole number of {next(iter(cls.UNITS))}; write fewer decimals")
         if base > _MOST:
-            msg = f"{shown(text)} is too large; write less than {cls(_MOST)}"
-            raise ValueError(msg)
+            raise ValueError(f"{shown(text)} is too large; write less than {cls(_MOST)}")
         return cls(base, " ".join(str(text).split()))
 
     @classmethod

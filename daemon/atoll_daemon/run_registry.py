@@ -100,8 +100,7 @@ class Runs:
     def find(self, name: str) -> RunRecord:
         """The run with an id. Raises RequestError (404)."""
         if name not in self._records:
-            msg = f"this daemon has no run {name!r}; GET /v1/runs lists its runs"
-            raise RequestError(404, msg, exit_code=1)
+            raise RequestError(404, f"this daemon has no run {name!r}; GET /v1/runs lists its runs", exit_code=1)
         return self._records[name]
 
     @property

@@ -45,8 +45,7 @@ def bind_daemon_socket(target: LabTarget) -> socket.socket:
     except OSError:
         listener.close()
         holder = daemon_holder(target)
-        msg = f"{target} is in use" + (f" by {describe_holder(*holder)}" if holder else "")
-        raise LabError(msg) from None
+        raise LabError(f"{target} is in use" + (f" by {describe_holder(*holder)}" if holder else "")) from None
     listener.listen(LISTEN_BACKLOG)
     return listener
 

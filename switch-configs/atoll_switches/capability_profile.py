@@ -95,8 +95,7 @@ def profile(driver: str) -> Profile:
     """
     if driver in drivers():
         return _read(tomllib.loads((PROFILES / f"{driver}.toml").read_text(encoding="utf-8")))
-    msg = f"no switch driver is called {driver!r}; known drivers: {', '.join(drivers())}"
-    raise PlanError(msg)
+    raise PlanError(f"no switch driver is called {driver!r}; known drivers: {', '.join(drivers())}")
 
 
 def drivers() -> tuple[str, ...]:

@@ -62,8 +62,7 @@ class MetricPoint:
         fields = _simple_fields(figures) if simple else _fields(figures)
         measurement, tags = _names(names)
         if not (measurement and fields):
-            msg = f"not a line of line protocol: {line[:100]!r}"
-            raise ValueError(msg)
+            raise ValueError(f"not a line of line protocol: {line[:100]!r}")
         return cls(measurement, tags, fields, int(instant))
 
     def to_json(self) -> list[Any] | None:

@@ -275,8 +275,7 @@ def _switch(daemon: LabDaemon, request: web.Request) -> Switch:
 
 def _named(known: dict[str, Any], name: str, what: str) -> Any:
     if name not in known:
-        msg = f"there is no {what} {name!r}; {suggest(name, known, f'{what}s')}"
-        raise RequestError(404, msg, exit_code=1)
+        raise RequestError(404, f"there is no {what} {name!r}; {suggest(name, known, f'{what}s')}", exit_code=1)
     return known[name]
 
 

@@ -117,8 +117,7 @@ def _kind(request: web.Request) -> BodyFormat:
             raise RequestError(415, f"charset {shown(charset)}: descriptions are UTF-8", where="Content-Type")
     named = request.headers.get("Content-Type")
     problem = f"unsupported media type {shown(named)}" if named else "media type missing"
-    msg = f"{problem}; send Content-Type: application/json or application/yaml"
-    raise RequestError(415, msg, where="Content-Type")
+    raise RequestError(415, f"{problem}; send Content-Type: application/json or application/yaml", where="Content-Type")
 
 
 def _is_utf8(charset: str) -> bool:
@@ -160,14 +159,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(built) < len(pairs):
         names = [name for name, _ in pairs]
         again = next(name for name in names if names.count(name) > 1)
-        msg = f"duplicate key {shown(again)}; keep one of them"
-        raise ValueError(msg)
+        raise ValueError(f"duplicate key {shown(again)}; keep one of them")
     return built
 
 
 def _refuse_constant(name: str) -> None:
-    msg = f"{name} is not allowed in JSON"
-    raise ValueError(msg)
+    raise ValueError(f"{name} is not allowed in JSON")
 
 
 def _no_document(line: int, message: str) -> Document:

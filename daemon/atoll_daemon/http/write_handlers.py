@@ -81,8 +81,7 @@ async def delete_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     busy = daemon.tasks.busy
     if busy is not None and not asked.force:
         remedy = "wait until it ends; `atoll down --force` ends it and the lab"
-        msg = f"the lab is busy with `{busy.what} {busy.about}`; {remedy}"
-        raise RequestError(409, msg, exit_code=1)
+        raise RequestError(409, f"the lab is busy with `{busy.what} {busy.about}`; {remedy}", exit_code=1)
     daemon.end.set()
     return {"was_up": daemon.testbed is not None}
 

@@ -237,8 +237,7 @@ class Replays:
                     return replay
             except RunDirError:
                 continue
-        msg = f"there is no run {name!r} to replay; GET /v1/replays lists the runs"
-        raise RequestError(404, msg, exit_code=1)
+        raise RequestError(404, f"there is no run {name!r} to replay; GET /v1/replays lists the runs", exit_code=1)
 
     def _paths(self) -> list[Path]:
         """All directories with a manifest, sorted by name, which begins with the time: latest first."""

@@ -148,8 +148,7 @@ class EmulatedLab:
         if self.dead.done():
             raise LabError(self.dead.result())
         if not stage.done():
-            msg = f"the lab was not up within {_START_TIMEOUT_S:g} s"
-            raise LabError(msg)
+            raise LabError(f"the lab was not up within {_START_TIMEOUT_S:g} s")
 
     @property
     def failure(self) -> str | None:

@@ -112,8 +112,7 @@ def verify_switches(net: LabNet) -> None:
                 found = held.errors.get(interface.name) or f"port {held.ofports.get(interface.name)}"
                 wrong.append(f"{bridge.name}/{number} ({interface.name}): {found}")
     if wrong:
-        msg = "\n".join(("the switches are not as described:", *wrong))
-        raise LabError(msg)
+        raise LabError("\n".join(("the switches are not as described:", *wrong)))
 
 
 class Desk:

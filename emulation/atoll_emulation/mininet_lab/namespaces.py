@@ -80,5 +80,4 @@ def furnish() -> None:
 
 def _mount(kind: str, where: str, flags: int, options: str = "") -> None:
     if _libc.mount(kind.encode(), where.encode(), kind.encode(), flags, options.encode() or None) != 0:
-        msg = f"the lab cannot mount its own {where}: {os.strerror(ctypes.get_errno())}"
-        raise LabError(msg)
+        raise LabError(f"the lab cannot mount its own {where}: {os.strerror(ctypes.get_errno())}")

@@ -272,8 +272,7 @@ def wire(net: LabNet) -> None:
         ["ip", "-batch", "-"], input=pair_commands(cables), capture_output=True, text=True, check=False
     )
     if made.returncode != 0:
-        msg = f"the lab's cables could not be made: {made.stderr.strip()}"
-        raise LabError(msg)
+        raise LabError(f"the lab's cables could not be made: {made.stderr.strip()}")
     for machine in net.hosts:
         with netdev.inside(machine.pid):
             netdev.disable_ipv6()

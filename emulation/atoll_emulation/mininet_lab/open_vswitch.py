@@ -133,11 +133,9 @@ def _run(*argv: str) -> str:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_START_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         log = f"ovs-vswitchd's log ends with: {_last_words('ovs-vswitchd')}"
-        msg = f"{argv[0]} did not answer within {_START_TIMEOUT_S:g} s; {log}"
-        raise LabError(msg) from None
+        raise LabError(f"{argv[0]} did not answer within {_START_TIMEOUT_S:g} s; {log}") from None
     if done.returncode != 0:
-        msg = f"{' '.join(argv[:2])} failed: {done.stderr.strip() or f'exit code {done.returncode}'}"
-        raise LabError(msg)
+        raise LabError(f"{' '.join(argv[:2])} failed: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return done.stdout
 
 
@@ -145,8 +143,7 @@ def _wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _START_TIMEOUT_S
     while not path.exists():
         if process.poll() is not None or time.monotonic() > deadline:
-            msg = f"ovsdb-server did not start: {_last_words('ovsdb-server')}"
-            raise LabError(msg)
+            raise LabError(f"ovsdb-server did not start: {_last_words('ovsdb-server')}")
         time.sleep(0.005)
 
 

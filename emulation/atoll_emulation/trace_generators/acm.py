@@ -53,8 +53,7 @@ class Acm:
         clear = _best(clear_db - _HYSTERESIS_DB)
         if clear is None:
             least = MODES[0].es_n0_db + _MARGIN_DB + _HYSTERESIS_DB
-            msg = f"Es/N0 of {clear_db:g} dB is too low for the most robust mode, which needs {least:g} dB"
-            raise ValueError(msg)
+            raise ValueError(f"Es/N0 of {clear_db:g} dB is too low for the most robust mode, which needs {least:g} dB")
         self.clear = clear
         self._mode: Mode | None = clear
 

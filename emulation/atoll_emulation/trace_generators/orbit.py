@@ -136,8 +136,7 @@ def _julian(seconds: Floats) -> tuple[Floats, Floats]:
 
 def _checked(errors: Any, positions: Any) -> Floats:
     if np.any(errors):
-        msg = f"SGP4 cannot propagate these elements (error {int(np.max(errors))})"
-        raise ValueError(msg)
+        raise ValueError(f"SGP4 cannot propagate these elements (error {int(np.max(errors))})")
     return positions
 
 

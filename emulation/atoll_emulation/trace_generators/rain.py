@@ -79,8 +79,7 @@ def rain_trace(fade: RainFade) -> LinkTrace:
     if not 0 < fade.climate.exceeded_0_1_db < fade.climate.exceeded_0_01_db:
         raise PlanError("--exceeded-0.1 must be above 0 dB and below --exceeded-0.01")
     if fade.at > fade.duration:
-        msg = f"--at {fade.at} is after the end of the trace at {fade.duration}; write an earlier time"
-        raise PlanError(msg)
+        raise PlanError(f"--at {fade.at} is after the end of the trace at {fade.duration}; write an earlier time")
     try:
         acm = Acm(fade.clear_db)
     except ValueError as error:

@@ -88,8 +88,7 @@ class RunningKernel:
             how = f"`{command}` did not end within the virtual-time limit of its User-Mode Linux kernel"
             if status != LATE:
                 how = f"the User-Mode Linux kernel ended before `{command}` did"
-            msg = f"{how}{self.last_words()}"
-            raise LabError(msg)
+            raise LabError(f"{how}{self.last_words()}")
         return CommandExit(int(status), "".join(f"{line}\n" for line in self._lines()))
 
     def stop(self) -> None:
@@ -126,11 +125,10 @@ def start_in_uml(
     """
     why = why_no_namespaces()
     if why is not None:
-        msg = (
+        raise MachineError(
             f"User-Mode Linux needs namespaces, which cannot be made here ({why}); "
             "allow user namespaces: sysctl user.max_user_namespaces=10000, or run as root"
         )
-        raise MachineError(msg)
     output.mkdir(parents=True, exist_ok=True)
     guest = Guest(
         command,
@@ -183,6 +181,5 @@ def run_in_uml(
     ):
         ended = running.wait(limit_s)
         if ended is None:
-            msg = f"the User-Mode Linux kernel was stopped after {limit_s:g} s{running.last_words()}"
-            raise LabError(msg)
+            raise LabError(f"the User-Mode Linux kernel was stopped after {limit_s:g} s{running.last_words()}")
         return ended

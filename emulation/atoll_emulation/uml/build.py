@@ -120,11 +120,10 @@ def _make(cache: Path) -> None:
         for place in made:
             place.chmod(0o755)
     if why := distrusted(cache):
-        msg = (
+        raise MachineError(
             f"kernels in {cache} are not used: {why}; correct this, or name another place in "
             f"{SHARED if cache == shared_directory() else 'XDG_CACHE_HOME'}"
         )
-        raise MachineError(msg)
 
 
 @contextmanager
@@ -134,11 +133,10 @@ def _scratch(cache: Path) -> Generator[Path]:
     shutil.rmtree(scratch, ignore_errors=True)
     free_mb = shutil.disk_usage(cache).free // 10**6
     if free_mb < _SPACE_MB:
-        msg = (
+        raise MachineError(
             f"building a kernel takes {_SPACE_MB} MB in {cache}, where {free_mb} MB are free (XDG_CACHE_HOME names "
             "another place)"
         )
-        raise MachineError(msg)
     scratch.mkdir()
     try:
         yield scratch
@@ -160,8 +158,7 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -
         found = _release(source / "Makefile")
         recipe, series, chosen = recipe_for(found), series_of(found), chosen_series()
         if chosen and series != chosen:
-            msg = f"{archive} is Linux {series}, but {VARIABLE}={chosen}; to build it: {VARIABLE}={series}"
-            raise UsageError(msg)
+            raise UsageError(f"{archive} is Linux {series}, but {VARIABLE}={chosen}; to build it: {VARIABLE}={series}")
         for patch in recipe.patches:
             apply = ["patch", "--batch", "--forward", "--strip=1", f"--directory={source}", f"--input={patch}"]
             tools.run(apply, f"the patch {patch.name} does not apply to {archive.name}; use Linux {recipe.series}")
@@ -299,6 +296,5 @@ class _Tools:
             kept = self._scratch.parent / "failed.log"
             (self._scratch / _LOG).replace(kept)
             why = next(filter(_REASON.search, said), f"exit code {process.returncode}")
-            msg = f"{failure}: {why}; its output is in {kept}"
-            raise LabError(msg)
+            raise LabError(f"{failure}: {why}; its output is in {kept}")
         return list(said)

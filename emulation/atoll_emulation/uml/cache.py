@@ -82,11 +82,10 @@ def kernel_status() -> KernelStatus:
         try:
             _entries(_own_directory())
         except OSError as error:
-            msg = (
+            raise MachineError(
                 f"kernels for virtual time are kept in {_own_directory()}: {error.strerror}; "
                 "name another cache in XDG_CACHE_HOME"
-            )
-            raise MachineError(msg) from None
+            ) from None
         return KernelStatus("missing", cache_directory(), {})
     best = max(kept, key=lambda path: _rank(path, kept[path]))
     return KernelStatus("built" if _is_present(best) else "outdated", best, kept[best])
@@ -148,8 +147,7 @@ def clean_cache() -> Cleaned:
                         shutil.rmtree(directory)
                         removed.append(directory)
         except OSError as error:
-            msg = f"{error.filename or place}: {error.strerror}; kernels are kept in {place}"
-            raise MachineError(msg) from error
+            raise MachineError(f"{error.filename or place}: {error.strerror}; kernels are kept in {place}") from error
     return Cleaned(tuple(removed), tuple(running))
 
 

@@ -32,8 +32,7 @@ def find_virtual_kernel() -> UmlKernel:
     """
     missing = missing_packages(_TOOLS)
     if missing:
-        msg = f"a kernel for virtual time cannot be started here: apt install {' '.join(sorted(missing))}"
-        raise MachineError(msg)
+        raise MachineError(f"a kernel for virtual time cannot be started here: apt install {' '.join(sorted(missing))}")
     status = kernel_status()
     if status.remedy is not None:
         raise MachineError(status.remedy)

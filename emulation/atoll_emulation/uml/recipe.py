@@ -98,8 +98,7 @@ def chosen_series() -> str | None:
     given = os.environ.get(VARIABLE, "")
     if given and not _SERIES.fullmatch(given):
         known = " and ".join(recipe.series for recipe in RECIPES)
-        msg = f"{VARIABLE}={given} is no release series of Linux; known ones: {known}"
-        raise UsageError(msg)
+        raise UsageError(f"{VARIABLE}={given} is no release series of Linux; known ones: {known}")
     return given or None
 
 
@@ -111,11 +110,10 @@ def wanted_recipes() -> tuple[Recipe, ...]:
     chosen = chosen_series()
     known = {recipe.series: recipe for recipe in RECIPES}
     if chosen and chosen not in known:
-        msg = (
+        raise UsageError(
             f"{VARIABLE}={chosen}: only {' and '.join(known)} are built without a source; "
             f"name an archive of it: atoll kernel build --source linux-{chosen}.tar.xz"
         )
-        raise UsageError(msg)
     return tuple(known[series] for series in ([chosen] if chosen else PREFERRED))
 
 
