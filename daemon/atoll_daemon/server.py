@@ -20,7 +20,7 @@ from atoll_core.errors import AtollError, LabError
 from atoll_core.plan.flow_entry import relax_collector
 from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon.http import write_handlers
-from atoll_daemon.http.api_models import NoParameters, PortRequest
+from atoll_daemon.http.api_models import LabRequest, PortRequest, Request
 from atoll_daemon.http.auth import AccessControl, is_local, only_locally
 from atoll_daemon.http.http_app import Serve, add_page, errors_as_json, is_page, runner_of
 from atoll_daemon.http.http_errors import RequestError, no_lab_is_up
@@ -69,16 +69,20 @@ class Server:
     def _application(self) -> web.Application:
         app = web.Application(middlewares=[errors_as_json, self._authorize], client_max_size=MOST_BYTES)
         for route in ROUTES:
-            app.router.add_route(route.method, route.path, self._serving(route.handler))
+            app.router.add_route(route.method, route.path, self._serving(route.handler, route.query))
         add_page(app)
         # Requests of local commands only: they name files, or belong to the user at a terminal.
-        app.router.add_post("/v1/lab", _locally(self._serving(write_handlers.post_lab)))
+        app.router.add_post("/v1/lab", _locally(self._serving(write_handlers.post_lab, LabRequest)))
         app.router.add_post("/v1/ports", _locally(self._open_port))
         app.router.add_get("/v1/shell", _locally(self._shell))
         return app
 
-    def _serving(self, handler: Handler) -> Serve:
+    def _serving(self, handler: Handler, query: type[Request]) -> Serve:
+        """Serve requests by a handler, which reads their parameters itself if it has any."""
+
         async def serve(request: web.Request) -> web.StreamResponse:
+            if query is Request:
+                parameters(request, Request)  # raises for any
             answer = await handler(self._daemon, request)
             return answer if isinstance(answer, web.StreamResponse) else json_answer(answer)
 
@@ -91,7 +95,7 @@ class Server:
 
     async def _open_port(self, request: web.Request) -> web.StreamResponse:
         """Listen on a TCP port as well; the answer has its URL."""
-        parameters(request, NoParameters)
+        parameters(request, Request)
         asked = await read_object(request, PortRequest)
         address = ListenAddress.parse(asked.address)
         same = [port for port in self._ports if replace(port.address, port=address.port) == address]

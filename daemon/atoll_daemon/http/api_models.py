@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from atoll_controller.fabric.switch_report import SwitchReport
-from atoll_controller.tracing.packet_trace import PacketTrace
 from atoll_controller.tracing.trace_report import LiveTrace
 from atoll_core.experiment.experiment import DIRECTIONS, Protocol
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
@@ -19,7 +18,7 @@ from atoll_testbed.box_services import TestbedChange
 
 
 class Request(BaseModel):
-    """Base of parameters and bodies; unknown names are refused."""
+    """Base of parameters and bodies, and no parameters; unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -31,10 +30,6 @@ class Response(BaseModel):
 
 
 # Parameters
-
-
-class NoParameters(Request):
-    """No parameters."""
 
 
 class DescriptionRequest(Request):
@@ -467,9 +462,6 @@ class EndResponse(Response):
     """The lab is being taken down; the connection ends when the daemon does."""
 
     was_up: bool
-
-
-TraceResponse = PacketTrace
 
 
 class LiveTraceResponse(Response):

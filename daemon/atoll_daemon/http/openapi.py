@@ -2,6 +2,7 @@
 """The API as an OpenAPI 3.1 document (docs/openapi.json), made from the table of routes and their models."""
 
 import functools
+import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -27,7 +28,9 @@ DESCRIPTION = "description"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One request. ``body``: DESCRIPTION, or the class of an object; ``lines``: JSON lines are possible as answer.
+    """One request. The docstring of ``handler`` is its summary, and its description, for users.
+
+    ``body``: DESCRIPTION, or the class of an object; ``lines``: JSON lines are possible as answer.
 
     ``errors``: possible statuses in addition to those of every request (400, 401, 403, 404, 405, 500).
     """
@@ -36,14 +39,12 @@ class Endpoint:
     path: str
     handler: Handler
     topic: str
-    summary: str
     answer: type[Any]
-    query: type[api_models.Request] = api_models.NoParameters
+    query: type[api_models.Request] = api_models.Request
     body: str | type[api_models.Request] | None = None
     lines: bool = False
     success: int = 200
     errors: tuple[int, ...] = (409,)
-    note: str = ""
 
 
 _ALWAYS = (400, 401, 403, 500)
@@ -113,13 +114,14 @@ def document_text(routes: tuple[Endpoint, ...]) -> str:
 
 def _operation(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     named = re.findall(r"\{(\w+)\}", route.path)
+    summary, _, description = (inspect.getdoc(route.handler) or "").partition("\n\n")
     operation: dict[str, Any] = {
         "operationId": route.handler.__name__,
         "tags": [route.topic],
-        "summary": route.summary,
+        "summary": summary.removesuffix("."),
     }
-    if route.note:
-        operation["description"] = route.note
+    if description:
+        operation["description"] = description.replace("\n", " ")
     found = [*(_in_path(name) for name in named), *_in_query(route.query, schemas)]
     if found:
         operation["parameters"] = found

@@ -19,7 +19,7 @@ from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.flow_entry import FlowEntry, sort_key
 from atoll_core.plan.plan import Plan
-from atoll_daemon.http.api_models import EventsRequest, NoParameters, ProbeRequest, TraceRequest
+from atoll_daemon.http.api_models import EventsRequest, ProbeRequest, TraceRequest
 from atoll_daemon.http.event_stream import serve_events
 from atoll_daemon.http.experiment_bodies import carries_tree, latency_classes, picture
 from atoll_daemon.http.http_errors import RequestError
@@ -56,9 +56,8 @@ def lab_json(daemon: LabDaemon) -> dict[str, Any] | None:
     }
 
 
-async def get_status(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The daemon and its lab."""
-    parameters(request, NoParameters)
+async def get_status(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """The daemon, its lab, and the task in progress."""
     busy = daemon.tasks.busy
     return {
         "version": version("atoll"),
@@ -72,9 +71,8 @@ async def get_status(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     }
 
 
-async def get_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The lab with its machines and classes."""
-    parameters(request, NoParameters)
+async def get_lab(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """The lab, its machines and latency classes."""
     network = daemon.require_lab()[0].network
     return {
         **(lab_json(daemon) or {}),
@@ -102,17 +100,15 @@ async def get_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     }
 
 
-async def get_picture(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The data to draw the lab."""
-    parameters(request, NoParameters)
+async def get_picture(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """The data to draw the lab: hosts, chains, links, latencies, the run in progress."""
     testbed = daemon.require_lab()[0]
     run = daemon.runs.in_progress
     return picture(testbed.network, testbed.experiment, testbed.platform.name, run and run.progress())
 
 
-async def get_switches(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """All switches."""
-    parameters(request, NoParameters)
+async def get_switches(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """All switches: identity, connection state, installed and free flow entries."""
     testbed = daemon.require_lab()[0]
     return {"switches": to_json(await switch_reports(testbed.controller, testbed.network))}
 
@@ -125,7 +121,6 @@ async def get_switch(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 async def get_entries(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The flow entries of a switch, read from it now."""
-    parameters(request, NoParameters)
     switch = _switch(daemon, request)
     testbed = daemon.require_lab()[0]
     table = await table_of(testbed.controller, switch)
@@ -142,31 +137,27 @@ async def get_entries(daemon: LabDaemon, request: web.Request) -> dict[str, Any]
 
 
 async def get_counters(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The counters of a switch, read from it now."""
-    parameters(request, NoParameters)
+    """The counters of a switch's ports and entries, read from it now."""
     switch = _switch(daemon, request)
     controller = daemon.require_lab()[0].controller
     table = await table_of(controller, switch)
     return {"switch": switch.name, "table": table, **await controller.counters(switch.dpid, table)}
 
 
-async def get_boxes(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The latest counters of links and delay boxes."""
-    parameters(request, NoParameters)
+async def get_boxes(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """The latest counters of every link and delay box."""
     daemon.require_lab()
     return {"boxes": daemon.boxes}
 
 
-async def get_experiment(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The applied experiment."""
-    parameters(request, NoParameters)
+async def get_experiment(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """The applied experiment as YAML."""
     applied = daemon.require_applied()
     return {"name": applied.experiment.name, "backend": applied.backend, "description": applied.tree}
 
 
-async def get_chains(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
+async def get_chains(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
     """All chains of the applied experiment."""
-    parameters(request, NoParameters)
     chains = daemon.require_applied().experiment.chains
     return {
         "chains": [
@@ -181,9 +172,8 @@ async def get_chain(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     return _named(chains, request.match_info["name"], "chain")
 
 
-async def get_latencies(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """Every world server's latency."""
-    parameters(request, NoParameters)
+async def get_latencies(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """Latencies of all world servers, and all latency classes."""
     experiment, network = daemon.require_applied().experiment, daemon.require_lab()[0].network
     rtts = {each.name: each.rtt.ns for _, each in latency_classes(network)}
     latency = dict(experiment.latency)
@@ -197,14 +187,13 @@ async def get_latencies(daemon: LabDaemon, request: web.Request) -> dict[str, An
 
 
 async def get_latency(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """One server's latency."""
+    """The latency of a world server."""
     servers = {each["server"]: each for each in (await get_latencies(daemon, request))["servers"]}
     return _named(servers, request.match_info["server"], "world server")
 
 
-async def get_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
+async def get_plan(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
     """The plan of the applied experiment."""
-    parameters(request, NoParameters)
     daemon.require_applied()
     plan = daemon.require_lab()[0].plan
     if plan is None:
@@ -213,7 +202,7 @@ async def get_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def get_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The path of a packet by the plan of the applied experiment."""
+    """The path of a packet between two hosts."""
     asked = parameters(request, TraceRequest)
     experiment = daemon.require_applied().experiment
     testbed = daemon.require_lab()[0]
@@ -223,7 +212,10 @@ async def get_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def post_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The path of packets in the lab, verified by probes."""
+    """Verify the path between two hosts by probe packets.
+
+    Possible at any time, also during a run.
+    """
     asked = parameters(request, ProbeRequest)
     daemon.require_applied()
     testbed = daemon.require_lab()[0]
@@ -231,35 +223,36 @@ async def post_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     return {"proven": found.proven, "lost": found.lost, "live": to_json(found)}
 
 
-async def get_runs(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """All runs."""
-    parameters(request, NoParameters)
+async def get_runs(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """The runs of this daemon, latest first."""
     return {"runs": daemon.runs.to_json()}
 
 
 async def get_run(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """One run."""
-    parameters(request, NoParameters)
+    """A run: state, step, figures, summary."""
     return daemon.runs.find(request.match_info["id"]).to_json()
 
 
 async def get_replays(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """Runs that can be replayed."""
+    """Runs that can be replayed, including the run in progress: the latest two hundred.
+
+    Runs in `runs` in the directory of `atoll up` (or `atoll watch`), and all runs of the daemon.
+    """
     return await replays_answer(daemon.replays, request)
 
 
 async def get_replay(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """One run that can be replayed."""
+    """A run that can be replayed, without its points."""
     return await replay_answer(daemon.replays, request)
 
 
 async def get_replay_points(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """The metric points of a run that can be replayed."""
+    """Metric points of a run as JSON lines of about a second each, in the order in which they were written."""
     return await stream_points(daemon.replays, request)
 
 
 async def get_events(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Events."""
+    """Events: JSON lines, or a WebSocket if the request asks for one."""
     return await serve_events(request, daemon.events, parameters(request, EventsRequest))
 
 

@@ -29,7 +29,6 @@ from atoll_daemon.http.api_models import (
     DownRequest,
     LabRequest,
     LatencyRequest,
-    NoParameters,
     RunParameters,
 )
 from atoll_daemon.http.auth import is_local
@@ -76,7 +75,7 @@ async def post_lab(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
 
 
 async def delete_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """Take the lab down."""
+    """Take the lab down; the daemon ends with it."""
     asked = parameters(request, DownRequest)
     busy = daemon.tasks.busy
     if busy is not None and not asked.force:
@@ -90,7 +89,7 @@ async def delete_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def post_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The plan of an experiment for a lab without any applied experiment."""
+    """The plan of an experiment as if none were applied to this lab; changes nothing."""
     read = await _reading(daemon, request, parameters(request, DescriptionRequest))
     described = await read()
     network = daemon.require_lab()[0].network
@@ -103,7 +102,7 @@ async def post_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def post_diff(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """The changes that an apply would make."""
+    """The changes that applying an experiment would make, with reasons; changes nothing."""
     read = await _reading(daemon, request, parameters(request, DescriptionRequest))
     return await _apply(
         daemon, request, read, ApplyOptions(dry_run=True, at_once=False, connections=ConnectionPolicy())
@@ -111,14 +110,14 @@ async def post_diff(daemon: LabDaemon, request: web.Request) -> web.StreamRespon
 
 
 async def post_apply(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Apply an experiment."""
+    """Apply an experiment with the fewest changes, under traffic."""
     asked = parameters(request, ApplyRequest)
     how = ApplyOptions(asked.dry_run, asked.at_once, ConnectionPolicy.parse(asked.connections), asked.probe)
     return await _apply(daemon, request, await _reading(daemon, request, asked), how)
 
 
 async def put_chain(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Change a chain, or add one."""
+    """Change a chain under traffic, or add a branch."""
     how = _changing(request)
     wanted = await read_object(request, ChainRequest)
     name = request.match_info["name"]
@@ -127,14 +126,14 @@ async def put_chain(daemon: LabDaemon, request: web.Request) -> web.StreamRespon
 
 
 async def delete_chain(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Remove a branch."""
+    """Remove a branch; its traffic takes the remaining chains."""
     how = _changing(request)
     name = request.match_info["name"]
     return await _apply(daemon, request, _patching(daemon, lambda standing: no_chain_patch(name, standing)), how)
 
 
 async def put_latency(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Change a server's latency."""
+    """Change the latency of a world server under traffic."""
     how = _changing(request)
     wanted = await read_object(request, LatencyRequest)
     _require_one(wanted)
@@ -143,7 +142,7 @@ async def put_latency(daemon: LabDaemon, request: web.Request) -> web.StreamResp
 
 
 async def delete_latency(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Remove the latency of a server."""
+    """Remove the latency of a world server."""
     how = _changing(request)
     patch = {"latency": {_server(daemon, request): None}}
     return await _apply(daemon, request, _patching(daemon, lambda _: patch), how)
@@ -153,7 +152,11 @@ async def delete_latency(daemon: LabDaemon, request: web.Request) -> web.StreamR
 
 
 async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Run an experiment. If lines are accepted, the run belongs to the connection; else it runs independently."""
+    """Start a run; it continues when the connection ends.
+
+    With `Accept: application/x-ndjson` the answer is in lines, the run ends with the connection, and the status is
+    200.
+    """
     asked = parameters(request, RunParameters)
     _require_local(request, "runs", asked.runs)
     _require_local(request, "influx", asked.influx)
@@ -188,8 +191,7 @@ async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
 
 
 async def delete_run(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """Cancel a run."""
-    parameters(request, NoParameters)
+    """Cancel a run; what it measured is kept."""
     record = daemon.runs.find(request.match_info["id"])
     if record.task is None or record.task.done():
         raise RequestError(409, f"run {record.id} is over: {record.state}", exit_code=1)
@@ -198,7 +200,7 @@ async def delete_run(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def post_calibration(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Calibrate links against their configuration."""
+    """Calibrate every link against its configuration."""
     asked = parameters(request, CalibrationRequest)
     for name in asked.directions:
         if name not in DIRECTIONS:

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from atoll_analysis.run_directory.metrics_spool import SpoolTail
 from atoll_core.errors import RunDirError
-from atoll_daemon.http.api_models import NoParameters, ReplayPointsRequest
+from atoll_daemon.http.api_models import ReplayPointsRequest, Request
 from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.http.request_parsing import parameters
 from atoll_daemon.http.responses import line_bytes, lines_response
@@ -21,13 +21,13 @@ _POLL_S = 0.5  # interval to read a spool that grows by a frame a second
 
 async def replays_answer(replays: Replays, request: web.Request) -> dict[str, Any]:
     """All runs that can be replayed."""
-    parameters(request, NoParameters)
+    parameters(request, Request)
     return {"replays": await asyncio.to_thread(replays.listed)}
 
 
 async def replay_answer(replays: Replays, request: web.Request) -> dict[str, Any]:
     """A run without its points. Raises RequestError."""
-    parameters(request, NoParameters)
+    parameters(request, Request)
     replay = await asyncio.to_thread(replays.find, request.match_info["id"])
     try:
         return await asyncio.to_thread(replay.whole)
