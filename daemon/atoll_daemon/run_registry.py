@@ -7,6 +7,7 @@ from typing import Any
 
 from atoll_core.errors import AtollError
 from atoll_core.events.events import Live, StepBegun
+from atoll_daemon.http.api_models import RunResponse
 from atoll_daemon.http.http_errors import RequestError, error_json, internal_error
 from atoll_daemon.task_runner import JsonObject
 
@@ -55,19 +56,7 @@ class RunRecord:
 
     def to_json(self) -> dict[str, Any]:
         """The record in the form of the API."""
-        return {
-            "id": self.id,
-            "experiment": self.experiment,
-            "state": self.state,
-            "started_ns": self.started_ns,
-            "ended_ns": self.ended_ns,
-            "run_dir": self.run_dir,
-            "step": self.step,
-            "live": self.live,
-            "summary": self.summary,
-            "error": self.error,
-            "warnings": self.warnings,
-        }
+        return {name: getattr(self, name) for name in RunResponse.model_fields}
 
     def over(self, task: asyncio.Task[JsonObject], now_ns: int) -> None:
         """Record the result of the task."""

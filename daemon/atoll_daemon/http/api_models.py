@@ -51,21 +51,6 @@ class DescriptionRequest(Request):
     strict: bool = Field(default=False, description="Treat warnings as errors.")
 
 
-class ApplyRequest(DescriptionRequest):
-    """Parameters of an apply."""
-
-    dry_run: bool = Field(default=False, description="Only return the changes that would be made.")
-    at_once: bool = Field(default=False, description="Switch immediately; packets in flight may be lost.")
-    connections: str = Field(
-        default="reset",
-        description=(
-            "Handling of connections that the swap would break, such as those of a PEP: `reset`, `wait` or "
-            "`wait:LIMIT`."
-        ),
-    )
-    probe: bool = Field(default=True, description="Verify the change by probe packets, and undo it if that fails.")
-
-
 class ChangeRequest(Request):
     """Parameters of a change of a chain or latency."""
 
@@ -78,6 +63,12 @@ class ChangeRequest(Request):
         ),
     )
     probe: bool = Field(default=True, description="Verify the change by probe packets, and undo it if that fails.")
+
+
+class ApplyRequest(ChangeRequest, DescriptionRequest):
+    """Parameters of an apply."""
+
+    at_once: bool = Field(default=False, description="Switch immediately; packets in flight may be lost.")
 
 
 class RunParameters(DescriptionRequest):

@@ -89,9 +89,7 @@ class AccessControl:
 
     def authorize(self, request: web.Request, *, public: bool = False) -> None:
         """Raise RequestError (400, 401, 403) unless the request is allowed. ``public``: it needs no token."""
-        connection: socket.socket | None = (
-            request.transport.get_extra_info("socket") if request.transport is not None else None
-        )
+        connection = _connection(request)
         if connection is None:
             raise RequestError(400, "the connection has ended")
         if connection.family == socket.AF_UNIX:
@@ -122,10 +120,12 @@ def is_local(request: web.Request) -> bool:
 
     A request that `atoll watch` forwards from its TCP port has a ``Forwarded`` header (RFC 7239) and is not local.
     """
-    if "Forwarded" in request.headers:
-        return False
-    connection = request.transport.get_extra_info("socket") if request.transport is not None else None
-    return connection is not None and connection.family == socket.AF_UNIX
+    connection = _connection(request)
+    return "Forwarded" not in request.headers and connection is not None and connection.family == socket.AF_UNIX
+
+
+def _connection(request: web.Request) -> socket.socket | None:
+    return request.transport.get_extra_info("socket") if request.transport is not None else None
 
 
 def only_locally() -> RequestError:

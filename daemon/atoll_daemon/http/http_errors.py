@@ -9,10 +9,20 @@ parameter (``?dry_run``), a header, or empty for the request as a whole; ``line`
 """
 
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from atoll_core.errors import AtollError, DescriptionError, Diagnostic, LabError, MachineError, PlanError, UsageError
+from atoll_core.description.validation_messages import suggest
+from atoll_core.errors import (
+    AtollError,
+    DescriptionError,
+    Diagnostic,
+    LabError,
+    MachineError,
+    PlanError,
+    UsageError,
+    shown,
+)
 from atoll_core.platforms import LabTarget
 
 _MOST_MISTAKES = 100
@@ -53,6 +63,12 @@ def no_lab_is_up(target: LabTarget) -> str:
 def no_lab(target: LabTarget, status: int = 409) -> RequestError:
     """The error for requests that need a lab while none is up."""
     return RequestError(status, no_lab_is_up(target), exit_code=1)
+
+
+def require_named(name: str, names: Collection[str], noun: str, nouns: str) -> None:
+    """Raise RequestError (404) unless one of the things has this name."""
+    if name not in names:
+        raise RequestError(404, f"there is no {noun} {shown(name)}; {suggest(name, names, nouns)}", exit_code=1)
 
 
 def internal_error(error: BaseException) -> RequestError:

@@ -38,7 +38,6 @@ class Endpoint:
     method: str
     path: str
     handler: Handler
-    topic: str
     answer: type[Any]
     query: type[api_models.Request] = api_models.Request
     body: str | type[api_models.Request] | None = None
@@ -62,6 +61,17 @@ _WHY = {
     502: "A switch, a host or the controller failed; the previous configuration is active",
     503: "A prerequisite is missing on this machine, or the daemon is ending",
 }
+_TOPICS = (  # with the paths below /v1 that are about them
+    ("lab", "The lab that is up", ("status", "lab", "picture")),
+    ("switches", "Switches and boxes", ("switches", "boxes")),
+    (
+        "experiment",
+        "The applied experiment and changes of it",
+        ("experiment", "chains", "latencies", "plan", "diff", "apply", "trace"),
+    ),
+    ("runs", "Measurements", ("runs", "calibrations", "replays")),
+    ("events", "Events and samples", ("events", "openapi.json")),
+)
 _REF = "#/components/schemas/{model}"
 
 
@@ -85,13 +95,7 @@ def document(routes: tuple[Endpoint, ...]) -> dict[str, Any]:
         },
         "servers": [{"url": "http://127.0.0.1:8080", "description": "`atoll up LAB --listen 8080`"}],
         "security": [{"token": []}],
-        "tags": [
-            {"name": "lab", "description": "The lab that is up"},
-            {"name": "switches", "description": "Switches and boxes"},
-            {"name": "experiment", "description": "The applied experiment and changes of it"},
-            {"name": "runs", "description": "Measurements"},
-            {"name": "events", "description": "Events and samples"},
-        ],
+        "tags": [{"name": name, "description": description} for name, description, _ in _TOPICS],
         "paths": paths,
         "components": {
             "securitySchemes": {
@@ -117,14 +121,14 @@ def _operation(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     summary, _, description = (inspect.getdoc(route.handler) or "").partition("\n\n")
     operation: dict[str, Any] = {
         "operationId": route.handler.__name__,
-        "tags": [route.topic],
+        "tags": [name for name, _, paths in _TOPICS if route.path.split("/")[2] in paths],
         "summary": summary.removesuffix("."),
     }
     if description:
         operation["description"] = description.replace("\n", " ")
-    found = [*(_in_path(name) for name in named), *_in_query(route.query, schemas)]
-    if found:
-        operation["parameters"] = found
+    in_path = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in named]
+    if parameters := [*in_path, *_in_query(route.query, schemas)]:
+        operation["parameters"] = parameters
     if route.body is not None:
         operation["requestBody"] = _request_body(route.body, schemas)
     errors = sorted({*_ALWAYS, *route.errors, *((404,) if named else ())})
@@ -135,25 +139,18 @@ def _operation(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     return operation
 
 
-def _in_path(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-
-
 def _in_query(model: type[api_models.Request], schemas: dict[str, Any]) -> list[dict[str, Any]]:
     schema = _schema_of(model, schemas, mode="validation")
-    found: list[dict[str, Any]] = []
-    for name, part in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).items():
-        described = {key: each for key, each in part.items() if key != "description"}
-        found.append(
-            {
-                "name": name,
-                "in": "query",
-                "description": part.get("description", ""),
-                "required": name in schema.get("required", ()),
-                "schema": described,
-            }
-        )
-    return found
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "description": part.pop("description", ""),
+            "required": name in schema.get("required", ()),
+            "schema": part,
+        }
+        for name, part in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).items()
+    ]
 
 
 def _request_body(body: str | type[api_models.Request], schemas: dict[str, Any]) -> dict[str, Any]:

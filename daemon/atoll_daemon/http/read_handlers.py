@@ -14,7 +14,6 @@ from atoll_controller.planner.entry_diff import explained
 from atoll_controller.planner.planner import plan_sha256
 from atoll_controller.tracing.packet_trace import trace
 from atoll_core.codec import to_json
-from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.flow_entry import FlowEntry, sort_key
@@ -22,7 +21,7 @@ from atoll_core.plan.plan import Plan
 from atoll_daemon.http.api_models import EventsRequest, ProbeRequest, TraceRequest
 from atoll_daemon.http.event_stream import serve_events
 from atoll_daemon.http.experiment_bodies import carries_tree, latency_classes, picture
-from atoll_daemon.http.http_errors import RequestError
+from atoll_daemon.http.http_errors import require_named
 from atoll_daemon.http.request_parsing import parameters
 from atoll_daemon.lab_daemon import LabDaemon
 from atoll_daemon.replays.replay_handlers import replay_answer, replays_answer, stream_points
@@ -115,8 +114,8 @@ async def get_switches(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
 
 async def get_switch(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """One switch."""
-    wanted = _switch(daemon, request).name
-    return next(report for report in (await get_switches(daemon, request))["switches"] if report["name"] == wanted)
+    name = _switch(daemon, request).name
+    return next(report for report in (await get_switches(daemon, request))["switches"] if report["name"] == name)
 
 
 async def get_entries(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
@@ -125,8 +124,8 @@ async def get_entries(daemon: LabDaemon, request: web.Request) -> dict[str, Any]
     testbed = daemon.require_lab()[0]
     table = await table_of(testbed.controller, switch)
     held = await testbed.controller.read(switch.dpid, switch.name, table)
-    known = explained(held, testbed.plan.flows if testbed.plan else ())
-    entries = sorted((entry for entry in known if isinstance(entry, FlowEntry)), key=sort_key)
+    explained_entries = explained(held, testbed.plan.flows if testbed.plan else ())
+    entries = sorted((entry for entry in explained_entries if isinstance(entry, FlowEntry)), key=sort_key)
     return {
         "switch": switch.name,
         "table": table,
@@ -169,7 +168,8 @@ async def get_chains(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
 async def get_chain(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """One chain."""
     chains = {chain["name"]: chain for chain in (await get_chains(daemon, request))["chains"]}
-    return _named(chains, request.match_info["name"], "chain")
+    require_named(name := request.match_info["name"], chains, "chain", "chains")
+    return chains[name]
 
 
 async def get_latencies(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
@@ -188,8 +188,9 @@ async def get_latencies(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
 
 async def get_latency(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The latency of a world server."""
-    servers = {each["server"]: each for each in (await get_latencies(daemon, request))["servers"]}
-    return _named(servers, request.match_info["server"], "world server")
+    server = world_server(daemon, request)
+    latencies = (await get_latencies(daemon, request))["servers"]
+    return next(latency for latency in latencies if latency["server"] == server)
 
 
 async def get_plan(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
@@ -203,12 +204,12 @@ async def get_plan(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
 
 async def get_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The path of a packet between two hosts."""
-    asked = parameters(request, TraceRequest)
+    query = parameters(request, TraceRequest)
     experiment = daemon.require_applied().experiment
     testbed = daemon.require_lab()[0]
     entries = testbed.plan.flows if testbed.plan else ()
-    found = await asyncio.to_thread(trace, testbed.network, experiment, entries, asked.src, asked.dst, asked.protocol)
-    return to_json(found)
+    ends = query.src, query.dst, query.protocol
+    return to_json(await asyncio.to_thread(trace, testbed.network, experiment, entries, *ends))
 
 
 async def post_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
@@ -216,11 +217,11 @@ async def post_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
     Possible at any time, also during a run.
     """
-    asked = parameters(request, ProbeRequest)
+    query = parameters(request, ProbeRequest)
     daemon.require_applied()
     testbed = daemon.require_lab()[0]
-    found = await while_up(testbed, trace_live(testbed, asked.src, asked.dst, asked.protocol, asked.probes))
-    return {"proven": found.proven, "lost": found.lost, "live": to_json(found)}
+    live = await while_up(testbed, trace_live(testbed, query.src, query.dst, query.protocol, query.probes))
+    return {"proven": live.proven, "lost": live.lost, "live": to_json(live)}
 
 
 async def get_runs(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
@@ -256,30 +257,27 @@ async def get_events(daemon: LabDaemon, request: web.Request) -> web.StreamRespo
     return await serve_events(request, daemon.events, parameters(request, EventsRequest))
 
 
+def world_server(daemon: LabDaemon, request: web.Request) -> str:
+    """The world server in the request's path. Raises RequestError (404)."""
+    server = request.match_info["server"]
+    servers = [host.name for host in daemon.require_lab()[0].network.world_hosts]
+    require_named(server, servers, "world server", "world servers")
+    return server
+
+
 def plan_answer(plan: Plan) -> dict[str, Any]:
     """A plan in the form of the API."""
     return {"experiment": plan.experiment, "sha256": plan_sha256(plan), "plan": to_json(plan)}
 
 
 def _switch(daemon: LabDaemon, request: web.Request) -> Switch:
-    network = daemon.require_lab()[0].network
-    return _named({switch.name: switch for switch in network.switches}, request.match_info["name"], "switch")
-
-
-def _named(known: dict[str, Any], name: str, what: str) -> Any:
-    if name not in known:
-        raise RequestError(404, f"there is no {what} {name!r}; {suggest(name, known, f'{what}s')}", exit_code=1)
-    return known[name]
+    network, name = daemon.require_lab()[0].network, request.match_info["name"]
+    require_named(name, [switch.name for switch in network.switches], "switch", "switches")
+    return network.switch(name)
 
 
 def _classes(network: Network) -> list[dict[str, Any]]:
     return [
-        {
-            "name": each.name,
-            "delay_box": box,
-            "rtt_ns": each.rtt.ns,
-            "jitter_ns": each.jitter.ns,
-            "vlan": each.tag,
-        }
+        {"name": each.name, "delay_box": box, "rtt_ns": each.rtt.ns, "jitter_ns": each.jitter.ns, "vlan": each.tag}
         for box, each in latency_classes(network)
     ]

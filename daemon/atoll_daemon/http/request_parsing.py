@@ -60,7 +60,7 @@ async def read_object(request: web.Request, model: type[M]) -> M:
     try:
         return model.model_validate(document.tree)
     except ValidationError as error:
-        mistakes = [document.mistake(one["loc"], _words(one)) for one in error.errors(include_url=False)]
+        mistakes = [document.mistake(one["loc"], _message(one)) for one in error.errors(include_url=False)]
         raise _refused(422, mistakes) from None
 
 
@@ -68,22 +68,19 @@ def parameters(request: web.Request, model: type[M]) -> M:
     """Read the query parameters. Raises RequestError (400) that names every wrong one."""
     given: dict[str, Any] = {}
     for name in request.query:
-        every = request.query.getall(name)
+        texts = request.query.getall(name)
         several = name in model.model_fields and model.model_fields[name].annotation == list[str]
-        given[name] = every if several or len(every) > 1 else every[0]
+        given[name] = texts if several or len(texts) > 1 else texts[0]
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        known = ", ".join(model.model_fields) or "none"
+        names = ", ".join(model.model_fields) or "none"
         mistakes = [
-            Diagnostic("", 0, _words(one, f"; known parameters: {known}"), (f"?{one['loc'][0]}",))
+            Diagnostic("", 0, _message(one, f"; known parameters: {names}"), (f"?{one['loc'][0]}",))
             for one in error.errors(include_url=False)
         ]
-        raise RequestError(400, "\n".join(_of_parameter(one) for one in mistakes), mistakes=mistakes) from None
-
-
-def _of_parameter(mistake: Diagnostic) -> str:
-    return f"{mistake.place[0]}: {mistake.message}"
+        text = "\n".join(f"{mistake.place[0]}: {mistake.message}" for mistake in mistakes)
+        raise RequestError(400, text, mistakes=mistakes) from None
 
 
 async def read_bytes(request: web.Request) -> bytes:
@@ -196,7 +193,7 @@ def _refused(status: int, mistakes: list[Diagnostic] | tuple[Diagnostic, ...]) -
     return RequestError(status, "\n".join(map(str, mistakes)), mistakes=mistakes)
 
 
-def _words(error: ErrorDetails, unknown: str = "") -> str:
+def _message(error: ErrorDetails, unknown: str = "") -> str:
     """An error of pydantic in plain words."""
     name, given = str(error["loc"][-1]) if error["loc"] else "body", error.get("input")
     match error["type"]:

@@ -24,6 +24,7 @@ from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network
 from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import COMMON_TAGS
+from atoll_daemon.http.api_models import ReplaySummary
 from atoll_daemon.http.experiment_bodies import picture
 from atoll_daemon.http.http_errors import RequestError
 from atoll_testbed.metrics.metric_points import FIGURES_OF_CHECKS, box_kinds, box_points, class_names, event_point
@@ -35,29 +36,6 @@ MOST_LISTED = 200
 _NO_EVENTS = FIGURES_OF_CHECKS - {"terrestrial", "base_rtt"}  # left out: there may be one for each pair of hosts
 
 JsonObject = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayHead:
-    """A summary of a run. ``began_t_ns``: by the wall clock; ``verdict`` None: not analysed.
-
-    ``outcome``: the manifest's. A run that was killed is ``finished``, although its outcome is `running`.
-    """
-
-    id: str
-    experiment: str
-    place: str
-    began_t_ns: int
-    duration_s: float
-    verdict: str | None
-    reasons: list[str]
-    caveats: list[str]
-    outcome: str
-    finished: bool
-
-    def to_json(self) -> JsonObject:
-        """The summary in the form of the API."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +83,11 @@ class Replay:
         return f"{self._read_facts().experiment}-{self._dir.name}"
 
     @property
-    def head(self) -> ReplayHead:
+    def head(self) -> ReplaySummary:
         """A summary of the run."""
         facts = self._read_facts()
         verdict, reasons, caveats = self._judged()
-        return ReplayHead(
+        return ReplaySummary(
             id=self.id,
             experiment=facts.experiment,
             place=facts.place,
@@ -131,7 +109,7 @@ class Replay:
         """Whether the run is still being written."""
         return self._read_facts().outcome == RUNNING and self._dir.written_lately()
 
-    def whole(self) -> JsonObject:
+    def details(self) -> JsonObject:
         """The run without its points: summary, pictures, events, and the times of its start and end.
 
         The last event of a run that was analysed is its verdict: no event in the directory, as analyses are repeated.
@@ -158,7 +136,13 @@ class Replay:
         pictures = [
             {"from_ns": at_ns, "picture": picture(request.network, version, head.place)} for at_ns, version in versions
         ]
-        return {**head.to_json(), **within, "picture": pictures[0]["picture"], "pictures": pictures, "events": events}
+        return {
+            **head.model_dump(),
+            **within,
+            "picture": pictures[0]["picture"],
+            "pictures": pictures,
+            "events": events,
+        }
 
     def tail(self) -> "SpoolTail | RawLogTail | None":
         """A reader of the run's points from the first one on; None if there are none yet."""
@@ -217,14 +201,14 @@ class Replays:
 
     def listed(self) -> list[JsonObject]:
         """Summaries of the runs, latest first; other directories and runs of a newer format are skipped."""
-        heads: dict[str, ReplayHead] = {}
+        heads: dict[str, ReplaySummary] = {}
         for path in self._paths()[:MOST_LISTED]:
             try:
                 head = self._replay(path).head
             except RunDirError:
                 continue
             heads.setdefault(head.id, head)
-        return [head.to_json() for head in sorted(heads.values(), key=lambda head: head.began_t_ns, reverse=True)]
+        return [head.model_dump() for head in sorted(heads.values(), key=lambda head: head.began_t_ns, reverse=True)]
 
     def find(self, name: str) -> Replay:
         """The run with an id. Raises RequestError (404)."""
@@ -291,17 +275,13 @@ def _points(frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str]
     """Points of a frame as JSON, without the tags that all points of a run have. Raises ValueError."""
     found: list[list[Any]] = []
     begins = tuple(f"{name}," for name in measurements) or ""  # all points of a run have tags
-    for line in _lines(frame):
+    for line in frame.decode(errors="replace").removesuffix("\n").split("\n"):
         if line.startswith(begins) and from_ns <= int(line.rpartition(" ")[2]) < to_ns:
             point = MetricPoint.parse(line)
             tags = {name: tag for name, tag in point.tags.items() if name not in COMMON_TAGS}
             encoded = replace(point, tags=tags).to_json()
             found += [] if encoded is None else [encoded]
     return found
-
-
-def _lines(frame: bytes) -> Iterator[str]:
-    yield from frame.decode(errors="replace").removesuffix("\n").split("\n")
 
 
 def _stamp_ns(name: str) -> int | None:

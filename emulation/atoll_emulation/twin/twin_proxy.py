@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from atoll_core.lab.twin import TwinBehaviour, TwinSettings
 from atoll_core.openflow_wire import encoder
-from atoll_emulation.twin.twin_model import HEADER, TwinModel, clear_bridge, pipeline
+from atoll_emulation.twin.twin_model import TwinModel, clear_bridge, pipeline
 from atoll_emulation.twin.twin_tables import tables_of
 from atoll_switches.capability_profile import behaviour, profile
 
@@ -58,13 +58,13 @@ class TwinProxy:
     """One twin. :meth:`serve` it; ``controller``: host and port."""
 
     def __init__(self, spec: TwinSpec, controller: tuple[str, int]) -> None:
-        known = profile(spec.driver)
+        kind = profile(spec.driver)
         self._spec = spec
         self._controller_address = controller
         self._behaviour: TwinBehaviour = behaviour(spec.driver, spec.settings)
-        self._tables = tables_of(known, self._behaviour.max_entries)
+        self._tables = tables_of(kind, self._behaviour.max_entries)
         self._loop = asyncio.get_running_loop()
-        self._model = TwinModel(self._tables, self._behaviour, known.title, spec.settings.seed, self._loop.time())
+        self._model = TwinModel(self._tables, self._behaviour, kind.title, spec.settings.seed, self._loop.time())
         self._bridge: asyncio.StreamWriter | None = None
         self._controller: asyncio.StreamWriter | None = None
         self._dpid = 0
@@ -102,7 +102,7 @@ class TwinProxy:
         if self._bridge is not None:
             self._bridge.transport.abort()
         self._bridge = writer
-        writer.write(_message(_HELLO) + _message(_FEATURES_REQUEST))
+        writer.write(encoder.message(_HELLO) + encoder.message(_FEATURES_REQUEST))
         try:
             async for messages in _batches(reader):
                 for message in messages:
@@ -123,7 +123,7 @@ class TwinProxy:
             case 2:  # echo request
                 self._write_bridge(message[:1] + bytes([_ECHO_REPLY]) + message[2:])
             case 6:  # features reply
-                (self._dpid, *_) = _FEATURES.unpack_from(message, HEADER.size)
+                (self._dpid, *_) = _FEATURES.unpack_from(message, encoder.HEADER.size)
                 self._install()
                 self._has_bridge.set()
             case 10 | 12:  # packet in, port status
@@ -192,7 +192,7 @@ class TwinProxy:
             back_off_s = _BACK_OFF_S[0]
             self._controller = writer
             try:
-                writer.write(_message(_HELLO))
+                writer.write(encoder.message(_HELLO))
                 async for messages in _batches(reader):
                     for message in messages:
                         self._take_from_controller(message)
@@ -214,7 +214,7 @@ class TwinProxy:
                 self._write_controller(message[:1] + bytes([_ECHO_REPLY]) + message[2:])
             case 5:  # features request
                 features = _FEATURES.pack(self._dpid, 0, len(self._tables), 0, _CAPABILITIES, 0)
-                self._write_controller(_message(_FEATURES_REPLY, message[4:8], features))
+                self._write_controller(encoder.message(_FEATURES_REPLY, message[4:8], features))
             case encoder.BARRIER_REQUEST if self._unfenced:  # its packets out are processed by the bridge
                 self._unfenced = False
                 self._ask_bridge(message, _Asked("fence", message))
@@ -267,7 +267,9 @@ async def _batches(reader: asyncio.StreamReader) -> AsyncIterator[list[bytes]]:
             pending += data
             messages: list[bytes] = []
             begin = 0
-            while len(pending) - begin >= HEADER.size and len(pending) - begin >= (length := _length(pending, begin)):
+            while len(pending) - begin >= encoder.HEADER.size and len(pending) - begin >= (
+                length := _length(pending, begin)
+            ):
                 messages.append(pending[begin : begin + length])
                 begin += length
             pending = pending[begin:]
@@ -277,14 +279,10 @@ async def _batches(reader: asyncio.StreamReader) -> AsyncIterator[list[bytes]]:
 def _length(data: bytes, begin: int) -> int:
     """The length of the message whose header begins there. Raises MalformedError."""
     length = int.from_bytes(data[begin + 2 : begin + 4])
-    if length < HEADER.size:
+    if length < encoder.HEADER.size:
         raise encoder.MalformedError(f"a message of {length} bytes")
     return length
 
 
 def _is_answered_by_model(message: bytes) -> bool:
     return message[1] == encoder.MULTIPART_REQUEST and int.from_bytes(message[8:10]) in _STATISTICS_BY_MODEL
-
-
-def _message(kind: int, xid: bytes = bytes(4), body: bytes = b"") -> bytes:
-    return struct.pack("!BBH", encoder.VERSION, kind, HEADER.size + len(body)) + xid + body

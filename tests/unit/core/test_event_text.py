@@ -129,7 +129,7 @@ def test_each_event_has_one_text(text: str, event: dict[str, Any]) -> None:
     found = event_text({"t_ns": T_NS, **event})
     assert found is not None
     assert found.text == text
-    assert (found.severity == "warning") == text.startswith(tuple(WARNINGS))
+    assert (found[1] == "warning") == text.startswith(tuple(WARNINGS))
 
 
 @pytest.mark.parametrize("kind", ["hello", "points", "counters", "live"])

@@ -102,10 +102,10 @@ def test_a_run_whose_request_or_events_cannot_be_read_is_told_as_such(tmp_path: 
     replay = Replay(run.dir.path)
     run.dir.event("change", 5, change=7, state="end")
     with pytest.raises(RunDirError, match=r"events\.jsonl is damaged"):
-        replay.whole()
+        replay.details()
     run.dir.update_manifest({"network": {}})
     with pytest.raises(RunDirError, match="has no complete run request"):
-        replay.whole()
+        replay.details()
 
 
 def test_the_verdict_of_a_run_is_its_last_event_with_its_text(tmp_path: Path) -> None:
@@ -113,15 +113,15 @@ def test_the_verdict_of_a_run_is_its_last_event_with_its_text(tmp_path: Path) ->
     run.second(0)
     run.end()
     replay = Replay(run.dir.path)
-    before = replay.whole()["events"]
+    before = replay.details()["events"]
     assert "verdict" not in {event["type"] for event in before}
     run.dir.write_summary({"verdict": "valid with caveats", "reasons": [], "caveats": ["a", "b"]})
-    *events, last = replay.whole()["events"]
+    *events, last = replay.details()["events"]
     assert events == before
     assert (last["text"], last["severity"]) == ("verdict: valid with caveats: a; b", "info")
-    assert (last["seq"], last["t_ns"]) == (len(before) + 1, replay.whole()["to_ns"])
+    assert (last["seq"], last["t_ns"]) == (len(before) + 1, replay.details()["to_ns"])
     run.dir.write_summary({"verdict": "invalid", "reasons": ["c"], "caveats": ["a"]})
-    *_, last = replay.whole()["events"]
+    *_, last = replay.details()["events"]
     assert (last["text"], last["severity"]) == ("verdict: invalid: c", "warning")
 
 
@@ -284,7 +284,7 @@ def test_a_run_without_events_yet_can_be_looked_at(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path, place="virtual")
     (run.dir.path / SPOOL).unlink()
     replay = Replay(run.dir.path)
-    whole = replay.whole()
+    whole = replay.details()
     assert (whole["events"], whole["window"], whole["from_ns"], whole["place"]) == ([], None, run.began_ns, "virtual")
     assert replay.tail() is None
 
@@ -302,7 +302,7 @@ def test_a_run_without_metrics_has_the_points_of_its_counters_and_events(tmp_pat
     points = [point for message in messages(replay) for point in message["points"]]
     spooled = [point for message in messages(Replay(metered.dir.path)) for point in message["points"]]
     assert sorted(points, key=str) == sorted(spooled, key=str)
-    assert not replay.whole()["metrics"]
+    assert not replay.details()["metrics"]
     counted = run.dir.path / "link.jsonl"
     cut, whole = counted.read_bytes()[:-9], counted.read_bytes()
     counted.write_bytes(cut)
