@@ -127,8 +127,7 @@ def _register(kind: str, text: str) -> None:
         json: Json = False,
     ) -> None:
         from atoll_core.units import Duration, Rate
-        from atoll_emulation.trace_generators.constellations import LEO, MEO
-        from atoll_emulation.trace_generators.passes import Pass, Radio, pass_trace
+        from atoll_emulation.trace_generators.passes import LEO, MEO, Pass, Radio, pass_trace
 
         usual = {"meo": MEO, "leo": LEO}[kind]
         passes = Pass(

@@ -58,7 +58,7 @@ def inside(pid: int) -> Generator[None]:
 def set_up(interface: str) -> None:
     """Bring an interface up."""
     with _request_socket() as sock:
-        request = _request(interface)
+        request = struct.pack("16s24x", interface.encode())
         flags = struct.unpack_from("H", _ioctl(sock, _SIOCGIFFLAGS, request, interface), 16)[0]
         _ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH22x", interface.encode(), flags | _IFF_UP), interface)
 
@@ -70,8 +70,8 @@ def offloads_off(interface: str) -> None:
         words = [0] * (max(bits, default=0) // 32 + 1)
         for bit in bits:
             words[bit // 32] |= 1 << bit % 32
-        wanted = [field for valid in words for field in (valid, 0)]  # valid: these bits; requested: none of them
-        _ethtool(sock, interface, struct.pack(f"II{len(wanted)}I", _ETHTOOL_SFEATURES, len(words), *wanted))
+        blocks = [field for valid in words for field in (valid, 0)]  # valid: these bits; requested: none of them
+        _ethtool(sock, interface, struct.pack(f"II{len(blocks)}I", _ETHTOOL_SFEATURES, len(words), *blocks))
 
 
 def disable_ipv6() -> None:
@@ -85,10 +85,10 @@ def disable_ipv6() -> None:
 def _feature_names(interface: str) -> tuple[str, ...]:
     """Names of the kernel's feature bits, in their order."""
     with _request_socket() as sock:
-        asked = struct.pack("IIQI4x", _ETHTOOL_GSSET_INFO, 0, 1 << _ETH_SS_FEATURES, 0)
-        count = struct.unpack_from("I", _ethtool(sock, interface, asked), 16)[0]
-        asked = struct.pack("III", _ETHTOOL_GSTRINGS, _ETH_SS_FEATURES, count) + bytes(count * _ETH_GSTRING_LEN)
-        names = _ethtool(sock, interface, asked)[12:]
+        command = struct.pack("IIQI4x", _ETHTOOL_GSSET_INFO, 0, 1 << _ETH_SS_FEATURES, 0)
+        count = struct.unpack_from("I", _ethtool(sock, interface, command), 16)[0]
+        command = struct.pack("III", _ETHTOOL_GSTRINGS, _ETH_SS_FEATURES, count) + bytes(count * _ETH_GSTRING_LEN)
+        names = _ethtool(sock, interface, command)[12:]
     return tuple(name.rstrip(b"\0").decode() for (name,) in struct.iter_unpack(f"{_ETH_GSTRING_LEN}s", names))
 
 
@@ -106,10 +106,6 @@ def _enter(namespace: int) -> None:
 
 def _request_socket() -> socket.socket:
     return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-
-
-def _request(interface: str) -> bytes:
-    return struct.pack("16s24x", interface.encode())
 
 
 def _ioctl(sock: socket.socket, command: int, request: bytes, interface: str) -> bytes:

@@ -202,8 +202,7 @@ class TwinModel:
         match = ordered(message[52 : 48 + match_bytes])
         instructions = message[48 + -(-match_bytes // 8) * 8 :]
         if command in (_DELETE, _DELETE_STRICT):
-            found = self._selected(table, priority, match, strict=command == _DELETE_STRICT)
-            for key in found:
+            for key in self._selected(table, priority, match, strict=command == _DELETE_STRICT):
                 del self._held[key]
                 self._later(key, at_s, _flow_mod(key, _DELETE_STRICT, 0, b""))
             return
@@ -233,9 +232,11 @@ class TwinModel:
         """The entries that a modification or deletion is about (6.4)."""
         if strict:
             return [key for key in [(table, priority, match)] if key in self._held]
-        wanted = set(split_fields(match))
+        conditions = set(split_fields(match))
         return [
-            key for key in self._held if table in (encoder.ALL_TABLES, key[0]) and wanted <= set(split_fields(key[2]))
+            key
+            for key in self._held
+            if table in (encoder.ALL_TABLES, key[0]) and conditions <= set(split_fields(key[2]))
         ]
 
     def _later(self, key: _Key, at_s: float, operation: bytes) -> None:
@@ -260,8 +261,8 @@ class TwinModel:
             case encoder.FLOW:
                 return self._flow_records(body, at_s)
             case encoder.AGGREGATE:
-                found = self._asked(body)
-                sums = (sum(entry.packets for entry in found), sum(entry.octets for entry in found), len(found))
+                entries = self._in_table(body)
+                sums = (sum(entry.packets for entry in entries), sum(entry.octets for entry in entries), len(entries))
                 return iter([struct.pack("!QQI4x", *sums)])
             case encoder.TABLE_STATISTICS:
                 numbers = [key[0] for key in self._held]
@@ -273,7 +274,7 @@ class TwinModel:
             case _:
                 raise RefusedError(twin_tables.BAD_REQUEST, twin_tables.BAD_MULTIPART)
 
-    def _asked(self, body: bytes) -> list[_Entry]:
+    def _in_table(self, body: bytes) -> list[_Entry]:
         (table, *_) = encoder.FLOW_REQUEST_BODY.unpack_from(body)
         return [entry for entry in self._held.values() if table in (encoder.ALL_TABLES, entry.table)]
 
@@ -281,7 +282,7 @@ class TwinModel:
         if body[0] in (encoder.ALL_TABLES, twin_tables.START):  # the read-only table has one entry
             goto = struct.pack("!HHB3x", twin_tables.GOTO_TABLE, 8, self._hardware)
             yield _record(_Entry(twin_tables.START, 0, 0, 0, (0, 0), b"", goto, 0.0), at_s)
-        for entry in self._asked(body):
+        for entry in self._in_table(body):
             yield _record(entry, at_s)
 
 

@@ -169,9 +169,10 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -
         tools.run([*make, f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig"], "the kernel cannot be configured")
         configuration = (objects / ".config").read_text()
         if missing := missing_options(recipe.configuration, configuration):
-            lacks = ", ".join(missing)
-            msg = f"{archive.name} does not have the options for virtual time: {lacks}; use Linux {recipe.series}"
-            raise LabError(msg)
+            options = ", ".join(missing)
+            raise LabError(
+                f"{archive.name} does not have the options for virtual time: {options}; use Linux {recipe.series}"
+            )
         _compile(tools, make, recipe, progress)
         shim = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-o", str(result / SHIM), str(SHIM_SOURCE)]
         tools.run(shim, "the randomness shim does not compile")

@@ -77,7 +77,7 @@ def kernel_status() -> KernelStatus:
     Raises MachineError when this user cannot look there (the environment may be somebody else's), UsageError when
     ATOLL_KERNEL names no series.
     """
-    kept = {path: facts for place in _places() for path, facts in _kept(place).items() if may_run(path.name)}
+    kept = {path: facts for place in _directories() for path, facts in _kept(place).items() if may_run(path.name)}
     if not kept:
         try:
             _entries(_own_directory())
@@ -93,7 +93,7 @@ def kernel_status() -> KernelStatus:
 
 def is_built(series: str) -> bool:
     """Whether an undamaged kernel of this series is there for this user; for root's builds: in the shared place."""
-    places = [shared_directory()] if cache_directory() == shared_directory() else _places()
+    places = [shared_directory()] if cache_directory() == shared_directory() else _directories()
     return any(
         series_of(path.name) == series and _is_present(path) and _damage(path, facts) is None
         for place in places
@@ -116,7 +116,7 @@ def sha256(file: Path) -> str:
 def unused_kernels() -> list[Path]:
     """The kernels that this user may remove: of other recipes, or with a newer release of their series in the cache."""
     unused: list[Path] = []
-    for place in _writable_places():
+    for place in _writable_directories():
         kept = _kept(place)
         ranked = sorted(kept, key=lambda path: _rank(path, kept[path]))
         newest = {series_of(path.name): path for path in ranked if _is_present(path)}
@@ -124,16 +124,11 @@ def unused_kernels() -> list[Path]:
     return unused
 
 
-@dataclass(frozen=True, slots=True)
-class Cleaned:
-    """The outcome for kernels that this version of atoll does not use."""
+def clean_cache() -> tuple[list[Path], list[Path]]:
+    """Remove the kernels that this version of atoll does not use, except running ones; returns both kinds.
 
-    removed: tuple[Path, ...]
-    running: tuple[Path, ...]  # kept: something runs from them
-
-
-def clean_cache() -> Cleaned:
-    """Remove them, except running ones. Raises MachineError without permission, or while another process does."""
+    Raises MachineError without permission, or while another process does.
+    """
     removed: list[Path] = []
     running: list[Path] = []
     executed = set(_executed()) - {None}
@@ -148,7 +143,7 @@ def clean_cache() -> Cleaned:
                         removed.append(directory)
         except OSError as error:
             raise MachineError(f"{error.filename or place}: {error.strerror}; kernels are kept in {place}") from error
-    return Cleaned(tuple(removed), tuple(running))
+    return removed, running
 
 
 @contextmanager
@@ -178,19 +173,23 @@ def _own_directory() -> Path:
     return Path(_xdg_cache() or Path.home() / ".cache") / "atoll" / "kernel"
 
 
-def _places() -> list[Path]:
+def _directories() -> list[Path]:
     """Where kernels count for this user, the shared place first."""
-    found: list[Path] = []
+    trusted: list[Path] = []
     for place in (shared_directory(), _own_directory()):
         with contextlib.suppress(OSError):  # another user's, whose HOME was kept
             _entries(place)
             if not distrusted(place):
-                found.append(place)
-    return found
+                trusted.append(place)
+    return trusted
 
 
-def _writable_places() -> list[Path]:
-    return _places() if cache_directory() == shared_directory() else [p for p in _places() if p == _own_directory()]
+def _writable_directories() -> list[Path]:
+    return (
+        _directories()
+        if cache_directory() == shared_directory()
+        else [p for p in _directories() if p == _own_directory()]
+    )
 
 
 def distrusted(place: Path) -> str | None:
