@@ -134,11 +134,11 @@ class LabDaemon:
             )
             raise RequestError(409, msg, exit_code=1)
 
-    def require_runtime(self, wanted: Runtime | None) -> None:
-        """Raise RequestError (409) if the controller has another runtime than ``wanted``."""
+    def require_runtime(self, runtime: Runtime | None) -> None:
+        """Raise RequestError (409) if the controller has another runtime than ``runtime``."""
         testbed, _ = self.require_lab()
-        if wanted is not None and wanted != testbed.runtime:
-            message = f"the controller of the lab that is up runs {testbed.runtime}, not {wanted}; `atoll down` first"
+        if runtime is not None and runtime != testbed.runtime:
+            message = f"the controller of the lab that is up runs {testbed.runtime}, not {runtime}; `atoll down` first"
             raise RequestError(409, message, exit_code=1)
 
     @property
@@ -205,7 +205,7 @@ class LabDaemon:
             self._note_applied(described, changes=len(changes))
         limit = how.connections.wait
         budgets = await asyncio.to_thread(
-            lambda: [each for swap in swaps for each in swap_budgets(testbed.network, before, swap)]
+            lambda: [budget for swap in swaps for budget in swap_budgets(testbed.network, before, swap)]
         )
         return {
             "experiment": plan.experiment,

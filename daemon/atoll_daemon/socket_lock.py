@@ -87,10 +87,10 @@ def root_owned_error(target: LabTarget, holder: tuple[int, int]) -> LabError | N
     if uid != 0 or os.geteuid() == 0:
         return None
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return None
-    if DAEMON_MODULE.encode() not in words:
+    if DAEMON_MODULE.encode() not in arguments:
         return None
     return LabError(f"{target} is up and belongs to root (process {pid}); only root can use it")
 

@@ -118,7 +118,7 @@ def _names(names: str) -> tuple[str, dict[str, str]]:
 
 
 def _simple_fields(figures: str) -> dict[str, Field]:
-    return {name: _read(figure) for name, _, figure in (each.partition("=") for each in figures.split(",")) if figure}
+    return {name: _read(figure) for name, _, figure in (pair.partition("=") for pair in figures.split(",")) if figure}
 
 
 def _fields(figures: str) -> dict[str, Field]:

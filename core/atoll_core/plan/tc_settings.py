@@ -122,8 +122,8 @@ class TcSettings:
     @property
     def undo(self) -> dict[str, list[str]]:
         """Lines for ``tc -batch``, then for ``ip -batch``, that leave the interfaces as they were."""
-        held = [f"qdisc del dev {name} {which}" for name in self.interfaces for which in ("root", "clsact")]
-        return {"tc": held, "ip": [f"link del {name}" for name in self.ifbs]}
+        deletions = [f"qdisc del dev {name} {which}" for name in self.interfaces for which in ("root", "clsact")]
+        return {"tc": deletions, "ip": [f"link del {name}" for name in self.ifbs]}
 
     @property
     def config(self) -> dict[str, Any]:
@@ -268,8 +268,8 @@ def _queue(ifb: str, direction: LinkDirection, bucket: int, *, ip_bytes: bool) -
     if direction.loss is None or direction.loss.where is Where.AFTER:
         return [Qdisc(ifb, "1:", None, "tbf", arguments, options, ip_bytes=ip_bytes)]
     loss_arguments, loss_options = _loss(direction)
-    held = direction.queue.bytes + (direction.low_priority.queue.bytes if direction.low_priority else 0)
-    limit = _packets(Size(held))  # netem includes the packets of the qdisc below it
+    capacity = direction.queue.bytes + (direction.low_priority.queue.bytes if direction.low_priority else 0)
+    limit = _packets(Size(capacity))  # netem includes the packets of the qdisc below it
     loss = Qdisc(
         ifb, "1:", None, "netem", f"limit {limit} {loss_arguments}", {"limit": limit, **loss_options}, ip_bytes=ip_bytes
     )
@@ -368,8 +368,8 @@ def _microseconds(time: Duration) -> str:
     return f"{time.ns // 1000}.{time.ns % 1000:03}us"  # netem reads no "ns" (iproute2 6.1)
 
 
-def _packets(held: Size) -> int:
-    return min(held.bytes // _SHORTEST_PACKET + _SPARE_PACKETS, _MOST_PACKETS)
+def _packets(content: Size) -> int:
+    return min(content.bytes // _SHORTEST_PACKET + _SPARE_PACKETS, _MOST_PACKETS)
 
 
 def engine_only(links: Iterable[Link]) -> dict[str, str]:

@@ -57,8 +57,8 @@ def find_token(state: Path) -> tuple[str, str]:
 
 def _read_private(path: Path) -> str:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077 or found.st_uid not in (0, os.geteuid()):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid not in (0, os.geteuid()):
             raise MachineError(
                 f"{path}: other users may read or write this file; remove it, then a new token is created"
             )
@@ -153,8 +153,8 @@ def _token_of(request: web.Request) -> bytes | None:
     if scheme.lower() == "bearer":
         return given.strip().encode(errors="surrogateescape")
     offered = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
-    words = [word.strip().removeprefix(_BEARER) for word in offered if word.strip().startswith(_BEARER)]
-    return words[0].encode(errors="surrogateescape") if words else None
+    tokens = [protocol.strip().removeprefix(_BEARER) for protocol in offered if protocol.strip().startswith(_BEARER)]
+    return tokens[0].encode(errors="surrogateescape") if tokens else None
 
 
 def _host_of(named: str) -> str:

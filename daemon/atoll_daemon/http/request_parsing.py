@@ -60,7 +60,7 @@ async def read_object(request: web.Request, model: type[M]) -> M:
     try:
         return model.model_validate(document.tree)
     except ValidationError as error:
-        mistakes = [document.mistake(one["loc"], _message(one)) for one in error.errors(include_url=False)]
+        mistakes = [document.mistake(problem["loc"], _message(problem)) for problem in error.errors(include_url=False)]
         raise _refused(422, mistakes) from None
 
 
@@ -76,8 +76,8 @@ def parameters(request: web.Request, model: type[M]) -> M:
     except ValidationError as error:
         names = ", ".join(model.model_fields) or "none"
         mistakes = [
-            Diagnostic("", 0, _message(one, f"; known parameters: {names}"), (f"?{one['loc'][0]}",))
-            for one in error.errors(include_url=False)
+            Diagnostic("", 0, _message(problem, f"; known parameters: {names}"), (f"?{problem['loc'][0]}",))
+            for problem in error.errors(include_url=False)
         ]
         text = "\n".join(f"{mistake.place[0]}: {mistake.message}" for mistake in mistakes)
         raise RequestError(400, text, mistakes=mistakes) from None
@@ -173,7 +173,7 @@ def _require_simple(tree: dict[str, Any]) -> None:
     entries = 0
     level: list[Any] = [tree]
     for _ in range(MOST_DEPTH):
-        level = [below for each in level for below in _below(each)]
+        level = [below for outer in level for below in _below(outer)]
         entries += len(level)
         if entries > MOST_ENTRIES:
             raise RequestError(413, f"the body has more than {MOST_ENTRIES} entries, the limit for descriptions")

@@ -100,11 +100,6 @@ class Replay:
             finished=not self.growing(),
         )
 
-    @property
-    def metrics(self) -> bool:
-        """Whether metrics were recorded; else the points are made from counters and events."""
-        return self._read_facts().metrics
-
     def growing(self) -> bool:
         """Whether the run is still being written."""
         return self._read_facts().outcome == RUNNING and self._dir.written_lately()
@@ -146,7 +141,7 @@ class Replay:
 
     def tail(self) -> "SpoolTail | RawLogTail | None":
         """A reader of the run's points from the first one on; None if there are none yet."""
-        if not self.metrics:
+        if not self._read_facts().metrics:  # the points are made from counters and events
             within = [self._dir.path / name for name in (COUNTERS_FILE, "events.jsonl")]
             return (
                 RawLogTail(self._dir.path, read_request(self._dir).network) if all(map(Path.exists, within)) else None
@@ -225,8 +220,8 @@ class Replays:
 
     def _paths(self) -> list[Path]:
         """All directories with a manifest, sorted by name, which begins with the time: latest first."""
-        found = {path.parent for path in self._runs.glob("*/*/manifest.json")}
-        return sorted(found | self._added, key=lambda path: path.name, reverse=True)
+        below = {path.parent for path in self._runs.glob("*/*/manifest.json")}
+        return sorted(below | self._added, key=lambda path: path.name, reverse=True)
 
     def _replay(self, path: Path) -> Replay:
         if path not in self._known:
@@ -273,15 +268,15 @@ def _daemon_events(
 
 def _points(frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str]) -> list[list[Any]]:
     """Points of a frame as JSON, without the tags that all points of a run have. Raises ValueError."""
-    found: list[list[Any]] = []
+    points: list[list[Any]] = []
     begins = tuple(f"{name}," for name in measurements) or ""  # all points of a run have tags
     for line in frame.decode(errors="replace").removesuffix("\n").split("\n"):
         if line.startswith(begins) and from_ns <= int(line.rpartition(" ")[2]) < to_ns:
             point = MetricPoint.parse(line)
             tags = {name: tag for name, tag in point.tags.items() if name not in COMMON_TAGS}
             encoded = replace(point, tags=tags).to_json()
-            found += [] if encoded is None else [encoded]
-    return found
+            points += [] if encoded is None else [encoded]
+    return points
 
 
 def _stamp_ns(name: str) -> int | None:
@@ -298,10 +293,10 @@ def _state(path: Path) -> tuple[int, int]:
     The inode distinguishes two replacements within a tick of the clock (4 ms).
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0
-    return found.st_mtime_ns, found.st_ino
+    return status.st_mtime_ns, status.st_ino
 
 
 _EVENTS = "events.jsonl"
@@ -339,14 +334,14 @@ class RawLogTail:
     def frames(self) -> Iterator[bytes]:
         """Points of the complete lines that were not read before. Raises RunDirError if they are damaged."""
         for file, points_of in self._files:
-            while lines := _whole_lines(file):
+            while lines := _complete_lines(file):
                 try:
-                    found = [point.line()[0] for line in lines for point in points_of(json.loads(line))]
+                    points = [point.line()[0] for line in lines for point in points_of(json.loads(line))]
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise RunDirError(
                         f"{file.name}: a line of this file is damaged: {_problem(error)}; the run cannot be replayed"
                     ) from None
-                if frame := "".join(f"{line}\n" for line in found if line is not None):
+                if frame := "".join(f"{line}\n" for line in points if line is not None):
                     yield frame.encode()
 
 
@@ -364,7 +359,7 @@ def _event_points(line: _Line) -> Iterator[MetricPoint]:
         yield event_point(kind, int(line["t_ns"]), migrated_event(line))
 
 
-def _whole_lines(file: IO[bytes]) -> list[bytes]:
+def _complete_lines(file: IO[bytes]) -> list[bytes]:
     """The next complete lines."""
     lines = file.readlines(_READ_BYTES)
     if lines and not lines[-1].endswith(b"\n"):

@@ -159,10 +159,10 @@ def _interrupt(node: Node) -> None:
     pty_master = node.stdout.fileno()
     for _ in range(3):  # an interrupt between the shell's fork and exec is lost
         os.write(pty_master, b"\x03")
-        said = b""
-        while select.select([pty_master], [], [], 0 if said.endswith(_PROMPT) else _INTERRUPT_S)[0]:
-            said += os.read(pty_master, 1 << 16)
-        if said.endswith(_PROMPT):
+        output = b""
+        while select.select([pty_master], [], [], 0 if output.endswith(_PROMPT) else _INTERRUPT_S)[0]:
+            output += os.read(pty_master, 1 << 16)
+        if output.endswith(_PROMPT):
             return
 
 

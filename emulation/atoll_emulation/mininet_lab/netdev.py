@@ -67,11 +67,11 @@ def offloads_off(interface: str) -> None:
     """Switch off every offload, so that frames have wire size and complete checksums."""
     with _request_socket() as sock:
         bits = [bit for bit, name in enumerate(_feature_names(interface)) if _FALSIFIES.fullmatch(name)]
-        words = [0] * (max(bits, default=0) // 32 + 1)
+        masks = [0] * (max(bits, default=0) // 32 + 1)
         for bit in bits:
-            words[bit // 32] |= 1 << bit % 32
-        blocks = [field for valid in words for field in (valid, 0)]  # valid: these bits; requested: none of them
-        _ethtool(sock, interface, struct.pack(f"II{len(blocks)}I", _ETHTOOL_SFEATURES, len(words), *blocks))
+            masks[bit // 32] |= 1 << bit % 32
+        blocks = [field for valid in masks for field in (valid, 0)]  # valid: these bits; requested: none of them
+        _ethtool(sock, interface, struct.pack(f"II{len(blocks)}I", _ETHTOOL_SFEATURES, len(masks), *blocks))
 
 
 def disable_ipv6() -> None:

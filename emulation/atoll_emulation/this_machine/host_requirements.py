@@ -24,21 +24,16 @@ from atoll_emulation.this_machine.congestion_controls import offered_here
 from atoll_emulation.this_machine.network_state import network_state
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
 
-# tool: Debian package
-TOOLS = {
-    "ovs-vswitchd": "openvswitch-switch",
-    "ovsdb-server": "openvswitch-common",
-    "ovsdb-tool": "openvswitch-common",
-    "ovs-vsctl": "openvswitch-switch",
-    "mnexec": "mininet",
-    "ifconfig": "net-tools",
-    "ip": "iproute2",
-    "nft": "nftables",
-    "ethtool": "ethtool",
-    "bash": "bash",
-    "unshare": "util-linux",
-    "nsenter": "util-linux",
-    "setpriv": "util-linux",
+_TOOLS = {  # of each Debian package
+    "openvswitch-switch": ("ovs-vswitchd", "ovs-vsctl"),
+    "openvswitch-common": ("ovsdb-server", "ovsdb-tool"),
+    "mininet": ("mnexec",),
+    "net-tools": ("ifconfig",),
+    "iproute2": ("ip",),
+    "nftables": ("nft",),
+    "ethtool": ("ethtool",),
+    "bash": ("bash",),
+    "util-linux": ("unshare", "nsenter", "setpriv"),
 }
 _TUN = "/dev/net/tun"
 _MEMINFO = Path("/proc/meminfo")
@@ -80,14 +75,13 @@ def free_memory(meminfo: Path = _MEMINFO) -> Size:
 
 def missing_tools() -> list[str]:
     """A line for each Debian package that is not installed."""
-    absent: dict[str, list[str]] = {}
-    for tool, package in TOOLS.items():
-        if shutil.which(tool) is None:
-            absent.setdefault(package, []).append(tool)
+    absent = {package: [tool for tool in tools if shutil.which(tool) is None] for package, tools in _TOOLS.items()}
     if find_mininet() is None:
-        absent.setdefault("mininet", []).append("its Python package")
+        absent["mininet"].append("its Python package")
     return [
-        f"missing {', '.join(tools)}: run `make setup`, or `apt install {package}`" for package, tools in absent.items()
+        f"missing {', '.join(tools)}: run `make setup`, or `apt install {package}`"
+        for package, tools in absent.items()
+        if tools
     ]
 
 

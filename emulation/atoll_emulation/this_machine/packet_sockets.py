@@ -50,11 +50,11 @@ def packet_sockets_of(pid: int) -> dict[str, PacketSocketCounters]:
     Raises LabError where that cannot be read.
     """
     try:
-        held, names = _inodes(pid), dict(socket.if_nameindex())
+        inodes, names = _inodes(pid), dict(socket.if_nameindex())
     except OSError as error:
         raise LabError(f"the packet sockets of process {pid} could not be read: {error}") from None
     try:
-        return {names[index]: one for inode, index, one in _sockets() if inode in held and index in names}
+        return {names[index]: counters for inode, index, counters in _sockets() if inode in inodes and index in names}
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.EPROTONOSUPPORT):
             raise LabError("this kernel does not report packet sockets (it has no CONFIG_PACKET_DIAG)") from None

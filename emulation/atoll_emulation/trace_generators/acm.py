@@ -63,11 +63,11 @@ class Acm:
 
     def share(self, es_n0_db: float) -> float:
         """The rate at this Es/N0 as a share of that in a clear sky; 0 when no mode gets through."""
-        holds, reaches = _best(es_n0_db), _best(es_n0_db - _HYSTERESIS_DB)
-        if _efficiency(holds) < _efficiency(self._mode):
-            self._mode = holds
-        elif _efficiency(reaches) > _efficiency(self._mode):
-            self._mode = reaches
+        usable, reachable = _best(es_n0_db), _best(es_n0_db - _HYSTERESIS_DB)
+        if _efficiency(usable) < _efficiency(self._mode):
+            self._mode = usable
+        elif _efficiency(reachable) > _efficiency(self._mode):
+            self._mode = reachable
         return min(1.0, _efficiency(self._mode) / self.clear.efficiency)
 
     def rate(self, es_n0_db: float, in_clear_sky: Rate) -> Rate | None:

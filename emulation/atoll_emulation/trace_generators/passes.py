@@ -100,32 +100,32 @@ hand-overs when the schedule finds a higher satellite. Walker's F is not in the 
 cross."""
 
 
-def pass_trace(wanted: Pass) -> LinkTrace:
+def pass_trace(setup: Pass) -> LinkTrace:
     """The trace of a link through the service. Raises PlanError when there is no satellite at its beginning."""
-    draw = random.Random(wanted.seed)  # noqa: S311 (the hour of the day, not a secret)
-    satellites = wanted.service.constellation.satellites(draw.uniform(0, 360), draw.uniform(0, 360))
-    period = wanted.service.period.ns
-    lasts = wanted.duration.ns
-    if wanted.start is not None:
-        first = wanted.start.ns // period
-        used = _used(wanted, satellites, first + lasts // period + 2)
+    draw = random.Random(setup.seed)  # noqa: S311 (the hour of the day, not a secret)
+    satellites = setup.service.constellation.satellites(draw.uniform(0, 360), draw.uniform(0, 360))
+    period = setup.service.period.ns
+    lasts = setup.duration.ns
+    if setup.start is not None:
+        first = setup.start.ns // period
+        used = _used(setup, satellites, first + lasts // period + 2)
     else:
         halfway = lasts // 2 // period
-        revolution = int(wanted.service.constellation.period_s * 1e9) // period
-        used = _used(wanted, satellites, revolution + lasts // period + 2)
+        revolution = int(setup.service.constellation.period_s * 1e9) // period
+        used = _used(setup, satellites, revolution + lasts // period + 2)
         changes = (at for at in range(halfway + 1, revolution) if _hands_over(used, at))
         first = next(changes, halfway) - halfway
     span = used[first : first + lasts // period + 1]
-    acm = Acm(wanted.radio.zenith_db) if wanted.radio else None
-    return make_trace(_states(wanted, satellites, first * period, span, acm), wanted.delay_step)
+    acm = Acm(setup.radio.zenith_db) if setup.radio else None
+    return make_trace(_states(setup, satellites, first * period, span, acm), setup.delay_step)
 
 
-def _used(wanted: Pass, satellites: Satellites, count: int) -> list[int | None]:
+def _used(setup: Pass, satellites: Satellites, count: int) -> list[int | None]:
     """The satellite in use from each of the first ``count`` decisions since the epoch to the next one."""
-    service = wanted.service
+    service = setup.service
     instants: Floats = np.arange(count + 1, dtype=np.float64) * service.period.s
     positions = satellites.positions_km(instants)
-    lower = np.minimum(elevation_deg(wanted.gateway, positions), elevation_deg(wanted.island, positions))
+    lower = np.minimum(elevation_deg(setup.gateway, positions), elevation_deg(setup.island, positions))
     throughout = np.minimum(lower[:, :-1], lower[:, 1:])  # elevation rises and falls once: its least is at the ends
     highest = np.argmax(throughout, axis=0)
     used: list[int | None] = []
@@ -143,41 +143,41 @@ def _hands_over(used: list[int | None], at: int) -> bool:
 
 
 def _states(
-    wanted: Pass, satellites: Satellites, begin_ns: int, used: list[int | None], acm: Acm | None
+    setup: Pass, satellites: Satellites, begin_ns: int, used: list[int | None], acm: Acm | None
 ) -> Iterator[TraceRow]:
     """The link's state at every step from ``begin_ns`` after the epoch on."""
-    period = wanted.service.period.ns
+    period = setup.service.period.ns
     before: int | None = None
     at = 0
     for satellite, decisions in groupby(used):
-        from_ns, until_ns = at * period, min((at := at + len(list(decisions))) * period, wanted.duration.ns + 1)
+        from_ns, until_ns = at * period, min((at := at + len(list(decisions))) * period, setup.duration.ns + 1)
         if satellite is None:
             yield TraceRow(Duration(from_ns), blocked=True)
         else:
-            open_ns = from_ns + (wanted.gap.ns if before is not None else 0)
+            open_ns = from_ns + (setup.gap.ns if before is not None else 0)
             yield from _through(
-                wanted, satellites, satellite, begin_ns, range(from_ns, until_ns, wanted.step.ns), open_ns, acm
+                setup, satellites, satellite, begin_ns, range(from_ns, until_ns, setup.step.ns), open_ns, acm
             )
         before = satellite
 
 
 def _through(
-    wanted: Pass, satellites: Satellites, satellite: int, begin_ns: int, times_ns: range, open_ns: int, acm: Acm | None
+    setup: Pass, satellites: Satellites, satellite: int, begin_ns: int, times_ns: range, open_ns: int, acm: Acm | None
 ) -> Iterator[TraceRow]:
     """The states while one satellite is in use; blocked until ``open_ns``."""
     positions = satellites.position_km(satellite, (np.array(times_ns) + begin_ns) / 1e9)
-    up, down = distance_km(wanted.gateway, positions), distance_km(wanted.island, positions)
-    delays_ns = (up + down) / LIGHT_KM_S * 1e9 + wanted.added_delay.ns
+    up, down = distance_km(setup.gateway, positions), distance_km(setup.island, positions)
+    delays_ns = (up + down) / LIGHT_KM_S * 1e9 + setup.added_delay.ns
     for t_ns, delay_ns, far_km in zip(times_ns, delays_ns, np.maximum(up, down), strict=True):
         delay = Duration(round(float(delay_ns) / _RESOLUTION_NS) * _RESOLUTION_NS)
-        rate, out = _rate(wanted, float(far_km), acm)
+        rate, out = _rate(setup, float(far_km), acm)
         yield TraceRow(Duration(t_ns), rate=rate, delay=delay, blocked=out or t_ns < open_ns)
 
 
-def _rate(wanted: Pass, far_km: float, acm: Acm | None) -> tuple[Rate | None, bool]:
+def _rate(setup: Pass, far_km: float, acm: Acm | None) -> tuple[Rate | None, bool]:
     """The rate over a path of this length, and whether it is too long for any mode."""
-    if wanted.radio is None or acm is None:
+    if setup.radio is None or acm is None:
         return None, False
-    spread_db = 20 * math.log10(far_km / wanted.service.constellation.altitude_km)
-    rate = acm.rate(wanted.radio.zenith_db - spread_db, wanted.radio.rate)
+    spread_db = 20 * math.log10(far_km / setup.service.constellation.altitude_km)
+    rate = acm.rate(setup.radio.zenith_db - spread_db, setup.radio.rate)
     return rate, rate is None

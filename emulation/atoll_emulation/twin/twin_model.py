@@ -324,9 +324,9 @@ def _error(refused: bytes, kind: int, code: int) -> bytes:
     return encoder.message(_ERROR, refused[4:8], struct.pack("!HH", kind, code) + refused[:_ERROR_DATA_BYTES])
 
 
-def _multipart(kind: int, xid: bytes, found: Iterator[bytes]) -> list[bytes]:
+def _multipart(kind: int, xid: bytes, bodies: Iterator[bytes]) -> list[bytes]:
     parts = [b""]
-    for record in found:
+    for record in bodies:
         if len(parts[-1]) + len(record) > _PART_BYTES:
             parts.append(b"")
         parts[-1] += record

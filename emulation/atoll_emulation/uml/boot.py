@@ -98,8 +98,8 @@ class RunningKernel:
 
     def last_words(self) -> str:
         """The last lines of the console, to end a message with; without the dumps of a kernel that panicked."""
-        said = [line for line in self._lines() if line and not _DUMP.match(line)]
-        return "; its last words:\n" + "\n".join(said[-_TAIL_LINES:]) if said else "; it printed nothing"
+        lines = [line for line in self._lines() if line and not _DUMP.match(line)]
+        return "; its last words:\n" + "\n".join(lines[-_TAIL_LINES:]) if lines else "; it printed nothing"
 
     def _lines(self) -> list[str]:
         lines = (line.rstrip() for line in self.console.read_text(errors="replace").splitlines())

@@ -114,11 +114,11 @@ def _make(cache: Path) -> None:
 
     Raises MachineError where atoll would not use kernels.
     """
-    made = [place for place in (cache, *cache.parents) if not place.exists()]
+    missing = [directory for directory in (cache, *cache.parents) if not directory.exists()]
     cache.mkdir(parents=True, exist_ok=True)
     if cache == shared_directory():
-        for place in made:
-            place.chmod(0o755)
+        for directory in missing:
+            directory.chmod(0o755)
     if why := distrusted(cache):
         raise MachineError(
             f"kernels in {cache} are not used: {why}; correct this, or name another place in "
@@ -155,8 +155,8 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -
         left_out = [f"--exclude=linux-*/{pattern}" for pattern in _LEFT_OUT]
         unpack = ["tar", "--no-same-owner", "--wildcards", *left_out, "--strip-components=1"]
         tools.run([*unpack, "-C", str(source), "-xf", str(archive)], f"{archive} cannot be unpacked")
-        found = _release(source / "Makefile")
-        recipe, series, chosen = recipe_for(found), series_of(found), chosen_series()
+        release = _release(source / "Makefile")
+        recipe, series, chosen = recipe_for(release), series_of(release), chosen_series()
         if chosen and series != chosen:
             raise UsageError(f"{archive} is Linux {series}, but {VARIABLE}={chosen}; to build it: {VARIABLE}={series}")
         for patch in recipe.patches:
@@ -203,8 +203,8 @@ def _archive(origin: Path | Recipe, directory: Path, tools: "_Tools", progress: 
 
 def _release(makefile: Path) -> str:
     """The release of a source, by the first lines of its Makefile: 6.1.192."""
-    found = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL) = (\d+)$", makefile.read_text(), re.MULTILINE))
-    return ".".join(found.get(name, "0") for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
+    numbers = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL) = (\d+)$", makefile.read_text(), re.MULTILINE))
+    return ".".join(numbers.get(name, "0") for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
 
 
 def _compile(tools: "_Tools", make: Sequence[str], recipe: Recipe, progress: OnBuildProgress) -> None:
@@ -280,13 +280,13 @@ class _Tools:
             text=True,
             errors="replace",
         )
-        said: deque[str] = deque(maxlen=200)
+        lines: deque[str] = deque(maxlen=200)
         with process:
             output = process.stdout or ()
             try:
                 for line in output:
                     self._log(line)
-                    said.append(line.rstrip())
+                    lines.append(line.rstrip())
                     if watch:
                         watch(line)
             except BaseException:
@@ -294,8 +294,8 @@ class _Tools:
                 deque(output, 0)  # ends when the last of them is gone, and no longer writes
                 raise
         if process.returncode != 0:
-            kept = self._scratch.parent / "failed.log"
-            (self._scratch / _LOG).replace(kept)
-            why = next(filter(_REASON.search, said), f"exit code {process.returncode}")
-            raise LabError(f"{failure}: {why}; its output is in {kept}")
-        return list(said)
+            failed_log = self._scratch.parent / "failed.log"
+            (self._scratch / _LOG).replace(failed_log)
+            why = next(filter(_REASON.search, lines), f"exit code {process.returncode}")
+            raise LabError(f"{failure}: {why}; its output is in {failed_log}")
+        return list(lines)

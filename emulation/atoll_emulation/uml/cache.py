@@ -77,7 +77,7 @@ def kernel_status() -> KernelStatus:
     Raises MachineError when this user cannot look there (the environment may be somebody else's), UsageError when
     ATOLL_KERNEL names no series.
     """
-    kept = {path: facts for place in _directories() for path, facts in _kept(place).items() if may_run(path.name)}
+    kept = {path: facts for cache in _trusted() for path, facts in _kept(cache).items() if may_run(path.name)}
     if not kept:
         try:
             _entries(_own_directory())
@@ -93,11 +93,11 @@ def kernel_status() -> KernelStatus:
 
 def is_built(series: str) -> bool:
     """Whether an undamaged kernel of this series is there for this user; for root's builds: in the shared place."""
-    places = [shared_directory()] if cache_directory() == shared_directory() else _directories()
+    directories = [shared_directory()] if cache_directory() == shared_directory() else _trusted()
     return any(
         series_of(path.name) == series and _is_present(path) and _damage(path, facts) is None
-        for place in places
-        for path, facts in _kept(place).items()
+        for directory in directories
+        for path, facts in _kept(directory).items()
     )
 
 
@@ -116,7 +116,7 @@ def sha256(file: Path) -> str:
 def unused_kernels() -> list[Path]:
     """The kernels that this user may remove: of other recipes, or with a newer release of their series in the cache."""
     unused: list[Path] = []
-    for place in _writable_directories():
+    for place in _writable():
         kept = _kept(place)
         ranked = sorted(kept, key=lambda path: _rank(path, kept[path]))
         newest = {series_of(path.name): path for path in ranked if _is_present(path)}
@@ -173,7 +173,7 @@ def _own_directory() -> Path:
     return Path(_xdg_cache() or Path.home() / ".cache") / "atoll" / "kernel"
 
 
-def _directories() -> list[Path]:
+def _trusted() -> list[Path]:
     """Where kernels count for this user, the shared place first."""
     trusted: list[Path] = []
     for place in (shared_directory(), _own_directory()):
@@ -184,29 +184,25 @@ def _directories() -> list[Path]:
     return trusted
 
 
-def _writable_directories() -> list[Path]:
-    return (
-        _directories()
-        if cache_directory() == shared_directory()
-        else [p for p in _directories() if p == _own_directory()]
-    )
+def _writable() -> list[Path]:
+    return _trusted() if cache_directory() == shared_directory() else [p for p in _trusted() if p == _own_directory()]
 
 
-def distrusted(place: Path) -> str | None:
+def distrusted(directory: Path) -> str | None:
     """Return why kernels in a directory are not trusted; None if they are, or there is no such directory.
 
     Users other than root could have replaced kernels that others run.
     """
-    if place != shared_directory() and os.geteuid() != 0:
+    if directory != shared_directory() and os.geteuid() != 0:
         return None
     try:
-        kernels = [path for path in _entries(place) if _KEPT.match(path.name)]
-        for path in (place.parent, place, *kernels, *(file for kernel in kernels for file in _entries(kernel))):
+        kernels = [path for path in _entries(directory) if _KEPT.match(path.name)]
+        for path in (directory.parent, directory, *kernels, *(file for kernel in kernels for file in _entries(kernel))):
             with contextlib.suppress(FileNotFoundError):
-                found = path.lstat()
-                if found.st_uid != 0:
+                status = path.lstat()
+                if status.st_uid != 0:
                     return f"{path} is not root's"
-                if found.st_mode & 0o022:
+                if status.st_mode & 0o022:
                     return f"other users than root can write {path}"
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
@@ -245,10 +241,10 @@ def _damage(kernel: Path, facts: dict[str, str]) -> str | None:
         if built is None and kernel.parent != shared_directory():
             continue
         try:
-            found = sha256(kernel / name)
+            actual = sha256(kernel / name)
         except OSError as error:
             return f"{kernel / name}: {error.strerror}"
-        if found != built:
+        if actual != built:
             return f"{kernel / name} is not the file that was built (SHA-256)"
     return None
 
@@ -273,6 +269,6 @@ def _executed() -> Iterator[tuple[int, int] | None]:
 
 def _identity(file: Path) -> tuple[int, int] | None:
     with contextlib.suppress(OSError):  # it has ended, or is another user's
-        found = file.stat()
-        return found.st_dev, found.st_ino
+        status = file.stat()
+        return status.st_dev, status.st_ino
     return None

@@ -97,8 +97,8 @@ def chosen_series() -> str | None:
     """The series that the user chose by ATOLL_KERNEL. Raises UsageError for a word that is none."""
     given = os.environ.get(VARIABLE, "")
     if given and not _SERIES.fullmatch(given):
-        known = " and ".join(recipe.series for recipe in RECIPES)
-        raise UsageError(f"{VARIABLE}={given} is no release series of Linux; known ones: {known}")
+        series = " and ".join(recipe.series for recipe in RECIPES)
+        raise UsageError(f"{VARIABLE}={given} is no release series of Linux; known ones: {series}")
     return given or None
 
 

@@ -107,8 +107,8 @@ def _installed(recipe: Recipe, place: Path) -> list[Path]:
 
 
 def _release(archive: Path) -> str:
-    found = _RELEASE.search(archive.name)
-    return found[1] if found else "0"
+    number = _RELEASE.search(archive.name)
+    return number[1] if number else "0"
 
 
 def _missing_for_download() -> set[str]:
