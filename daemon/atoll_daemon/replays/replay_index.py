@@ -124,30 +124,22 @@ class Replay:
             }
         except (IndexError, KeyError) as error:
             raise RunDirError(f"{self._dir.path}: events.jsonl is damaged: {error!r}") from None
+        run = head.model_dump()
         if head.verdict is not None:
-            judged = {"verdict": head.verdict, "reasons": head.reasons, "caveats": head.caveats}
-            seq = len(events) + 1
-            events.append(with_text({"type": "verdict", "t_ns": within["to_ns"], **judged, "seq": seq}))
+            judged = {key: run[key] for key in ("verdict", "reasons", "caveats")}
+            events.append(with_text({"type": "verdict", "t_ns": within["to_ns"], **judged, "seq": len(events) + 1}))
         pictures = [
             {"from_ns": at_ns, "picture": picture(request.network, version, head.place)} for at_ns, version in versions
         ]
-        return {
-            **head.model_dump(),
-            **within,
-            "picture": pictures[0]["picture"],
-            "pictures": pictures,
-            "events": events,
-        }
+        return {**run, **within, "picture": pictures[0]["picture"], "pictures": pictures, "events": events}
 
     def tail(self) -> "SpoolTail | RawLogTail | None":
         """A reader of the run's points from the first one on; None if there are none yet."""
-        if not self._read_facts().metrics:  # the points are made from counters and events
-            within = [self._dir.path / name for name in (COUNTERS_FILE, "events.jsonl")]
-            return (
-                RawLogTail(self._dir.path, read_request(self._dir).network) if all(map(Path.exists, within)) else None
-            )
-        path = self._dir.path / SPOOL
-        return SpoolTail(path) if path.exists() else None
+        run = self._dir.path
+        if self._read_facts().metrics:
+            return SpoolTail(run / SPOOL) if (run / SPOOL).exists() else None
+        has_logs = (run / COUNTERS_FILE).exists() and (run / _EVENTS).exists()
+        return RawLogTail(run, read_request(self._dir).network) if has_logs else None
 
     def message(
         self, frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str] = frozenset()

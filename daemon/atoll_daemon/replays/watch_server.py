@@ -145,7 +145,7 @@ def _forwarded(request: web.Request) -> dict[str, str]:
     return {"Forwarded": f'for="{request.remote or "unknown"}"'}
 
 
-class WatchServer:
+class _WatchServer:
     """Serves the page and replays, and forwards other requests to the daemon."""
 
     def __init__(self, replays: Replays, upstream: Upstream, access: AccessControl) -> None:
@@ -218,7 +218,7 @@ async def serving_page(target: LabTarget, address: ListenAddress, token: str, re
     async with contextlib.AsyncExitStack() as ending:
         upstream = Upstream(target)
         ending.push_async_callback(upstream.close)
-        runner = runner_of(WatchServer(replays, upstream, access).application())
+        runner = runner_of(_WatchServer(replays, upstream, access).application())
         await runner.setup()
         ending.push_async_callback(runner.cleanup)
         if runner.server is None:

@@ -26,7 +26,7 @@ from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters, pa
 DATAPATHS = {"kernel": "kernel", "user": "userspace"}  # Mininet's word: Open vSwitch's and ours
 
 
-class Lines:
+class _Lines:
     """JSON lines on standard input and output; everything else printed goes to standard error."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Lines:
 
 def serve() -> NoReturn:
     """Build the lab that the first line describes, then answer requests until the lab or standard input ends."""
-    lines = Lines()
+    lines = _Lines()
     try:
         network = from_json(Network, lines.next()["network"])
         switch, net = build_lab(network, lines)
@@ -74,7 +74,7 @@ def serve() -> NoReturn:
     os._exit(1)
 
 
-def build_lab(network: Network, lines: Lines) -> tuple[open_vswitch.OpenVSwitch, LabNet]:
+def build_lab(network: Network, lines: _Lines) -> tuple[open_vswitch.OpenVSwitch, LabNet]:
     """Bring up Open vSwitch, machines and cables, and when that is requested the switches; check these."""
     datapath = "kernel" if open_vswitch.kernel_has_datapath() else "user"
     lines.say("progress", text=f"Open vSwitch ({DATAPATHS[datapath]} datapath): starting it")
@@ -116,7 +116,7 @@ def verify_switches(net: LabNet) -> None:
 class _RequestServer:
     """Answer requests while the lab runs: one shell at a time."""
 
-    def __init__(self, lines: Lines, net: LabNet, switch: open_vswitch.OpenVSwitch) -> None:
+    def __init__(self, lines: _Lines, net: LabNet, switch: open_vswitch.OpenVSwitch) -> None:
         self._lines = lines
         self._net = net
         self._switch = switch

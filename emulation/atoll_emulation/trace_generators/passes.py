@@ -41,14 +41,6 @@ class ConstellationService:
 
 
 @dataclass(frozen=True, slots=True)
-class Radio:
-    """A link whose rate goes with the longer of its two paths, down from ``rate`` with a satellite in the zenith."""
-
-    rate: Rate
-    zenith_db: float  # Es/N0
-
-
-@dataclass(frozen=True, slots=True)
 class Pass:
     """A period of a service, to be made a trace."""
 
@@ -62,7 +54,8 @@ class Pass:
     added_delay: Duration = _NONE  # one way: ground network, processing
     step: Duration = _STEP
     delay_step: Duration = _DELAY_STEP  # least change of the delay that makes a row
-    radio: Radio | None = None
+    rate: Rate | None = None  # with a satellite in the zenith; it goes down with the longer of the two paths
+    zenith_db: float = 13.0  # Es/N0 with a satellite in the zenith
 
 
 MEO = Pass(
@@ -116,7 +109,7 @@ def pass_trace(setup: Pass) -> LinkTrace:
         changes = (at for at in range(halfway + 1, revolution) if _hands_over(used, at))
         first = next(changes, halfway) - halfway
     span = used[first : first + lasts // period + 1]
-    acm = Acm(setup.radio.zenith_db) if setup.radio else None
+    acm = Acm(setup.zenith_db) if setup.rate else None
     return make_trace(_states(setup, satellites, first * period, span, acm), setup.delay_step)
 
 
@@ -176,8 +169,8 @@ def _through(
 
 def _rate(setup: Pass, far_km: float, acm: Acm | None) -> tuple[Rate | None, bool]:
     """The rate over a path of this length, and whether it is too long for any mode."""
-    if setup.radio is None or acm is None:
+    if setup.rate is None or acm is None:
         return None, False
     spread_db = 20 * math.log10(far_km / setup.service.constellation.altitude_km)
-    rate = acm.rate(setup.radio.zenith_db - spread_db, setup.radio.rate)
+    rate = acm.rate(setup.zenith_db - spread_db, setup.rate)
     return rate, rate is None

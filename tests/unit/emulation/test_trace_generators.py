@@ -25,7 +25,7 @@ from atoll_emulation.trace_generators.orbit import (
     distance_km,
     elevation_deg,
 )
-from atoll_emulation.trace_generators.passes import LEO, MEO, ConstellationService, Radio, pass_trace
+from atoll_emulation.trace_generators.passes import LEO, MEO, ConstellationService, pass_trace
 from atoll_emulation.trace_generators.rain import TROPICAL_KU, RainFade, attenuation_db, es_n0_loss_db, rain_trace
 from atoll_emulation.trace_generators.trace_rows import make_trace
 
@@ -255,7 +255,7 @@ def test_a_modem_goes_down_at_once_and_up_with_hysteresis():
 
 
 def test_a_longer_path_is_a_lower_rate():
-    rows = pass_trace(replace(MEO, radio=Radio(Rate(32 * 10**6), 13.0))).rows
+    rows = pass_trace(replace(MEO, rate=Rate(32 * 10**6), zenith_db=13.0)).rows
     near, far = min(rows, key=lambda row: row.delay or Duration(0)), max(rows, key=lambda row: row.delay or Duration(0))
     assert near.rate
     assert far.rate
