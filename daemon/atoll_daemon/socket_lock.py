@@ -81,7 +81,7 @@ def foreign_daemon_error(target: LabTarget, holder: tuple[int, int]) -> LabError
 def root_owned_error(target: LabTarget, holder: tuple[int, int]) -> LabError | None:
     """The error for a user whose connections a daemon of root closes; None if the process is something else.
 
-    The kernel vouches for the process and its user; the command line tells whether it is a daemon.
+    The kernel vouches for the process and its user; its command line shows whether it is a daemon.
     """
     pid, uid = holder
     if uid != 0 or os.geteuid() == 0:

@@ -77,7 +77,7 @@ class Profile:
 
     @property
     def is_hardware(self) -> bool:
-        """Whether it has a table in hardware, and another one for what that cannot do."""
+        """Whether it has a table in hardware, and another one in software."""
         return self.software_table is not None
 
     def does(self, need: str) -> bool:
@@ -128,7 +128,7 @@ def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
 
 
 def unverified(network: Network) -> Iterator[str]:
-    """For every driver of which something is not known for certain: what, and of which switches, in one line."""
+    """A line for every driver with unverified facts: the facts, and the switches."""
     for driver in dict.fromkeys(switch.driver for switch in network.switches):
         kind = profile(driver)
         if kind.unverified:
@@ -145,7 +145,7 @@ def behaviour(driver: str, settings: TwinSettings) -> TwinBehaviour:
 
 
 def missing_features(kind: Profile, entry: FlowEntry) -> Iterator[str]:
-    """What an entry needs and the hardware does not do, in the words of profiles.
+    """The features that an entry needs and the hardware does not have, by their names in profiles.
 
     Hardware that takes only IPv4 does not take an entry for other packets at all: nothing else is named then.
     """
@@ -159,7 +159,7 @@ def feature_text(need: str) -> str:
 
 
 def remedy_for(kind: Profile, need: str) -> str:
-    """What to do instead of something that the hardware does not do."""
+    """The remedy for a feature that the hardware does not have."""
     return kind.remedies.get(need, "choose another driver, or another port for the machine")
 
 

@@ -21,7 +21,7 @@ from atoll_switches.capability_profile import (
     remedy_for,
 )
 
-_UNLIMITED_BIT_S = 10**9  # what a cable carries where no link limits the traffic
+_UNLIMITED_BIT_S = 10**9  # of a cable where no link limits the traffic
 _PACKETS_PER_ACK = 2  # RFC 5681, 4.2
 _CONTROL_PACKETS_S = 1  # of in-band control while measuring: some packets in ten seconds for each host
 
@@ -38,8 +38,8 @@ class Forwarding(StrEnum):
 class PlacedEntry:
     """An entry with its table.
 
-    ``carries_packets_s``: what all entries of its switch in software carry together; None at line rate.
-    ``expects_packets_s``: what the experiment sends through it at most, in packets of full size. ``remedy``: how it
+    ``carries_packets_s``: the packets/s of all entries of its switch in software together; None at line rate.
+    ``expects_packets_s``: the most that the experiment sends through it, in packets of full size. ``remedy``: how it
     comes to hardware; empty if it is there.
     """
 

@@ -28,12 +28,12 @@ _OF_PORTS = re.compile(
 _HARMLESS = re.compile(r"name |enable$|speed-duplex auto$|(no )?power-over-ethernet|no (lacp|disable)$")
 _OF_VLAN = re.compile(r"(?P<how>untagged|tagged) vlan (?P<vlans>\S+)$")  # of newer switches, in `interface`
 
-# What a terminal adds to the text: control sequences, its pager, the prompt with a command.
+# Additions of a terminal to the text: control sequences, its pager, the prompt with a command.
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|-- MORE --[^\x1b\n]*|\r")
 _PROMPT = re.compile(r"[^\s\"]+[#>]( |$)")
 _REST_OF_PORTS = re.compile(r"(?=.*\d)[\dA-Za-z/,-]+$")  # a list of ports that the terminal wrapped
 
-# What running-config leaves out, as it is the default: the command that would be there instead.
+# Commands that running-config omits as defaults, and the command that would be there instead.
 _DEFAULTS = {
     "no spanning-tree": "spanning-tree",
     "connection-interruption-mode fail-secure": "connection-interruption-mode fail-standalone",
@@ -156,7 +156,7 @@ def _commands(text: str) -> Iterator[tuple[_Context, str]]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines of a configuration without what a terminal adds; lists of ports that it wrapped are whole."""
+    """The lines of a configuration without additions of a terminal; lists of ports that it wrapped are joined."""
     before = ""
     for line in _TERMINAL.sub("", text).splitlines():
         words = line.strip()

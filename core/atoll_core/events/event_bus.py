@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publish and subscribe: the way of every event from the place where it happens to those who record or show it."""
+"""Publish and subscribe: every event goes from its publisher to those that record or show it."""
 
 from collections.abc import Callable
 from types import TracebackType

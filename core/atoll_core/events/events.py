@@ -39,7 +39,7 @@ class Progress(Event):
 
 @dataclass(frozen=True, slots=True)
 class Note(Event):
-    """An incident that nobody requested and that was dealt with."""
+    """An incident that nobody requested, and that needs no action."""
 
     type = "note"
     message: str

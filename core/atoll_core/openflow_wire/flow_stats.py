@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse the flow entries of a switch (7.3.5.2 of OpenFlow 1.3.5).
 
-Like ``encoder``, made for tables of ten thousand entries. An entry is understood when packing what was understood gives
-the very match that was received; any other is left as the bytes of its record, for ``foreign`` to put into words.
+Like ``encoder``, made for tables of ten thousand entries. An entry is understood if its parsed match is packed to the
+bytes that were received. Other entries remain bytes, which ``foreign`` describes.
 """
 
 import struct

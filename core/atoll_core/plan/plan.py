@@ -51,7 +51,7 @@ class InterfaceSettings:
 
 @dataclass(frozen=True, slots=True)
 class PacketMark:
-    """Some bits of a packet's firewall mark: ``mask`` says which, ``value`` what they are."""
+    """Some bits of a packet's firewall mark: those set in ``mask`` have the values in ``value``."""
 
     value: int
     mask: int

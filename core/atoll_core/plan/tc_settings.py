@@ -45,7 +45,7 @@ from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration, Rate, Size
 
 USE_ENGINE = "--backend engine (in a study: `backend: engine`)"
-"""The remedy of messages about what tc cannot emulate."""
+"""The remedy for settings that tc cannot emulate."""
 
 _ETHERNET_HEADER = 14
 _BUCKET_SPARE = 40  # beyond one full-size packet: an inner VLAN tag, an Ethernet header if it counts, and some to spare
@@ -284,7 +284,7 @@ _BANDS = 16  # of a priomap (linux/pkt_sched.h, TC_PRIO_MAX + 1)
 def _two_queues(rate: Qdisc, queue: Size, low: LowPriority) -> list[Qdisc | str]:
     """The queues that tbf serves in turn, in place of its own: of everything, and of packets marked LE."""
     dev = rate.dev
-    first = [0] * _BANDS  # what no filter takes, whatever its socket's priority
+    first = [0] * _BANDS  # packets that no filter takes, of any socket priority
     bands = Qdisc(
         dev,
         _PRIO_HANDLE,
@@ -314,7 +314,7 @@ def bucket_bytes(rate: Rate, slack: Duration = TIMER_SLACK, mtu: int = MTU) -> i
     return -(-rate.bit_s * ticks * _TICK_NS // (8 * 10**9))
 
 
-_LOSSLESS: dict[str, Any] = {"loss-random": None, "loss-gemodel": None}  # what tc does not show then
+_LOSSLESS: dict[str, Any] = {"loss-random": None, "loss-gemodel": None}  # tc does not show them without loss
 
 
 def _loss(direction: LinkDirection) -> tuple[str, dict[str, Any]]:

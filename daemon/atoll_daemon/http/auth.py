@@ -25,7 +25,7 @@ from atoll_daemon.http.http_errors import RequestError
 SUBPROTOCOL = "atoll.v1"
 """The subprotocol of WebSockets. Browsers cannot send an Authorization header with one; they add ``bearer.TOKEN``."""
 
-_TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")  # RFC 6750 less what needs quoting, and too long to be guessed
+_TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")  # RFC 6750 without characters that need quoting; too long to be guessed
 _BEARER = "bearer."
 DAEMON_REALM = "atoll"
 WATCH_REALM = "atoll watch"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of requests: a status, and a JSON object that says what, where and what to do.
+"""Errors of requests: a status, and a JSON object with the mistakes, their positions and the remedies.
 
     {"error": {"status": 422, "message": "body:3: chain hop 2: unknown box ..", "exit_code": 2,
                "mistakes": [{"where": "chain[1]", "line": 3, "message": "chain hop 2: unknown box .."}]}}

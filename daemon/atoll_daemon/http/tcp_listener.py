@@ -192,7 +192,7 @@ class _Connection(asyncio.Protocol):
 
 
 async def _describe_own_server(url: str) -> str | None:
-    """Identify a daemon or `atoll watch` that uses the port by the realm of its challenge, and say what to do.
+    """Identify a daemon or `atoll watch` that uses the port by the realm of its challenge, with the remedy.
 
     None if the server at ``url`` is neither.
     """

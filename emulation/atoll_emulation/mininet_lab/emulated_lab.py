@@ -55,7 +55,7 @@ class LabShell:
         await self._lab.request(op="shell-resize", id=self._name, columns=columns, rows=rows)
 
     async def close(self) -> None:
-        """End the session, if it has not ended yet; what it started in the foreground is interrupted."""
+        """End the session, if it has not ended yet; its command in the foreground is interrupted."""
         if not self._ended:
             await self._lab.request(op="shell-close", id=self._name)
 
@@ -159,14 +159,14 @@ class EmulatedLab:
         """Run lines of text by Mininet's command line; the session ends after the last one and reads no input."""
         return await self._shell(script=text)
 
-    async def _shell(self, **what: Any) -> LabShell:
+    async def _shell(self, **fields: Any) -> LabShell:
         name = next(self._shell_names)
         shell = LabShell(self, name)
         if self.dead.done():
             shell.take({"type": "shell-closed", "message": _with_the_lab(self.dead.result())})
             return shell
         self._shells[name] = shell
-        await self.request(op="shell", id=name, **what)
+        await self.request(op="shell", id=name, **fields)
         return shell
 
     async def command_twin(self, switch: str, *words: str) -> None:

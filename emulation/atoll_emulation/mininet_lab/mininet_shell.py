@@ -18,9 +18,9 @@ from typing import NoReturn, TextIO
 from atoll_emulation.mininet_lab.mininet_api import CLI, Node
 from atoll_emulation.mininet_lab.nodes import LabNet, command_twin
 
-_LEAVE_S = 1.0  # how long a command that is asked to end may take before it is killed
+_LEAVE_S = 1.0  # until a command that does not end is killed
 _INTERRUPT_S = 0.3
-_PROMPT = b"\x7f"  # what Mininet makes the machines' shells prompt with
+_PROMPT = b"\x7f"  # of the machines' shells, set by Mininet
 _SCRIPTS = Path("/run")  # the lab's own
 _WHOLE_PIPE = 1 << 16  # pipe(7): its capacity, so that one read empties it
 

@@ -30,7 +30,7 @@ _ETHTOOL_SFEATURES = 0x3B
 _ETH_SS_FEATURES = 4
 _ETH_GSTRING_LEN = 32
 
-# A super-packet or an unfinished checksum would falsify what a queue counts and what a capture shows. By the kernel's
+# A super-packet or an unfinished checksum would falsify the counts of queues and captures. By the kernel's
 # names and not by the few old groups (tso, gso, gro): new kernels keep adding members that those leave on.
 _FALSIFIES = re.compile(r"[rt]x-checksum.*|tx-scatter-gather.*|tx-.*segmentation|tx-gso-.*|rx-gro.*|rx-lro")
 

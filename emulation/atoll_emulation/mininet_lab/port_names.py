@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Linux interfaces behind the ports of emulated switches: their names and addresses, pure.
 
-Kept apart from Mininet's classes, because machines without Mininet use these names, too.
+Without Mininet's classes, as machines without Mininet use these names, too.
 """
 
 from atoll_core.errors import LabError

@@ -18,7 +18,7 @@ _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|bash|dash|sh)[0-9.]*")
 
 
 def require_programs(network: Network, experiment: Experiment | None = None) -> None:
-    """Raise DescriptionError for what :func:`missing_programs` finds."""
+    """Raise DescriptionError with the mistakes of :func:`missing_programs`."""
     if missing := missing_programs(network, experiment):
         raise DescriptionError(missing)
 
@@ -44,7 +44,7 @@ def missing_programs(network: Network, experiment: Experiment | None = None) -> 
 
 
 def _unfit(program: Program, folder: Path) -> Iterator[tuple[str, str]]:
-    """What is missing for a program, each with the key that asks for it."""
+    """The key and the problem of each missing part of a program."""
     for key in ("start", "stop", "report"):
         yield from ((key, reason) for reason in _missing(getattr(program, key), folder))
     for name, remedy in program.needs:

@@ -38,16 +38,14 @@ class Offer:
 
 
 def offered_here(available: Path = _AVAILABLE, modules: Path = _MODULES, *, root: bool | None = None) -> Offer:
-    """Return what this machine's kernel offers. It loads modules for root only (CAP_NET_ADMIN, tcp_cong.c)."""
+    """Return the controls of this machine's kernel. It loads modules for root only (CAP_NET_ADMIN, tcp_cong.c)."""
     release = platform.release()
     try:
         loaded = frozenset(available.read_text(encoding="ascii").split())
     except OSError:
         loaded = frozenset(["reno"])  # part of every kernel with TCP
-    modules_here = frozenset(
-        file.name.split(".")[0][4:] for file in (modules / release).glob("kernel/net/ipv4/tcp_*.ko*")
-    )
-    other = modules_here - loaded - {"diag"}  # tcp_diag is what ss asks
+    files = (modules / release).glob("kernel/net/ipv4/tcp_*.ko*")
+    other = frozenset(file.name.split(".")[0][4:] for file in files) - loaded - {"diag"}  # tcp_diag is what ss asks
     kernel = f"this kernel ({release})"
     if os.geteuid() == 0 if root is None else root:
         return Offer(kernel, loaded, loadable=other)
@@ -55,7 +53,7 @@ def offered_here(available: Path = _AVAILABLE, modules: Path = _MODULES, *, root
 
 
 def offered_by_virtual_kernel() -> Offer:
-    """Return what the virtual kernel offers, by the configuration it is built from."""
+    """Return the congestion controls of the virtual kernel, by the configuration it is built from."""
     options: list[str] = _BUILT_IN.findall(_VIRTUAL_CONFIG.read_text(encoding="utf-8"))
     chosen = [name.lower() for name in options if name != _SWITCH]
     return Offer("the virtual kernel", frozenset(["reno", *(_OTHERWISE_CALLED.get(name, name) for name in chosen)]))
@@ -88,7 +86,7 @@ def names_unknown(experiment: Experiment, offer: Offer, elsewhere: Offer | None 
 def missing_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> list[str]:
     """Return a line for each congestion control of the experiment that ``offer`` does not have, with a remedy.
 
-    ``elsewhere`` is what ``--on virtual`` has, if that is an alternative.
+    ``elsewhere``: those of ``--on virtual``, if that is an alternative.
     """
     from atoll_core.description.validation_messages import (
         nearest,  # with pydantic: too heavy for a lab that starts, which names nothing wrong

@@ -43,7 +43,7 @@ _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 def require_machine() -> None:
     """Raise MachineError with a line and a remedy for each requirement that this machine does not meet.
 
-    Completes a plain user's PATH, for this process and what it starts.
+    Completes a plain user's PATH, for this process and its children.
     """
     _complete_path()
     missing = missing_tools() + missing_namespaces() + missing_tun() + hidden_installation()
@@ -160,7 +160,7 @@ def _interface_text(interface: dict[str, Any]) -> str:
     return f"{interface['name']} ({'; '.join(facts)})"
 
 
-# What the tc backend asks for (atoll_core.plan.tc_settings), smallest form; each line names what fails with it.
+# The features that the tc backend needs (atoll_core.plan.tc_settings), each with the smallest command that uses it.
 _PROBES = (
     ("ifb", "ip link add name ifb-probe type ifb"),
     ("netem", "tc qdisc add dev lo root handle 1: netem delay 1ms"),

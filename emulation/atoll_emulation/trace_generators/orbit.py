@@ -77,7 +77,7 @@ class Constellation:
 
 
 class Satellites:
-    """Satellites that can be asked for their positions."""
+    """Satellites and their positions."""
 
     def __init__(self, satellites: list[Any]) -> None:
         from sgp4 import api

@@ -64,7 +64,7 @@ class _Actions:
 class TwinModel:
     """One switch, which begins with empty tables at time ``now`` (seconds of any clock).
 
-    ``title``: what it says of itself.
+    ``title``: its model in its description.
     """
 
     def __init__(

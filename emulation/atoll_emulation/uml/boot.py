@@ -13,17 +13,17 @@ from typing import Self
 from atoll_core.errors import LabError, MachineError
 from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
 from atoll_emulation.this_machine.core_pinning import claimed_core
-from atoll_emulation.uml.guest_init import LATE, PLACE, Guest
+from atoll_emulation.uml.guest_init import LATE, MOUNT_POINT, Guest
 from atoll_emulation.uml.kernel import UmlKernel
 
 CONSOLE = "console.log"
-"""In the output directory: what the kernel and the command printed."""
+"""In the output directory: the output of the kernel and of the command."""
 
 _MEMORY_MB = 1500
 _TAIL_LINES = 15
 
-# What a kernel of a healthy guest says about itself (arch/um/os-Linux of 6.1, printk of power-off).
-_CHATTER = re.compile(
+# Lines of the kernel of a healthy guest (arch/um/os-Linux of 6.1, printk of power-off).
+_USUAL_LINES = re.compile(
     r"Core dump limits :|\tsoft - |\thard - |Checking |Checking\.\.\.|none found$|.*\.\.\.OK$|UML running in |"
     r"Adding \d+ bytes to physical memory|Failed to initialize ubd device|mmapper_init|SELinux: |"
     r"(\[ *\d+\.\d+\] )?(reboot: (System halted|Power down)|Linux version |Kernel command line:)"
@@ -49,7 +49,7 @@ class CommandExit:
     """How a command inside the kernel ended."""
 
     status: int
-    console: str  # what it printed, without the kernel's small talk
+    console: str  # its output, without the usual lines of the kernel
 
 
 class RunningKernel:
@@ -103,7 +103,7 @@ class RunningKernel:
 
     def _lines(self) -> list[str]:
         lines = (line.rstrip() for line in self.console.read_text(errors="replace").splitlines())
-        return [line for line in lines if not _CHATTER.match(line)]
+        return [line for line in lines if not _USUAL_LINES.match(line)]
 
 
 def start_in_uml(
@@ -148,17 +148,17 @@ def start_in_uml(
 
 
 def _boot_argv(kernel: UmlKernel, cpu: int, memory_mb: int, clock: VirtualClock | None) -> list[str]:
-    """The kernel's command line and environment: nothing in it tells one machine or user from another."""
-    variables = [f"TMPDIR={PLACE}"]
+    """The kernel's command line and environment: the same for every machine and user."""
+    variables = [f"TMPDIR={MOUNT_POINT}"]
     arguments = list(kernel.arguments)
     if clock is not None:
-        variables += [f"LD_PRELOAD={PLACE}/random.so", f"UML_RANDOM_SEED={clock.seed % 2**64}"]
+        variables += [f"LD_PRELOAD={MOUNT_POINT}/random.so", f"UML_RANDOM_SEED={clock.seed % 2**64}"]
         arguments += ["time-travel=inf-cpu", f"time-travel-start={clock.start_ns}"]
     return [
         *("taskset", "--cpu-list", str(cpu)),
-        *("setarch", "--addr-no-randomize", "env", "-i", *variables, f"{PLACE}/linux", *arguments),
+        *("setarch", "--addr-no-randomize", "env", "-i", *variables, f"{MOUNT_POINT}/linux", *arguments),
         *(f"mem={memory_mb}M", "root=none", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "noreboot"),
-        *(f"init={PLACE}/init", "umid=uml", f"uml_dir={PLACE}/", "con=null", "con0=null,fd:1"),
+        *(f"init={MOUNT_POINT}/init", "umid=uml", f"uml_dir={MOUNT_POINT}/", "con=null", "con0=null,fd:1"),
     ]
 
 

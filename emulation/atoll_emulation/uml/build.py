@@ -43,12 +43,12 @@ from atoll_emulation.uml.recipe import (
 from atoll_emulation.uml.source import download, find_source, source_series
 
 OnBuildProgress = Callable[[str, int, int], None]
-"""Takes the step under way, how many of its parts are done, and of how many (0: who knows)."""
+"""Takes the step under way, how many of its parts are done, and of how many (0: unknown)."""
 
 _SPACE_MB = 2000  # download, sources and objects together take 1.5 GB
 _LOG = "build.log"
 
-# What no configuration of ours compiles is left in the archive, but for what make and Kconfig read everywhere.
+# Parts that no configuration of ours compiles are not unpacked, except those that make and Kconfig read everywhere.
 _LEFT_OUT = (
     *(f"drivers/{name}/*.[ch]" for name in ("gpu", "media", "staging", "infiniband", "scsi", "usb")),
     *(f"drivers/net/{name}/*.[ch]" for name in ("ethernet", "wireless")),
@@ -70,7 +70,7 @@ _ENVIRONMENT = {
 def build_wanted(progress: OnBuildProgress, tell: Callable[[str], None], *, force: bool = False) -> Path | None:
     """Build the best of the wanted series whose source is to be had; None if it is there, unless by ``force``.
 
-    ``tell`` takes a line about which source is taken, and why. Raises what :func:`build` does for the last of them.
+    ``tell`` takes a line with the source and the reason for it. Raises as :func:`build_kernel` for the last of them.
     """
     wanted = wanted_recipes()
     why = f"chosen by {VARIABLE}" if chosen_series() else "the preferred release that is to be had"

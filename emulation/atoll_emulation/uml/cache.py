@@ -30,7 +30,7 @@ SHARED = "ATOLL_SHARED_KERNELS"
 
 EXECUTABLE, SHIM = "linux", "fixed-random.so"
 
-_KEPT = re.compile(r"\d[\w.]*-[0-9a-f]{12}$")
+_KERNEL_NAME = re.compile(r"\d[\w.]*-[0-9a-f]{12}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ def kernel_status() -> KernelStatus:
     Raises MachineError when this user cannot look there (the environment may be somebody else's), UsageError when
     ATOLL_KERNEL names no series.
     """
-    kept = {path: facts for cache in _trusted() for path, facts in _kept(cache).items() if may_run(path.name)}
-    if not kept:
+    kernels = {path: facts for cache in _trusted() for path, facts in _facts(cache).items() if may_run(path.name)}
+    if not kernels:
         try:
             _entries(_own_directory())
         except OSError as error:
@@ -87,8 +87,8 @@ def kernel_status() -> KernelStatus:
                 "name another cache in XDG_CACHE_HOME"
             ) from None
         return KernelStatus("missing", cache_directory(), {})
-    best = max(kept, key=lambda path: _rank(path, kept[path]))
-    return KernelStatus("built" if _is_present(best) else "outdated", best, kept[best])
+    best = max(kernels, key=lambda path: _rank(path, kernels[path]))
+    return KernelStatus("built" if _is_present(best) else "outdated", best, kernels[best])
 
 
 def is_built(series: str) -> bool:
@@ -97,7 +97,7 @@ def is_built(series: str) -> bool:
     return any(
         series_of(path.name) == series and _is_present(path) and _damage(path, facts) is None
         for directory in directories
-        for path, facts in _kept(directory).items()
+        for path, facts in _facts(directory).items()
     )
 
 
@@ -117,8 +117,8 @@ def unused_kernels() -> list[Path]:
     """The kernels that this user may remove: of other recipes, or with a newer release of their series in the cache."""
     unused: list[Path] = []
     for place in _writable():
-        kept = _kept(place)
-        ranked = sorted(kept, key=lambda path: _rank(path, kept[path]))
+        kernels = _facts(place)
+        ranked = sorted(kernels, key=lambda path: _rank(path, kernels[path]))
         newest = {series_of(path.name): path for path in ranked if _is_present(path)}
         unused += [path for path in _kernels(place) if path not in newest.values()]
     return unused
@@ -177,7 +177,7 @@ def _trusted() -> list[Path]:
     """Where kernels count for this user, the shared place first."""
     trusted: list[Path] = []
     for place in (shared_directory(), _own_directory()):
-        with contextlib.suppress(OSError):  # another user's, whose HOME was kept
+        with contextlib.suppress(OSError):  # the HOME of another user
             _entries(place)
             if not distrusted(place):
                 trusted.append(place)
@@ -196,7 +196,7 @@ def distrusted(directory: Path) -> str | None:
     if directory != shared_directory() and os.geteuid() != 0:
         return None
     try:
-        kernels = [path for path in _entries(directory) if _KEPT.match(path.name)]
+        kernels = [path for path in _entries(directory) if _KERNEL_NAME.match(path.name)]
         for path in (directory.parent, directory, *kernels, *(file for kernel in kernels for file in _entries(kernel))):
             with contextlib.suppress(FileNotFoundError):
                 status = path.lstat()
@@ -219,18 +219,18 @@ def _entries(directory: Path) -> list[Path]:
 
 def _kernels(place: Path) -> list[Path]:
     """The directories of kernels, damaged ones included."""
-    return [path for path in _entries(place) if _KEPT.match(path.name) and path.is_dir()]
+    return [path for path in _entries(place) if _KERNEL_NAME.match(path.name) and path.is_dir()]
 
 
-def _kept(place: Path) -> dict[Path, dict[str, str]]:
-    """The directories of kernels, with what their kernel.json says; none whose kernel.json does not parse."""
-    kept: dict[Path, dict[str, str]] = {}
+def _facts(place: Path) -> dict[Path, dict[str, str]]:
+    """The directories of kernels with the content of kernel.json, if that can be parsed."""
+    kernels: dict[Path, dict[str, str]] = {}
     for path in _kernels(place):
         with contextlib.suppress(OSError, ValueError):
             facts: Any = json.loads((path / "kernel.json").read_text())
             if isinstance(facts, dict) and "release" in facts:
-                kept[path] = facts
-    return kept
+                kernels[path] = facts
+    return kernels
 
 
 def _damage(kernel: Path, facts: dict[str, str]) -> str | None:
@@ -262,7 +262,7 @@ def _rank(kernel: Path, facts: dict[str, str]) -> tuple[bool, bool, int, tuple[i
 
 
 def _executed() -> Iterator[tuple[int, int] | None]:
-    """The executable file of every process of this user; a kernel's own is mounted elsewhere in what it sees."""
+    """The executable file of every process of this user; a kernel sees its own elsewhere."""
     for process in Path("/proc").glob("[0-9]*"):
         yield _identity(process / "exe")
 

@@ -76,7 +76,7 @@ RECIPES = (
         options=("CONFIG_NETFILTER_XTABLES_LEGACY=y", "CONFIG_IP_NF_IPTABLES_LEGACY=y"),
     ),
 )
-"""In ascending order of the release; docs/virtual-time.md says what has been tested on each."""
+"""In ascending order of the release; docs/virtual-time.md has the tests of each."""
 
 PREFERRED = ("7.2", "6.1")
 """The series to build and run without a choice of the user's, the best first."""
@@ -134,7 +134,7 @@ def numbers(release: str) -> tuple[int, ...]:
 
 
 def missing_options(wanted: str, got: str) -> list[str]:
-    """The options that one configuration sets and another has not, in the words of the first: ``CONFIG_VETH=y``.
+    """The options that one configuration sets and another does not, as lines of the first: ``CONFIG_VETH=y``.
 
     Those after the line that begins with OPTIONAL need not be had.
     """
