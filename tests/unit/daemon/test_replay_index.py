@@ -234,7 +234,7 @@ def test_events_are_those_that_the_daemon_tells(tmp_path: Path) -> None:
     run.event("note", 3, message="sw-c lost its control channel")
     run.event("step", 4, step="measure", state="failed", message="the disk is full")
     run.event("window", 5, start_ns=run.began_ns, end_ns=run.began_ns + 5 * SECOND_NS)
-    whole = Replay(run.dir.path).whole()
+    whole = Replay(run.dir.path).details()
     assert all(event == with_text(event) and event["text"] for event in whole["events"])
     answer = [{key: part for key, part in each.items() if key not in ("text", "severity")} for each in whole["events"]]
     assert [{**event, "t_ns": (event["t_ns"] - run.began_ns) / SECOND_NS} for event in answer] == [
@@ -263,7 +263,7 @@ def test_pictures_are_of_what_stood_when(tmp_path: Path) -> None:
         run.event("change", 12 * number, change=number, state="begin", what=[])
         run.event("change", 12 * number + 1, change=number, state="end", drain_ns=0)
     run.event("change", 36, change=3, state="failed", message="a probe was lost")
-    whole = Replay(run.dir.path).whole()
+    whole = Replay(run.dir.path).details()
     assert whole["picture"] == whole["pictures"][0]["picture"]
     stood = [
         (
@@ -345,6 +345,6 @@ def test_damaged_counters_are_told_as_such(tmp_path: Path, line: bytes) -> None:
 @pytest.mark.parametrize("outcome", ["completed", "failed at step check: the configuration test failed"])
 def test_how_a_run_ended_is_told_in_its_own_words(tmp_path: Path, outcome: str) -> None:
     run = WatchedRun(tmp_path)
-    assert Replay(run.dir.path).whole()["outcome"] == "running"
+    assert Replay(run.dir.path).details()["outcome"] == "running"
     run.end(outcome)
-    assert Replay(run.dir.path).whole()["outcome"] == outcome
+    assert Replay(run.dir.path).details()["outcome"] == outcome
