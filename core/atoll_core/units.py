@@ -14,13 +14,15 @@ from atoll_core.errors import shown
 
 _NUMBER_AND_UNIT = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z/]+)\s*")
 _DECIMAL_COMMA = re.compile(r"[0-9],[0-9]")
-_SYNONYMS = {
-    f"{prefix}{bits}": f"{usual}bit/s"
-    for prefix, usual in (("", ""), ("k", "k"), ("m", "M"), ("g", "G"))
-    for bits in ("bit", "bps", "bits", "bits/s", "bit/sec", "b/s")
-}
-_SYNONYMS |= {"usec": "us", "msec": "ms", "sec": "s", "second": "s", "seconds": "s"}
-_SYNONYMS |= {"minute": "min", "minutes": "min", "hour": "h", "hours": "h", "byte": "B", "bytes": "B"}
+_SYNONYMS = (
+    {
+        f"{prefix}{bits}": f"{usual}bit/s"
+        for prefix, usual in (("", ""), ("k", "k"), ("m", "M"), ("g", "G"))
+        for bits in ("bit", "bps", "bits", "bits/s", "bit/sec", "b/s")
+    }
+    | {"usec": "us", "msec": "ms", "sec": "s", "second": "s", "seconds": "s", "minute": "min", "minutes": "min"}
+    | {"hour": "h", "hours": "h", "byte": "B", "bytes": "B"}
+)
 _LONGEST_TEXT = 60  # characters; int() of thousands of digits would be slow
 _MOST = 2**63 - 1
 _DECIMALS = 10**9  # __str__ chooses a unit in which at most nine decimals are exact

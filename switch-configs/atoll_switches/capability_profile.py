@@ -183,9 +183,10 @@ def _needs(entry: FlowEntry) -> Iterator[str]:
 
 
 def _read(data: dict[str, Any]) -> Profile:
-    sets: dict[str, Any] = {key: frozenset(data[key]) for key in ("matches", "actions")}
-    twin = tuple(_twin_fact(name, **fact) for name, fact in data.get("twin", {}).items())
-    return Profile(**data | sets | {"twin": twin, "unverified": tuple(data.get("unverified", ()))})
+    fields = data | {key: frozenset(data[key]) for key in ("matches", "actions")}
+    fields["unverified"] = tuple(data.get("unverified", ()))
+    fields["twin"] = tuple(_twin_fact(name, **fact) for name, fact in data.get("twin", {}).items())
+    return Profile(**fields)
 
 
 def _twin_fact(name: str, value: int | bool | str, source: str, verified: bool) -> TwinFact:

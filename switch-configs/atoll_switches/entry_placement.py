@@ -26,8 +26,8 @@ _PACKETS_PER_ACK = 2  # RFC 5681, 4.2
 _CONTROL_PACKETS_S = 1  # of in-band control while measuring: some packets in ten seconds for each host
 
 
-class Forwarding(StrEnum):
-    """The part of a switch that forwards by an entry."""
+class TableKind(StrEnum):
+    """The part of a switch that has a table and forwards by its entries."""
 
     DATAPATH = "datapath"  # of Open vSwitch, which makes no difference between entries
     HARDWARE = "hardware"
@@ -45,7 +45,7 @@ class PlacedEntry:
 
     entry: FlowEntry
     table: int
-    forwarding: Forwarding
+    table_kind: TableKind
     reason: str
     carries_packets_s: int | None
     expects_packets_s: int
@@ -111,14 +111,14 @@ def switch_budgets(
 
 def _placed(kind: Profile, entry: FlowEntry, software_packets_s: int | None, expected: int) -> PlacedEntry:
     if kind.software_table is None:
-        return PlacedEntry(entry, kind.table, Forwarding.DATAPATH, "forwards all entries alike", None, expected)
+        return PlacedEntry(entry, kind.table, TableKind.DATAPATH, "forwards all entries alike", None, expected)
     missing = list(missing_features(kind, entry))
     if not missing:
         reason = "its hardware matches and does all of it"
-        return PlacedEntry(entry, kind.table, Forwarding.HARDWARE, reason, None, expected)
+        return PlacedEntry(entry, kind.table, TableKind.HARDWARE, reason, None, expected)
     reason = f"its hardware cannot {' or '.join(map(feature_text, missing))}"
     remedy = "; ".join(dict.fromkeys(remedy_for(kind, need) for need in missing))
-    return PlacedEntry(entry, kind.software_table, Forwarding.SOFTWARE, reason, software_packets_s, expected, remedy)
+    return PlacedEntry(entry, kind.software_table, TableKind.SOFTWARE, reason, software_packets_s, expected, remedy)
 
 
 def _expected(network: Network, entry: FlowEntry, rates: tuple[int, int]) -> int:

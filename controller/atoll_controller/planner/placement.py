@@ -15,7 +15,7 @@ from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.plan import Plan
 from atoll_core.plural import columns, counted
 from atoll_switches.capability_profile import profile
-from atoll_switches.entry_placement import Forwarding, PlacedEntry, SwitchBudget, place_entries, switch_budgets
+from atoll_switches.entry_placement import TableKind, PlacedEntry, SwitchBudget, place_entries, switch_budgets
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class Placement:
     @property
     def in_software(self) -> tuple[PlacedEntry, ...]:
         """The entries that hardware cannot do."""
-        return tuple(each for each in self.entries if each.forwarding is Forwarding.SOFTWARE)
+        return tuple(each for each in self.entries if each.table_kind is TableKind.SOFTWARE)
 
     def labels(self) -> dict[EntryId, str]:
-        """Forwarding and table of each entry of a switch that has several: ``hardware 100``."""
-        several = [each for each in self.entries if each.forwarding is not Forwarding.DATAPATH]
-        return {each.entry.identity: f"{each.forwarding} {each.table}" for each in several}
+        """TableKind and table of each entry of a switch that has several: ``hardware 100``."""
+        several = [each for each in self.entries if each.table_kind is not TableKind.DATAPATH]
+        return {each.entry.identity: f"{each.table_kind} {each.table}" for each in several}
 
     def notes(self) -> dict[str, tuple[str, ...]]:
         """What a drawing says of each switch with several tables: its budget, and how much is in software."""
@@ -55,7 +55,7 @@ class Placement:
                     "match": str(each.entry.match),
                     "why": each.entry.why,
                     "table": each.table,
-                    "place": each.forwarding.value,
+                    "place": each.table_kind.value,
                     "reason": each.reason,
                     "carries_packets_s": each.carries_packets_s,
                     "expects_packets_s": each.expects_packets_s,
@@ -103,7 +103,7 @@ def _hardware(budgets: Sequence[SwitchBudget]) -> list[SwitchBudget]:
 
 
 def place_plan(network: Network, experiment: Experiment, plan: Plan, schedule: Sequence[Scheduled] = ()) -> Placement:
-    """Forwarding the entries of a plan, and count those that switches have while scheduled changes are carried out."""
+    """TableKind the entries of a plan, and count those that switches have while scheduled changes are carried out."""
     return Placement(
         place_entries(network, experiment, plan.flows),
         switch_budgets(network, [*_states(network, plan, schedule)]),
@@ -117,8 +117,8 @@ def placement_text(placement: Placement) -> str:
     for budget in placement.budgets:
         found = [each for each in placement.entries if each.entry.switch == budget.switch]
         tables = groupby(
-            sorted(found, key=lambda each: (each.table, each.forwarding)),
-            key=lambda each: (each.table, each.forwarding),
+            sorted(found, key=lambda each: (each.table, each.table_kind)),
+            key=lambda each: (each.table, each.table_kind),
         )
         placed = ", ".join(f"{len(list(each))} in table {table} ({place})" for (table, place), each in tables)
         rows.append((budget.switch, budget.title, placed or "none", _budget_text(budget)))

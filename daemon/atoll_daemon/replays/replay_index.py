@@ -100,6 +100,11 @@ class Replay:
             finished=not self.growing(),
         )
 
+    @property
+    def metrics(self) -> bool:
+        """Whether metrics were recorded; else the points are made from counters and events."""
+        return self._read_facts().metrics
+
     def growing(self) -> bool:
         """Whether the run is still being written."""
         return self._read_facts().outcome == RUNNING and self._dir.written_lately()
@@ -136,7 +141,7 @@ class Replay:
     def tail(self) -> "SpoolTail | RawLogTail | None":
         """A reader of the run's points from the first one on; None if there are none yet."""
         run = self._dir.path
-        if self._read_facts().metrics:
+        if self.metrics:
             return SpoolTail(run / SPOOL) if (run / SPOOL).exists() else None
         has_logs = (run / COUNTERS_FILE).exists() and (run / _EVENTS).exists()
         return RawLogTail(run, read_request(self._dir).network) if has_logs else None

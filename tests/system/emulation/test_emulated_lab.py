@@ -43,6 +43,12 @@ def pair() -> Network:
     return from_json(Network, json.loads(first)["message"]["network"])
 
 
+async def started_lab(network: Network) -> EmulatedLab:
+    running = await EmulatedLab.begin(network, EventBus())
+    await running.complete()
+    return running
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(network: Network) -> AsyncIterator[EmulatedLab]:
     """One lab for every test that leaves it as it was."""
