@@ -183,7 +183,7 @@ def _needs(entry: FlowEntry) -> Iterator[str]:
 
 
 def _read(data: dict[str, Any]) -> Profile:
-    fields = data | {key: frozenset(data[key]) for key in ("matches", "actions")}
+    fields: dict[str, Any] = data | {key: frozenset(data[key]) for key in ("matches", "actions")}
     fields["unverified"] = tuple(data.get("unverified", ()))
     fields["twin"] = tuple(_twin_fact(name, **fact) for name, fact in data.get("twin", {}).items())
     return Profile(**fields)
