@@ -87,7 +87,7 @@ class Run:
 
         Lengths and other counts are Int64, wider than in the file: a sum of UInt32 wraps beyond 4.29 GB.
         """
-        return self._scan(f"{_PACKETS}{capture}", [f"{_PACKETS}{each}" for each in self.captures], "captures")
+        return self._scan(f"{_PACKETS}{capture}", [f"{_PACKETS}{name}" for name in self.captures], "captures")
 
     def analyse(self) -> Summary:
         """Analyse the run again, and write tables, summary and report; returns the summary.
@@ -101,15 +101,15 @@ class Run:
     def _names(self) -> list[str]:
         return sorted(path.stem for path in self._directory.tables.glob("*.parquet"))
 
-    def _scan(self, name: str, known: list[str], kind: str) -> pl.LazyFrame:
-        if name not in known:
-            if not known:
+    def _scan(self, name: str, names: list[str], kind: str) -> pl.LazyFrame:
+        if name not in names:
+            if not names:
                 raise RunDirError(f"{self.path}: no {kind}; `run.analyse()` makes them from the captures and logs")
-            short = [each.removeprefix(_PACKETS) for each in known]
+            short = [other.removeprefix(_PACKETS) for other in names]
             hint = suggest(name.removeprefix(_PACKETS), short, kind)
             raise RunDirError(f"{self.path}: no {kind[:-1]} {name.removeprefix(_PACKETS)!r}; {hint}")
-        found = scan_table(self._directory.tables / f"{name}.parquet")
-        return found.with_columns(cs.by_dtype(*_NARROW).cast(pl.Int64))
+        table = scan_table(self._directory.tables / f"{name}.parquet")
+        return table.with_columns(cs.by_dtype(*_NARROW).cast(pl.Int64))
 
     def _planned(self, kind: type[Any], key: str) -> Any:
         if key not in self.manifest:

@@ -22,7 +22,7 @@ def listed(words: Sequence[str], last: str = "and") -> str:
 
 
 def first_of(words: Sequence[str], most: int) -> str:
-    """``a, b and 3 more``: the first ``most`` words, and how many there are besides."""
+    """``a, b and 3 more``: the first ``most`` words, and the number of the others."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 

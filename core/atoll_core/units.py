@@ -14,32 +14,15 @@ from atoll_core.errors import shown
 
 _NUMBER_AND_UNIT = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z/]+)\s*")
 _DECIMAL_COMMA = re.compile(r"[0-9],[0-9]")
-_SYNONYMS = {
-    "bit": "bit/s",
-    "kbit": "kbit/s",
-    "mbit": "Mbit/s",
-    "gbit": "Gbit/s",
-    "bps": "bit/s",
-    "kbps": "kbit/s",
-    "mbps": "Mbit/s",
-    "gbps": "Gbit/s",
-    **{
+_SYNONYMS = (
+    {
         f"{prefix}{bits}": f"{usual}bit/s"
         for prefix, usual in (("", ""), ("k", "k"), ("m", "M"), ("g", "G"))
-        for bits in ("bits", "bits/s", "bit/sec", "b/s")
-    },
-    "usec": "us",
-    "msec": "ms",
-    "sec": "s",
-    "second": "s",
-    "seconds": "s",
-    "minute": "min",
-    "minutes": "min",
-    "hour": "h",
-    "hours": "h",
-    "byte": "B",
-    "bytes": "B",
-}
+        for bits in ("bit", "bps", "bits", "bits/s", "bit/sec", "b/s")
+    }
+    | {"usec": "us", "msec": "ms", "sec": "s", "second": "s", "seconds": "s", "minute": "min", "minutes": "min"}
+    | {"hour": "h", "hours": "h", "byte": "B", "bytes": "B"}
+)
 _LONGEST_TEXT = 60  # characters; int() of thousands of digits would be slow
 _MOST = 2**63 - 1
 _DECIMALS = 10**9  # __str__ chooses a unit in which at most nine decimals are exact
@@ -65,18 +48,15 @@ class _Quantity:
 
         Raises ValueError; the message has the remedy.
         """
-        found = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_TEXT else None
-        if found is None or found[3] not in cls.UNITS:
-            msg = f"{shown(text)} is not a {cls.__name__.lower()}; {cls._remedy(text)}"
-            raise ValueError(msg)
-        decimals = found[2] or ""
-        base, rest = divmod(int(found[1] + decimals) * cls.UNITS[found[3]], 10 ** len(decimals))
+        parts = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_TEXT else None
+        if parts is None or parts[3] not in cls.UNITS:
+            raise ValueError(f"{shown(text)} is not a {cls.__name__.lower()}; {cls._remedy(text)}")
+        decimals = parts[2] or ""
+        base, rest = divmod(int(parts[1] + decimals) * cls.UNITS[parts[3]], 10 ** len(decimals))
         if rest:
-            msg = f"{shown(text)} is not a whole number of {next(iter(cls.UNITS))}; write fewer decimals"
-            raise ValueError(msg)
+            raise ValueError(f"{shown(text)} is not a whole number of {next(iter(cls.UNITS))}; write fewer decimals")
         if base > _MOST:
-            msg = f"{shown(text)} is too large; write less than {cls(_MOST)}"
-            raise ValueError(msg)
+            raise ValueError(f"{shown(text)} is too large; write less than {cls(_MOST)}")
         return cls(base, " ".join(str(text).split()))
 
     @classmethod
@@ -87,8 +67,8 @@ class _Quantity:
                 return f"decimals follow a point, as in {cls.EXAMPLE.replace(' ', '.5 ')!r}"
             if text.lstrip().startswith("-"):
                 return f"it is never negative; write one such as {cls.EXAMPLE!r}"
-            if (found := _NUMBER_AND_UNIT.fullmatch(text)) and (unit := cls._meant(found[3])):
-                return f"did you mean {text.strip().removesuffix(found[3]).rstrip()} {unit}?"
+            if (parts := _NUMBER_AND_UNIT.fullmatch(text)) and (unit := cls._meant(parts[3])):
+                return f"did you mean {text.strip().removesuffix(parts[3]).rstrip()} {unit}?"
         return f"write a number and one of {', '.join(cls.UNITS)}, such as {cls.EXAMPLE!r}"
 
     @classmethod

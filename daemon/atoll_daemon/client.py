@@ -216,8 +216,7 @@ async def _read_answer(response: aiohttp.ClientResponse) -> Line:
     try:
         answer: Line = await response.json()
     except (aiohttp.ClientError, json.JSONDecodeError):
-        msg = f"the daemon answered {response.status} {response.reason} without an explanation"
-        raise LabError(msg) from None
+        raise LabError(f"the daemon answered {response.status} {response.reason} without an explanation") from None
     if not response.ok:
         raise RequestRefusedError(answer["error"]["message"], answer["error"]["exit_code"])
     return answer
@@ -381,8 +380,7 @@ def _log_file() -> Any:
         state.mkdir(parents=True, exist_ok=True)
         return (state / "daemon.log").open("ab")
     except OSError as error:
-        msg = f"cannot write the daemon's log in {state}: {error.strerror}"
-        raise AtollError(msg) from None
+        raise AtollError(f"cannot write the daemon's log in {state}: {error.strerror}") from None
 
 
 async def wait_gone(target: LabTarget, pid: int) -> None:
@@ -391,5 +389,4 @@ async def wait_gone(target: LabTarget, pid: int) -> None:
         if daemon_holder(target) is None:
             return
         await asyncio.sleep(0.05)
-    msg = f"the daemon (process {pid}) did not end within {_EXIT_TIMEOUT_S:g} s"
-    raise LabError(msg)
+    raise LabError(f"the daemon (process {pid}) did not end within {_EXIT_TIMEOUT_S:g} s")

@@ -43,18 +43,15 @@ class EventListener:
 
     async def take(self) -> EventJson | None:
         """Wait for the next event or sample; None if the subscription has ended."""
-        while not self._waiting:
-            if self._over:
-                return None
+        while (event := self.take_now()) is None and not self._over:
             self._something.clear()
             await self._something.wait()
-        return self._taken()
+        return event
 
     def take_now(self) -> EventJson | None:
         """The next event or sample if one is waiting, else None."""
-        return self._taken() if self._waiting else None
-
-    def _taken(self) -> EventJson:
+        if not self._waiting:
+            return None
         event = self._waiting.popleft()
         self._behind -= _weight(event)
         self.last = event.get("seq", self.last)

@@ -64,16 +64,6 @@ class ApplyOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptedRun:
-    """A run that has passed the checks. ``runs``: the parent of its directory."""
-
-    described: DescribedExperiment
-    planned: PlannedRun
-    runs: Path
-    analyse: bool
-
-
-@dataclass(frozen=True, slots=True)
 class _Up:
     """The testbed that is up, and the lab as described when it came up."""
 
@@ -144,11 +134,11 @@ class LabDaemon:
             )
             raise RequestError(409, msg, exit_code=1)
 
-    def require_runtime(self, wanted: Runtime | None) -> None:
-        """Raise RequestError (409) if the controller has another runtime than ``wanted``."""
+    def require_runtime(self, runtime: Runtime | None) -> None:
+        """Raise RequestError (409) if the controller has another runtime than ``runtime``."""
         testbed, _ = self.require_lab()
-        if wanted is not None and wanted != testbed.runtime:
-            message = f"the controller of the lab that is up runs {testbed.runtime}, not {wanted}; `atoll down` first"
+        if runtime is not None and runtime != testbed.runtime:
+            message = f"the controller of the lab that is up runs {testbed.runtime}, not {runtime}; `atoll down` first"
             raise RequestError(409, message, exit_code=1)
 
     @property
@@ -215,7 +205,7 @@ class LabDaemon:
             self._note_applied(described, changes=len(changes))
         limit = how.connections.wait
         budgets = await asyncio.to_thread(
-            lambda: [each for swap in swaps for each in swap_budgets(testbed.network, before, swap)]
+            lambda: [budget for swap in swaps for budget in swap_budgets(testbed.network, before, swap)]
         )
         return {
             "experiment": plan.experiment,
@@ -232,31 +222,34 @@ class LabDaemon:
             "warnings": warnings_json(testbed.network, described),
         }
 
-    async def accept_run(
-        self, described: DescribedExperiment, options: RunOptions, runs: Path, *, analyse: bool
-    ) -> AcceptedRun:
+    async def plan_run(self, described: DescribedExperiment, options: RunOptions, runs: Path) -> PlannedRun:
         """Check and plan a run. Raises as :func:`require_runnable`."""
         testbed, _ = self.require_lab()
         request = RunRequest(testbed.network, described.experiment, testbed.platform.name, options)
-        return AcceptedRun(described, await asyncio.to_thread(require_runnable, request, runs), runs, analyse)
+        return await asyncio.to_thread(require_runnable, request, runs)
 
-    async def run(self, run: AcceptedRun, record: RunRecord) -> JsonObject:
-        """Run an experiment; the answer has the run directory, the summary, and the link to its points in Grafana."""
+    async def run(
+        self, described: DescribedExperiment, planned: PlannedRun, runs: Path, record: RunRecord, *, analyse: bool
+    ) -> JsonObject:
+        """Run an experiment; the answer has the run directory, the summary, and the link to its points in Grafana.
+
+        ``runs``: the parent of the run directory.
+        """
         testbed, _ = self.require_lab()
-        request = run.planned.request
-        run_dir = create_run(run.runs, request, time.time_ns())
+        request = planned.request
+        run_dir = create_run(runs, request, time.time_ns())
         self.runs.add(record, str(run_dir.path), run_dir.path.name)
         self.replays.add(run_dir.path)
 
         def take(event: StepBegun | Live) -> None:
             record.take(event)
-            if testbed.experiment is request.experiment and self._described is not run.described:
-                self._note_applied(run.described)
+            if testbed.experiment is request.experiment and self._described is not described:
+                self._note_applied(described)
 
         metrics = request.options.metrics
         self.bus.publish(RunBegun(record.id, str(run_dir.path)))
         with contextlib.closing(run_dir), self.bus.subscribe(take, StepBegun, Live):
-            running = LiveRun(testbed, run.planned, run_dir)
+            running = LiveRun(testbed, planned, run_dir)
             sink = feeding(run_dir.path, running.note, self._progress) if metrics else contextlib.nullcontext(Fed())
             async with _recording_files(run_dir):
                 async with sink as fed:
@@ -264,7 +257,7 @@ class LabDaemon:
                         await running.measure(record.started_ns)
                 if self.for_run and self._up is not None:
                     self._take_down(self._up)
-                summary = await running.analyse() if run.analyse else None
+                summary = await running.analyse() if analyse else None
         link = carried_link(run_dir) if fed.points else None
         return {"run_dir": str(run_dir.path), "summary": summary, "grafana": link}
 

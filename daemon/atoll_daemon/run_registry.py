@@ -7,6 +7,7 @@ from typing import Any
 
 from atoll_core.errors import AtollError
 from atoll_core.events.events import Live, StepBegun
+from atoll_daemon.http.api_models import RunResponse
 from atoll_daemon.http.http_errors import RequestError, error_json, internal_error
 from atoll_daemon.task_runner import JsonObject
 
@@ -55,19 +56,7 @@ class RunRecord:
 
     def to_json(self) -> dict[str, Any]:
         """The record in the form of the API."""
-        return {
-            "id": self.id,
-            "experiment": self.experiment,
-            "state": self.state,
-            "started_ns": self.started_ns,
-            "ended_ns": self.ended_ns,
-            "run_dir": self.run_dir,
-            "step": self.step,
-            "live": self.live,
-            "summary": self.summary,
-            "error": self.error,
-            "warnings": self.warnings,
-        }
+        return {name: getattr(self, name) for name in RunResponse.model_fields}
 
     def over(self, task: asyncio.Task[JsonObject], now_ns: int) -> None:
         """Record the result of the task."""
@@ -100,8 +89,7 @@ class Runs:
     def find(self, name: str) -> RunRecord:
         """The run with an id. Raises RequestError (404)."""
         if name not in self._records:
-            msg = f"this daemon has no run {name!r}; GET /v1/runs lists its runs"
-            raise RequestError(404, msg, exit_code=1)
+            raise RequestError(404, f"this daemon has no run {name!r}; GET /v1/runs lists its runs", exit_code=1)
         return self._records[name]
 
     @property

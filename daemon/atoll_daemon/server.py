@@ -20,7 +20,7 @@ from atoll_core.errors import AtollError, LabError
 from atoll_core.plan.flow_entry import relax_collector
 from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon.http import write_handlers
-from atoll_daemon.http.api_models import NoParameters, PortRequest
+from atoll_daemon.http.api_models import LabRequest, PortRequest, Request
 from atoll_daemon.http.auth import AccessControl, is_local, only_locally
 from atoll_daemon.http.http_app import Serve, add_page, errors_as_json, is_page, runner_of
 from atoll_daemon.http.http_errors import RequestError, no_lab_is_up
@@ -69,16 +69,20 @@ class Server:
     def _application(self) -> web.Application:
         app = web.Application(middlewares=[errors_as_json, self._authorize], client_max_size=MOST_BYTES)
         for route in ROUTES:
-            app.router.add_route(route.method, route.path, self._serving(route.handler))
+            app.router.add_route(route.method, route.path, self._serving(route.handler, route.query))
         add_page(app)
         # Requests of local commands only: they name files, or belong to the user at a terminal.
-        app.router.add_post("/v1/lab", _locally(self._serving(write_handlers.post_lab)))
+        app.router.add_post("/v1/lab", _locally(self._serving(write_handlers.post_lab, LabRequest)))
         app.router.add_post("/v1/ports", _locally(self._open_port))
         app.router.add_get("/v1/shell", _locally(self._shell))
         return app
 
-    def _serving(self, handler: Handler) -> Serve:
+    def _serving(self, handler: Handler, query: type[Request]) -> Serve:
+        """Serve requests by a handler, which reads their parameters itself if it has any."""
+
         async def serve(request: web.Request) -> web.StreamResponse:
+            if query is Request:
+                parameters(request, Request)  # raises for any
             answer = await handler(self._daemon, request)
             return answer if isinstance(answer, web.StreamResponse) else json_answer(answer)
 
@@ -91,9 +95,9 @@ class Server:
 
     async def _open_port(self, request: web.Request) -> web.StreamResponse:
         """Listen on a TCP port as well; the answer has its URL."""
-        parameters(request, NoParameters)
-        asked = await read_object(request, PortRequest)
-        address = ListenAddress.parse(asked.address)
+        parameters(request, Request)
+        body = await read_object(request, PortRequest)
+        address = ListenAddress.parse(body.address)
         same = [port for port in self._ports if replace(port.address, port=address.port) == address]
         port = next((port for port in same if address.port in (0, port.address.port)), None)
         if port is None:
@@ -102,10 +106,10 @@ class Server:
                 raise RequestError(503, "the daemon is ending", exit_code=1)
             port = await ServedPort.open(address, server)
             self._ports.append(port)
-        self._access.set_token(asked.token)
+        self._access.set_token(body.token)
         self._access.names.add(address.host.lower())
         self._daemon.listens = [port.address.url for port in self._ports]
-        self._daemon.token_file = asked.token_file
+        self._daemon.token_file = body.token_file
         return json_answer({"url": port.address.url})
 
     async def _shell(self, request: web.Request) -> web.StreamResponse:
@@ -135,9 +139,9 @@ def _locally(handler: Serve) -> Serve:
 def _raise_descriptor_limit() -> None:
     """Raise the limit of file descriptors, often 1024, for all connections, agents and logs."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def main(arguments: list[str]) -> int:
@@ -176,14 +180,14 @@ async def serve_shell(request: web.Request, daemon: LabDaemon) -> web.WebSocketR
     """Serve a shell until the session or the connection ends."""
     socket = web.WebSocketResponse(max_msg_size=_LONGEST_MESSAGE)
     await socket.prepare(request)
-    asked = await socket.receive()
-    if asked.type is not WSMsgType.TEXT:
+    opening = await socket.receive()
+    if opening.type is not WSMsgType.TEXT:
         return socket
     if daemon.testbed is None:
         await _end(socket, no_lab_is_up(daemon.target))
         return socket
     try:
-        shell = await _open(daemon.testbed, json.loads(asked.data))
+        shell = await _open(daemon.testbed, json.loads(opening.data))
     except LabError as error:  # a lab of real machines has no Mininet
         await _end(socket, str(error))
         return socket
@@ -197,10 +201,10 @@ async def serve_shell(request: web.Request, daemon: LabDaemon) -> web.WebSocketR
     return socket
 
 
-async def _open(testbed: Testbed, asked: dict[str, Any]) -> LabShell:
-    if "script" in asked:
-        return await testbed.lab.run_script(asked["script"])
-    return await testbed.lab.open_shell(asked["columns"], asked["rows"])
+async def _open(testbed: Testbed, opening: dict[str, Any]) -> LabShell:
+    if "script" in opening:
+        return await testbed.lab.run_script(opening["script"])
+    return await testbed.lab.open_shell(opening["columns"], opening["rows"])
 
 
 async def _forward(message: WSMessage, shell: LabShell) -> None:

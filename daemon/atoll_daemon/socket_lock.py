@@ -45,8 +45,7 @@ def bind_daemon_socket(target: LabTarget) -> socket.socket:
     except OSError:
         listener.close()
         holder = daemon_holder(target)
-        msg = f"{target} is in use" + (f" by {describe_holder(*holder)}" if holder else "")
-        raise LabError(msg) from None
+        raise LabError(f"{target} is in use" + (f" by {describe_holder(*holder)}" if holder else "")) from None
     listener.listen(LISTEN_BACKLOG)
     return listener
 
@@ -82,16 +81,16 @@ def foreign_daemon_error(target: LabTarget, holder: tuple[int, int]) -> LabError
 def root_owned_error(target: LabTarget, holder: tuple[int, int]) -> LabError | None:
     """The error for a user whose connections a daemon of root closes; None if the process is something else.
 
-    The kernel vouches for the process and its user; the command line tells whether it is a daemon.
+    The kernel vouches for the process and its user; its command line shows whether it is a daemon.
     """
     pid, uid = holder
     if uid != 0 or os.geteuid() == 0:
         return None
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return None
-    if DAEMON_MODULE.encode() not in words:
+    if DAEMON_MODULE.encode() not in arguments:
         return None
     return LabError(f"{target} is up and belongs to root (process {pid}); only root can use it")
 

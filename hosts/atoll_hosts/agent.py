@@ -224,7 +224,7 @@ class Agent:
                 close_input=config is None,
                 stdout=str(stdout),
                 stderr=str(stderr),
-                limits=limits.asked,
+                limits=limits.requested,
                 **({"privileges": list(privileges), "user": user} if privileges is not None else {}),
                 **({"directory": directory} if directory is not None else {}),
             )

@@ -77,7 +77,7 @@ class Profile:
 
     @property
     def is_hardware(self) -> bool:
-        """Whether it has a table in hardware, and another one for what that cannot do."""
+        """Whether it has a table in hardware, and another one in software."""
         return self.software_table is not None
 
     def does(self, need: str) -> bool:
@@ -91,12 +91,11 @@ class Profile:
 def profile(driver: str) -> Profile:
     """The profile of a driver.
 
-    Raises PlanError, naming the known drivers, when there is none.
+    Raises PlanError, naming the kind drivers, when there is none.
     """
     if driver in drivers():
         return _read(tomllib.loads((PROFILES / f"{driver}.toml").read_text(encoding="utf-8")))
-    msg = f"no switch driver is called {driver!r}; known drivers: {', '.join(drivers())}"
-    raise PlanError(msg)
+    raise PlanError(f"no switch driver is called {driver!r}; known drivers: {', '.join(drivers())}")
 
 
 def drivers() -> tuple[str, ...]:
@@ -118,10 +117,10 @@ def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
             refused.setdefault((entry.switch, need), []).append(entry.why)
     lines = [_refusal(profiles[switch], switch, need, whys) for (switch, need), whys in refused.items()]
     for switch, number in count.items():
-        known = profiles[switch]
-        if number > known.max_entries:
+        kind = profiles[switch]
+        if number > kind.max_entries:
             lines.append(
-                f"{switch} ({known.title}) has room for {known.max_entries} entries, but the plan has {number}; "
+                f"{switch} ({kind.title}) has room for {kind.max_entries} entries, but the plan has {number}; "
                 "attach some of its machines to another switch"
             )
     if lines:
@@ -129,12 +128,12 @@ def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
 
 
 def unverified(network: Network) -> Iterator[str]:
-    """For every driver of which something is not known for certain: what, and of which switches, in one line."""
+    """A line for every driver with unverified facts: the facts, and the switches."""
     for driver in dict.fromkeys(switch.driver for switch in network.switches):
-        known = profile(driver)
-        if known.unverified:
+        kind = profile(driver)
+        if kind.unverified:
             names = ", ".join(switch.name for switch in network.switches if switch.driver == driver)
-            yield f"Not verified of {known.title} ({names}): {'; '.join(known.unverified)}"
+            yield f"Not verified of {kind.title} ({names}): {'; '.join(kind.unverified)}"
 
 
 def behaviour(driver: str, settings: TwinSettings) -> TwinBehaviour:
@@ -145,12 +144,12 @@ def behaviour(driver: str, settings: TwinSettings) -> TwinBehaviour:
     return TwinBehaviour(**facts).with_settings(settings)
 
 
-def missing_features(known: Profile, entry: FlowEntry) -> Iterator[str]:
-    """What an entry needs and the hardware does not do, in the words of profiles.
+def missing_features(kind: Profile, entry: FlowEntry) -> Iterator[str]:
+    """The features that an entry needs and the hardware does not have, by their names in profiles.
 
     Hardware that takes only IPv4 does not take an entry for other packets at all: nothing else is named then.
     """
-    missing = [need for need in _needs(entry) if not known.does(need)]
+    missing = [need for need in _needs(entry) if not kind.does(need)]
     return iter([_ONLY_IPV4] if _ONLY_IPV4 in missing else missing)
 
 
@@ -159,16 +158,16 @@ def feature_text(need: str) -> str:
     return _WORDS.get(need, f"match {need}")
 
 
-def remedy_for(known: Profile, need: str) -> str:
-    """What to do instead of something that the hardware does not do."""
-    return known.remedies.get(need, "choose another driver, or another port for the machine")
+def remedy_for(kind: Profile, need: str) -> str:
+    """The remedy for a feature that the hardware does not have."""
+    return kind.remedies.get(need, "choose another driver, or another port for the machine")
 
 
-def _refusal(known: Profile, switch: str, need: str, whys: list[str]) -> str:
+def _refusal(kind: Profile, switch: str, need: str, whys: list[str]) -> str:
     """One line: the switch, the missing feature, the first entry that needs it, the remedy."""
     others = f" and {len(whys) - 1} more" if len(whys) > 1 else ""
-    what = f"{switch} ({known.title}) cannot {feature_text(need)} in hardware"
-    return f"{what}, needed for '{whys[0]}'{others}; {remedy_for(known, need)}"
+    what = f"{switch} ({kind.title}) cannot {feature_text(need)} in hardware"
+    return f"{what}, needed for '{whys[0]}'{others}; {remedy_for(kind, need)}"
 
 
 def _needs(entry: FlowEntry) -> Iterator[str]:
@@ -184,24 +183,10 @@ def _needs(entry: FlowEntry) -> Iterator[str]:
 
 
 def _read(data: dict[str, Any]) -> Profile:
-    return Profile(
-        driver=data["driver"],
-        title=data["title"],
-        models=data["models"],
-        config=data["config"],
-        table=data["table"],
-        max_entries=data["max_entries"],
-        mtu=data["mtu"],
-        matches=frozenset(data["matches"]),
-        actions=frozenset(data["actions"]),
-        remedies=data["remedies"],
-        only_ipv4=data.get("only_ipv4", False),
-        chassis=data.get("chassis", ""),
-        lag_s=data.get("lag_s", 0.0),
-        unverified=tuple(data.get("unverified", ())),
-        software_table=data.get("software_table"),
-        twin=tuple(_twin_fact(name, **fact) for name, fact in data.get("twin", {}).items()),
-    )
+    fields: dict[str, Any] = data | {key: frozenset(data[key]) for key in ("matches", "actions")}
+    fields["unverified"] = tuple(data.get("unverified", ()))
+    fields["twin"] = tuple(_twin_fact(name, **fact) for name, fact in data.get("twin", {}).items())
+    return Profile(**fields)
 
 
 def _twin_fact(name: str, value: int | bool | str, source: str, verified: bool) -> TwinFact:
@@ -216,12 +201,10 @@ def too_long(network: Network, experiment: Experiment | None = None) -> Iterator
     drivers = {switch.name: profile(switch.driver) for switch in network.switches}
 
     def refused(interface: Interface, mtu: int, switch: str) -> Iterator[Diagnostic]:
-        known = drivers[switch]
-        if mtu > known.mtu:
-            text = (
-                f"{interface.name}: {switch} ({known.title}) forwards packets of at most {known.mtu} bytes, not {mtu}"
-            )
-            remedy = f"write an mtu of at most {known.mtu}, or attach it to a switch with a larger limit"
+        kind = drivers[switch]
+        if mtu > kind.mtu:
+            text = f"{interface.name}: {switch} ({kind.title}) forwards packets of at most {kind.mtu} bytes, not {mtu}"
+            remedy = f"write an mtu of at most {kind.mtu}, or attach it to a switch with a larger limit"
             yield Diagnostic(network.file, interface.line, f"{text}; {remedy}")
 
     for interfaces in network.machines.values():

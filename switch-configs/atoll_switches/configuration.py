@@ -4,7 +4,7 @@
 Templates are ``switch-configs/templates/<name>.j2``; profiles name theirs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -45,15 +45,24 @@ def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], c
     Raises PlanError for a switch that the lab does not have.
     """
     if switch not in {each.name for each in network.switches}:
-        known = ", ".join(each.name for each in network.switches)
-        raise PlanError(f"{network.file} has no switch {switch!r}; it has {known}")
-    found = network.switch(switch)
-    known = profile(found.driver)
+        names = ", ".join(each.name for each in network.switches)
+        raise PlanError(f"{network.file} has no switch {switch!r}; it has {names}")
+    import jinja2
+
+    described = network.switch(switch)
+    kind = profile(described.driver)
     ports = ports_of(network, switch, entries)
-    return _rendered(
-        known.config,
-        switch=found,
-        profile=known,
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=False,  # noqa: S701 - the output is a switch's configuration, not a page
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(f"{kind.config}.j2").render(
+        switch=described,
+        profile=kind,
         ports=ports,
         usual_mtu=MTU,
         jumbo=any(port.mtu > MTU for port in ports),
@@ -65,6 +74,7 @@ def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], c
         experiment_vlan=_free_vlan(ports, network),
         controller=controller,
         lab=network.name,
+        management_vlan=_MANAGEMENT_VLAN,
     )
 
 
@@ -87,16 +97,14 @@ def ports_of(network: Network, switch: str, entries: Iterable[FlowEntry]) -> tup
                     tag = vlan
                 case PopVlan():
                     tag = None
-                case Output(port) if tag is not None:
-                    vlans[port].add(tag)
-                case Output():
-                    pass
-    every = [interface for interfaces in network.machines.values() for interface in interfaces]
+                case Output(port):
+                    vlans[port] |= set() if tag is None else {tag}
+    cables = [interface for interfaces in network.machines.values() for interface in interfaces]
     own: dict[int, int] = {}
-    for each in every:
-        if each.attached.switch == switch:  # several of them behind a learning switch
-            own[each.attached.port] = max(each.mtu, own.get(each.attached.port, 0))
-    longest = max([MTU, *(each.mtu for each in every)])
+    for cable in cables:
+        if cable.attached.switch == switch:  # several of them behind a learning switch
+            own[cable.attached.port] = max(cable.mtu, own.get(cable.attached.port, 0))
+    longest = max([MTU, *(cable.mtu for cable in cables)])
     return tuple(
         ConfiguredPort(number, leads_to[number], tuple(sorted(vlans[number])), own.get(number, longest))
         for number in sorted(leads_to)
@@ -104,7 +112,7 @@ def ports_of(network: Network, switch: str, entries: Iterable[FlowEntry]) -> tup
 
 
 def _cables(network: Network, switch: str) -> dict[int, str]:
-    found = {
+    far_ends = {
         interface.attached.port: machine
         for machine, interfaces in network.machines.items()
         for interface in interfaces
@@ -113,20 +121,20 @@ def _cables(network: Network, switch: str) -> dict[int, str]:
     for learning in network.learning_switches:
         if learning.uplink.switch == switch:
             hosts = counted(len(network.hosts_behind(learning.name)), "host")
-            found[learning.uplink.port] = f"learning switch {learning.name}, {hosts}"
+            far_ends[learning.uplink.port] = f"learning switch {learning.name}, {hosts}"
     if network.control is not None and network.control.port.switch == switch:
-        found[network.control.port.port] = "in-band control: the machine that runs atoll"
+        far_ends[network.control.port.port] = "in-band control: the machine that runs atoll"
     for trunk in network.trunks:
         for here, there in ((trunk.a, trunk.b), (trunk.b, trunk.a)):
             if here.switch == switch:
-                found[here.port] = f"trunk to {there}"
-    return found
+                far_ends[here.port] = f"trunk to {there}"
+    return far_ends
 
 
 def _free_vlan(ports: tuple[ConfiguredPort, ...], network: Network) -> int:
     """The VLAN of untagged frames within the switch: one whose id no tagged frame has."""
     used = {vlan for port in ports for vlan in port.vlans}
-    used |= {known.vlan for box in network.delay_boxes for known in box.classes}
+    used |= {each.vlan for box in network.delay_boxes for each in box.classes}
     free = next((vlan for vlan in _VLANS if vlan not in used), None)
     if free is None:
         raise PlanError(f"{network.file} leaves no VLAN id for untagged frames; use fewer latency classes")
@@ -142,18 +150,3 @@ def port_ranges(numbers: Iterable[int]) -> str:
         else:
             runs.append((number, number))
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-
-
-def _rendered(template: str, **given: object) -> str:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=False,  # noqa: S701 - the output is a switch's configuration, not a page
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    filled: Mapping[str, object] = {**given, "management_vlan": _MANAGEMENT_VLAN}
-    return environment.get_template(f"{template}.j2").render(**filled)

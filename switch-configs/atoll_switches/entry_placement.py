@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Place flow entries: the table of each, in hardware or software, why, and its cost; the budget of a switch. Pure."""
+"""The placement of flow entries: table, hardware or software, reason and cost; the budget of a switch. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,13 +21,13 @@ from atoll_switches.capability_profile import (
     remedy_for,
 )
 
-_UNLIMITED_BIT_S = 10**9  # what a cable carries where no link limits the traffic
+_UNLIMITED_BIT_S = 10**9  # of a cable where no link limits the traffic
 _PACKETS_PER_ACK = 2  # RFC 5681, 4.2
 _CONTROL_PACKETS_S = 1  # of in-band control while measuring: some packets in ten seconds for each host
 
 
-class Place(StrEnum):
-    """Where an entry forwards."""
+class TableKind(StrEnum):
+    """The part of a switch that has a table and forwards by its entries."""
 
     DATAPATH = "datapath"  # of Open vSwitch, which makes no difference between entries
     HARDWARE = "hardware"
@@ -38,14 +38,14 @@ class Place(StrEnum):
 class PlacedEntry:
     """An entry with its table.
 
-    ``carries_packets_s``: what all entries of its switch in software carry together; None at line rate.
-    ``expects_packets_s``: what the experiment sends through it at most, in packets of full size. ``remedy``: how it
+    ``carries_packets_s``: the packets/s of all entries of its switch in software together; None at line rate.
+    ``expects_packets_s``: the most that the experiment sends through it, in packets of full size. ``remedy``: how it
     comes to hardware; empty if it is there.
     """
 
     entry: FlowEntry
     table: int
-    place: Place
+    table_kind: TableKind
     reason: str
     carries_packets_s: int | None
     expects_packets_s: int
@@ -77,9 +77,9 @@ def place_entries(network: Network, experiment: Experiment, entries: Iterable[Fl
     """Place each entry on its switch, by the profile of the switch's driver."""
     profiles = {switch.name: profile(switch.driver) for switch in network.switches}
     carried = {
-        name: behaviour(known.driver, TwinSettings()).software_packets_per_s
-        for name, known in profiles.items()
-        if known.is_hardware
+        name: behaviour(kind.driver, TwinSettings()).software_packets_per_s
+        for name, kind in profiles.items()
+        if kind.is_hardware
     }
     rates = packet_rates(experiment)
     return tuple(
@@ -100,25 +100,25 @@ def switch_budgets(
 ) -> tuple[SwitchBudget, ...]:
     """The budget of each switch over states of its tables, each with its name; the first is that of the plan."""
     counts = [(when or unsteered, Counter(entry.switch for entry in entries)) for when, entries in states]
-    found: list[SwitchBudget] = []
+    budgets: list[SwitchBudget] = []
     for switch in network.switches:
-        known = profile(switch.driver)
+        kind = profile(switch.driver)
         when, most = max(((when, count[switch.name]) for when, count in counts), key=lambda each: each[1])
         first = counts[0][1][switch.name]
-        found.append(SwitchBudget(switch.name, known.driver, known.title, first, most, when, known.max_entries))
-    return tuple(found)
+        budgets.append(SwitchBudget(switch.name, kind.driver, kind.title, first, most, when, kind.max_entries))
+    return tuple(budgets)
 
 
-def _placed(known: Profile, entry: FlowEntry, software_packets_s: int | None, expected: int) -> PlacedEntry:
-    if known.software_table is None:
-        return PlacedEntry(entry, known.table, Place.DATAPATH, "forwards all entries alike", None, expected)
-    missing = list(missing_features(known, entry))
+def _placed(kind: Profile, entry: FlowEntry, software_packets_s: int | None, expected: int) -> PlacedEntry:
+    if kind.software_table is None:
+        return PlacedEntry(entry, kind.table, TableKind.DATAPATH, "forwards all entries alike", None, expected)
+    missing = list(missing_features(kind, entry))
     if not missing:
         reason = "its hardware matches and does all of it"
-        return PlacedEntry(entry, known.table, Place.HARDWARE, reason, None, expected)
+        return PlacedEntry(entry, kind.table, TableKind.HARDWARE, reason, None, expected)
     reason = f"its hardware cannot {' or '.join(map(feature_text, missing))}"
-    remedy = "; ".join(dict.fromkeys(remedy_for(known, need) for need in missing))
-    return PlacedEntry(entry, known.software_table, Place.SOFTWARE, reason, software_packets_s, expected, remedy)
+    remedy = "; ".join(dict.fromkeys(remedy_for(kind, need) for need in missing))
+    return PlacedEntry(entry, kind.software_table, TableKind.SOFTWARE, reason, software_packets_s, expected, remedy)
 
 
 def _expected(network: Network, entry: FlowEntry, rates: tuple[int, int]) -> int:
@@ -139,40 +139,38 @@ def _expected(network: Network, entry: FlowEntry, rates: tuple[int, int]) -> int
 _NOT_OF_A_TABLE = {"several-outputs"}  # in profiles, but not in table features
 
 
-def choose_table(known: Profile, features: SwitchFeatures, switch: str) -> int:
+def choose_table(kind: Profile, features: SwitchFeatures, switch: str) -> int:
     """The number of the first table with all features of the profile and no further required match fields.
 
     The profile's for a switch without table features. Raises LabError with the missing features of each table when
     there is none: the driver in lab.yaml is wrong.
     """
     if not features.tables:
-        return known.table
+        return kind.table
     for table in features.tables:
-        if not any(_missing(known, table)):
+        if not any(_missing(kind, table)):
             return table.first
-    missing = "; ".join(f"{_numbers(table)} {', '.join(_missing(known, table))}" for table in features.tables)
+    missing = "; ".join(f"{_numbers(table)} {', '.join(_missing(kind, table))}" for table in features.tables)
     model = (
         " ".join(filter(None, (features.description.manufacturer, features.description.hardware))) or "unknown model"
     )
     raise LabError(
-        f"{switch} ({model}): no table of this switch has the features of driver {known.driver!r}: {missing}; "
+        f"{switch} ({model}): no table of this switch has the features of driver {kind.driver!r}: {missing}; "
         "correct the driver in lab.yaml"
     )
 
 
 def room(features: SwitchFeatures, table: int) -> int | None:
     """The capacity of the table in entries; None if it is not reported."""
-    for each in features.tables:
-        if each.first <= table <= each.last:
-            return each.max_entries or None
-    return None
+    capacities = (each.max_entries for each in features.tables if each.first <= table <= each.last)
+    return next(capacities, None) or None
 
 
-def _missing(known: Profile, table: TableFeatures) -> Iterator[str]:
-    missing = sorted(known.matches - set(table.matches))
+def _missing(kind: Profile, table: TableFeatures) -> Iterator[str]:
+    missing = sorted(kind.matches - set(table.matches))
     if missing:
         yield f"does not match {', '.join(missing)}"
-    actions = sorted(known.actions - _NOT_OF_A_TABLE - set(table.actions))
+    actions = sorted(kind.actions - _NOT_OF_A_TABLE - set(table.actions))
     if actions:
         yield f"does not do {', '.join(actions)}"
     if table.required and set(table.required) != {"in_port"}:  # every entry matches its ingress port

@@ -28,12 +28,12 @@ _OF_PORTS = re.compile(
 _HARMLESS = re.compile(r"name |enable$|speed-duplex auto$|(no )?power-over-ethernet|no (lacp|disable)$")
 _OF_VLAN = re.compile(r"(?P<how>untagged|tagged) vlan (?P<vlans>\S+)$")  # of newer switches, in `interface`
 
-# What a terminal adds to the text: control sequences, its pager, the prompt with a command.
+# Additions of a terminal to the text: control sequences, its pager, the prompt with a command.
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|-- MORE --[^\x1b\n]*|\r")
 _PROMPT = re.compile(r"[^\s\"]+[#>]( |$)")
 _REST_OF_PORTS = re.compile(r"(?=.*\d)[\dA-Za-z/,-]+$")  # a list of ports that the terminal wrapped
 
-# What running-config leaves out, as it is the default: the command that would be there instead.
+# Commands that running-config omits as defaults, and the command that would be there instead.
 _DEFAULTS = {
     "no spanning-tree": "spanning-tree",
     "connection-interruption-mode fail-secure": "connection-interruption-mode fail-standalone",
@@ -55,33 +55,33 @@ class ConfigDifference:
         return f"{'+' if self.missing else '-'} {where}{self.command}"
 
 
-def config_differences(wanted: str, running: str) -> tuple[ConfigDifference, ...]:
+def config_differences(required: str, running: str) -> tuple[ConfigDifference, ...]:
     """The differences that matter to the lab, by context.
 
     Raises PlanError for a text that is no configuration, and where a port of a module or of another member of a stack
     may be one of the lab, as only the switch knows its number in OpenFlow.
     """
-    needed, held = (
-        {each for each in _commands(text) if each[1].split()[0] not in _NAMES} for text in (wanted, running)
+    needed, actual = (
+        {each for each in _commands(text) if each[1].split()[0] not in _NAMES} for text in (required, running)
     )
-    if not any(command.startswith("vlan ") for _, command in held):
+    if not any(command.startswith("vlan ") for _, command in actual):
         raise PlanError("no VLAN was found: this is not what `show running-config` of a ProCurve prints")
-    missing = {ConfigDifference(*each, missing=True) for each in needed - held if not _is_default(*each, held)}
-    found = sorted(missing | set(_contradicting(needed, held)))
-    _refuse_unknown_ports(found)
-    return tuple(sorted(_joined(found)))
+    missing = {ConfigDifference(*each, missing=True) for each in needed - actual if not _is_default(*each, actual)}
+    differences = sorted(missing | set(_contradicting(needed, actual)))
+    _refuse_unknown_ports(differences)
+    return tuple(sorted(_joined(differences)))
 
 
-def _refuse_unknown_ports(found: Iterable[ConfigDifference]) -> None:
+def _refuse_unknown_ports(differences: Iterable[ConfigDifference]) -> None:
     """Raise PlanError for a VLAN where a port of the lab is missing, and a port is whose number is not known."""
     missing: dict[_Context, str] = {}
     unknown: dict[_Context, str] = {}
-    for each in found:
-        if ports := _PORTS.match(each.command):
-            if each.missing:
-                missing.setdefault(each.context, ports["ports"])
-            elif (run := _PORT_RANGE.match(ports["ports"])) and run["unit"]:
-                unknown.setdefault(each.context, ports["ports"])
+    for difference in differences:
+        if ports := _PORTS.match(difference.command):
+            if difference.missing:
+                missing.setdefault(difference.context, ports["ports"])
+            elif (span := _PORT_RANGE.match(ports["ports"])) and span["unit"]:
+                unknown.setdefault(difference.context, ports["ports"])
     for context in missing.keys() & unknown.keys():
         raise PlanError(
             f"{context[0]}: the number in OpenFlow of port {unknown[context]}, which may be port {missing[context]} of "
@@ -90,36 +90,36 @@ def _refuse_unknown_ports(found: Iterable[ConfigDifference]) -> None:
         )
 
 
-def _joined(found: Iterable[ConfigDifference]) -> Iterator[ConfigDifference]:
+def _joined(differences: Iterable[ConfigDifference]) -> Iterator[ConfigDifference]:
     """The differences with the ports of each kind in one list, as switches write it."""
     ports: dict[tuple[_Context, str, bool, str], list[int]] = {}
-    for each in found:
-        how, _, port = each.command.partition(" ")
-        if _PORTS.match(each.command) and (run := _PORT_RANGE.match(port)):
-            ports.setdefault((each.context, how, each.missing, run["unit"]), []).append(int(run["first"]))
+    for difference in differences:
+        how, _, port = difference.command.partition(" ")
+        if _PORTS.match(difference.command) and (span := _PORT_RANGE.match(port)):
+            ports.setdefault((difference.context, how, difference.missing, span["unit"]), []).append(int(span["first"]))
         else:
-            yield each
+            yield difference
     for (context, how, missing, unit), numbers in ports.items():
         named = re.sub(r"\d+", rf"{unit}\g<0>", port_ranges(sorted(numbers)))
         yield ConfigDifference(context, f"{how} {named}", missing)
 
 
-def _is_default(context: _Context, command: str, held: set[tuple[_Context, str]]) -> bool:
-    return command in _DEFAULTS and (context, _DEFAULTS[command]) not in held
+def _is_default(context: _Context, command: str, actual: set[tuple[_Context, str]]) -> bool:
+    return command in _DEFAULTS and (context, _DEFAULTS[command]) not in actual
 
 
-def _contradicting(needed: set[tuple[_Context, str]], held: set[tuple[_Context, str]]) -> Iterator[ConfigDifference]:
+def _contradicting(needed: set[tuple[_Context, str]], actual: set[tuple[_Context, str]]) -> Iterator[ConfigDifference]:
     """Commands of the switch that disturb: in a context of the lab, or about one of its ports."""
     contexts = {context for context, _ in needed if context}
     ports = {command.split()[1] for _, command in needed if _PORTS.match(command)}
-    for context, command in held - needed:
-        words = command.split()
-        about_port = bool(_PORTS.match(command)) and words[1] in ports
+    for context, command in actual - needed:
+        parts = command.split()
+        about_port = bool(_PORTS.match(command)) and parts[1] in ports
         if context and context[0].startswith("interface "):
             about_port = context[0].split()[1] in ports and not _HARMLESS.match(command)
-        elif found := _OF_PORTS.match(command):
-            about_port = not ports.isdisjoint(_each_port(found["ports"]))
-        opposite = (context, command) in {(where, _DEFAULTS[each]) for where, each in needed if each in _DEFAULTS}
+        elif setting := _OF_PORTS.match(command):
+            about_port = not ports.isdisjoint(_each_port(setting["ports"]))
+        opposite = (context, command) in {(where, _DEFAULTS[other]) for where, other in needed if other in _DEFAULTS}
         of_lab = context in contexts and context[0] != "openflow"
         of_openflow = context in contexts and context[0] == "openflow" and not _adds(context, command, needed)
         if about_port or opposite or of_lab or of_openflow:
@@ -128,7 +128,7 @@ def _contradicting(needed: set[tuple[_Context, str]], held: set[tuple[_Context, 
 
 def _adds(context: _Context, command: str, needed: Iterable[tuple[_Context, str]]) -> bool:
     """Whether a command only adds to those of the lab's contexts: none of them begins with its first word."""
-    return not any(where == context and each.split()[0] == command.split(maxsplit=1)[0] for where, each in needed)
+    return not any(where == context and other.split()[0] == command.split(maxsplit=1)[0] for where, other in needed)
 
 
 def _commands(text: str) -> Iterator[tuple[_Context, str]]:
@@ -156,7 +156,7 @@ def _commands(text: str) -> Iterator[tuple[_Context, str]]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines of a configuration without what a terminal adds; lists of ports that it wrapped are whole."""
+    """The lines of a configuration without additions of a terminal; lists of ports that it wrapped are joined."""
     before = ""
     for line in _TERMINAL.sub("", text).splitlines():
         words = line.strip()
@@ -174,12 +174,12 @@ def _lines(text: str) -> Iterator[str]:
 
 def _of_interface(port: str, command: str) -> Iterator[tuple[_Context, str]]:
     """A command of an interface; that it is in a VLAN is one of the VLAN, too."""
-    found = _OF_VLAN.match(command)
-    if found is None:
+    membership = _OF_VLAN.match(command)
+    if membership is None:
         yield (f"interface {port}",), command
         return
-    for vlan in _each_port(found["vlans"]):
-        yield (f"vlan {vlan}",), f"{found['how']} {port}"
+    for vlan in _each_port(membership["vlans"]):
+        yield (f"vlan {vlan}",), f"{membership['how']} {port}"
 
 
 def _unquoted(words: str) -> str:
@@ -190,8 +190,8 @@ def _unquoted(words: str) -> str:
 def _by_port(command: str) -> Iterator[str]:
     if command == "spanning-tree enable":
         command = "spanning-tree"
-    found = _PORTS.match(command)
-    yield from (f"{found['how']} {port}" for port in _each_port(found["ports"])) if found else (command,)
+    ports = _PORTS.match(command)
+    yield from (f"{ports['how']} {port}" for port in _each_port(ports["ports"])) if ports else (command,)
 
 
 def _each_port(ports: str) -> Iterator[str]:

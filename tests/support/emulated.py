@@ -19,7 +19,8 @@ from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 
 async def main() -> None:
     command = sys.argv[2] if len(sys.argv) > 2 else ":"
-    lab = await EmulatedLab.start(load_lab(Path(sys.argv[1])), EventBus())
+    lab = await EmulatedLab.begin(load_lab(Path(sys.argv[1])), EventBus())
+    await lab.complete()
     inside = await asyncio.create_subprocess_exec(*lab.enter(), "sh", "-c", command, stdout=asyncio.subprocess.PIPE)
     said, _ = await inside.communicate()
     facts = {"pid": os.getpid(), "hosts": lab.hosts, "datapath": lab.datapath, "said": said.decode().split()}

@@ -161,11 +161,11 @@ class _Machine:
             print(f"{name:<19} {fact}")
         for platform in self.platforms:
             if not platform.missing:
-                print(f"{f'--on {platform.place}':<19} works {platform.how}", flush=True)
+                print(f"{f'--on {platform.platform}':<19} works {platform.how}", flush=True)
 
     def to_json(self) -> dict[str, Any]:
         ways = {
-            platform.place: {"works": not platform.missing, "how": platform.how, "lacks": platform.missing}
+            platform.platform: {"works": not platform.missing, "how": platform.how, "lacks": platform.missing}
             for platform in self.platforms
         }
         return {"machine": self.facts, "ways": ways, "lacks": self.missing}
@@ -191,7 +191,7 @@ def _machine(experiments: list[Experiment]) -> _Machine:
         find_binary()
     except MachineError as error:  # the agent is needed on every platform
         platforms = tuple(with_missing(platform, [str(error)]) for platform in platforms)
-    not_met = [line for platform in platforms if platform.place == MININET for line in platform.missing]
+    not_met = [line for platform in platforms if platform.platform == MININET for line in platform.missing]
     controls: list[str] = []
     faulty: set[str] = set()
     here, virtual = offered_here(), offered_by_virtual_kernel()

@@ -100,8 +100,7 @@ def clean(json: Json = False) -> None:
     """Remove kernels of other versions of atoll, except running ones; other checkouts have to build theirs again."""
     from atoll_emulation.uml.cache import clean_cache
 
-    cleaned = clean_cache()
-    removed, running = [*map(str, cleaned.removed)], [*map(str, cleaned.running)]
+    removed, running = ([*map(str, paths)] for paths in clean_cache())
     if json:
         print(json_format.dumps({"removed": removed, "running": running}))
         return

@@ -127,8 +127,7 @@ def _register(kind: str, text: str) -> None:
         json: Json = False,
     ) -> None:
         from atoll_core.units import Duration, Rate
-        from atoll_emulation.trace_generators.constellations import LEO, MEO
-        from atoll_emulation.trace_generators.passes import Pass, Radio, pass_trace
+        from atoll_emulation.trace_generators.passes import LEO, MEO, Pass, pass_trace
 
         usual = {"meo": MEO, "leo": LEO}[kind]
         passes = Pass(
@@ -142,7 +141,8 @@ def _register(kind: str, text: str) -> None:
             added_delay=_quantity(Duration, "--added-delay", added_delay, "0 s", "10 s"),
             step=_quantity(Duration, "--step", step, "1 ms", "1 h"),
             delay_step=_quantity(Duration, "--least-change", least_change, "0 s", "1 s"),
-            radio=Radio(_quantity(Rate, "--rate", rate, "1 kbit/s", "100 Gbit/s"), zenith) if rate else None,
+            rate=_quantity(Rate, "--rate", rate, "1 kbit/s", "100 Gbit/s") if rate else None,
+            zenith_db=zenith,
         )
         resolved = {
             "gateway": f"{passes.gateway.latitude_deg:g},{passes.gateway.longitude_deg:g}",

@@ -16,7 +16,7 @@ from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.plan import Plan
 from atoll_core.plural import columns, counted
 from atoll_switches.capability_profile import profile
-from atoll_switches.entry_placement import Place, PlacedEntry, SwitchBudget, place_entries, switch_budgets
+from atoll_switches.entry_placement import TableKind, PlacedEntry, SwitchBudget, place_entries, switch_budgets
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class Placement:
     @property
     def in_software(self) -> tuple[PlacedEntry, ...]:
         """The entries that hardware cannot do."""
-        return tuple(each for each in self.entries if each.place is Place.SOFTWARE)
+        return tuple(each for each in self.entries if each.table_kind is TableKind.SOFTWARE)
 
     def labels(self) -> dict[EntryId, str]:
         """Place and table of each entry of a switch that has several: ``hardware 100``."""
-        placed = (each for each in self.entries if each.place is not Place.DATAPATH)
-        return {each.entry.identity: f"{each.place} {each.table}" for each in placed}
+        placed = (each for each in self.entries if each.table_kind is not TableKind.DATAPATH)
+        return {each.entry.identity: f"{each.table_kind} {each.table}" for each in placed}
 
     def notes(self) -> dict[str, tuple[str, ...]]:
         """The lines of a drawing for each switch with several tables: its budget, and its entries in software."""
@@ -56,7 +56,7 @@ class Placement:
                     "match": str(each.entry.match),
                     "why": each.entry.why,
                     "table": each.table,
-                    "place": each.place.value,
+                    "place": each.table_kind.value,
                     "reason": each.reason,
                     "carries_packets_s": each.carries_packets_s,
                     "expects_packets_s": each.expects_packets_s,
@@ -113,7 +113,7 @@ def placement_text(placement: Placement) -> str:
     lines = [f"Placement: {len(placement.entries)} flow entries on {counted(len(placement.budgets), 'switch')}"]
     rows: list[tuple[str, ...]] = []
     for budget in placement.budgets:
-        tables = Counter((one.table, one.place) for one in placement.entries if one.entry.switch == budget.switch)
+        tables = Counter((one.table, one.table_kind) for one in placement.entries if one.entry.switch == budget.switch)
         placed = ", ".join(f"{count} in table {table} ({place})" for (table, place), count in sorted(tables.items()))
         rows.append((budget.switch, budget.title, placed or "none", _budget_text(budget)))
     lines += columns(rows, indent="  ")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publish and subscribe: the way of every event from the place where it happens to those who record or show it."""
+"""Publish and subscribe: every event goes from its publisher to those that record or show it."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -57,19 +57,19 @@ class EventBus:
     def subscribe(self, take: Callable[[E], object], *types: type[E]) -> Subscription[E]:
         """Call ``take`` with every event of these types. Close the subscription, or use it as a context manager."""
         subscription = Subscription(self, take)
-        for each in types:
-            self._subscribers.setdefault(each, []).append(subscription)  # pyright: ignore[reportArgumentType]
+        for kind in types:
+            self._subscribers.setdefault(kind, []).append(subscription)  # pyright: ignore[reportArgumentType]
         return subscription
 
     def unsubscribe(self, subscription: Subscription[E]) -> None:
         """End a subscription; does nothing if it has ended."""
         for kind, subscribers in self._subscribers.items():
-            self._subscribers[kind] = [each for each in subscribers if each is not subscription]
+            self._subscribers[kind] = [other for other in subscribers if other is not subscription]
 
     def publish(self, event: Event) -> tuple[Exception, ...]:
         """Pass an event to its subscribers; returns their errors, which do not affect the publisher or each other."""
-        outcomes = [each.put(event) for each in self._subscribers.get(type(event), ())]
-        return tuple(error for error in outcomes if error is not None)
+        subscribers = self._subscribers.get(type(event), ())
+        return tuple(error for subscriber in subscribers if (error := subscriber.put(event)) is not None)
 
 
 def reporting(take: Callable[[E], object], report: Callable[[str], object]) -> Callable[[E], None]:

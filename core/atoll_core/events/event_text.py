@@ -5,7 +5,6 @@ Events are JSON objects here, as a run directory or the API has them, also those
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from atoll_core.plural import counted
@@ -36,16 +35,11 @@ _STEPS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EventText:
-    """A line for people, and how much it matters to them."""
-
-    text: str
-    severity: Literal["info", "warning"] = "info"
+_Text = tuple[str, Literal["info", "warning"]]
 
 
-def event_text(event: _Fields) -> EventText | None:
-    """The text of an event; None for samples.
+def event_text(event: _Fields) -> _Text | None:
+    """The text of an event, a line for people, and its severity; None for samples.
 
     An event of an unknown type, or of another version without the keys for its text, has the text
     ``type: key value, key value``.
@@ -54,10 +48,10 @@ def event_text(event: _Fields) -> EventText | None:
     if kind in _SAMPLES:
         return None
     try:
-        found = _TEXTS[kind](event)
+        text = _TEXTS[kind](event)
     except (AttributeError, KeyError, TypeError):
-        found = _plain_text(kind, event)
-    return found if isinstance(found, EventText) else EventText(found)
+        text = _plain_text(kind, event)
+    return (text, "info") if isinstance(text, str) else text
 
 
 def step_text(step: str) -> str:
@@ -65,8 +59,8 @@ def step_text(step: str) -> str:
     return f"{step}: {_STEPS[step]}" if step in _STEPS else step
 
 
-def _warning(text: str, *, if_: bool = True) -> EventText:
-    return EventText(text, "warning" if if_ else "info")
+def _warning(text: str, *, if_: bool = True) -> _Text:
+    return text, "warning" if if_ else "info"
 
 
 def _message(event: _Fields) -> str:
@@ -77,19 +71,19 @@ def _why(event: _Fields) -> str:
     return f": {event['message']}" if event.get("message") else ""
 
 
-def _lab(event: _Fields) -> EventText:
+def _lab(event: _Fields) -> _Text:
     states = {"up": "is up", "down": "has been taken down", "failed": "has failed"}
     return _warning(f"lab {event['lab']} {states[event['state']]}{_why(event)}", if_=event["state"] != "up")
 
 
-def _work(event: _Fields) -> EventText:
+def _work(event: _Fields) -> _Text:
     verdict, state = event.get("verdict"), event["state"]
     outcome = _judgement(event) if verdict else {"begin": "begun", "end": "done"}.get(state, state)
     bad = state == "failed" or verdict == "invalid"
     return _warning(f"{event['what']} {event['about']}: {outcome}{_why(event)}", if_=bad)
 
 
-def _verdict(event: _Fields) -> EventText:
+def _verdict(event: _Fields) -> _Text:
     return _warning(f"verdict: {_judgement(event)}", if_=event["verdict"] == "invalid")
 
 
@@ -98,7 +92,7 @@ def _judgement(event: _Fields) -> str:
     return f"{event['verdict']}: {because}" if because else str(event["verdict"])
 
 
-def _step(event: _Fields) -> str | EventText:
+def _step(event: _Fields) -> str | _Text:
     step = event["step"]
     match event.get("state", "begin"):
         case "begin":
@@ -124,19 +118,19 @@ def _start(event: _Fields) -> str:
     return f"the load begins in {(event['at_ns'] - event['t_ns']) / 1e9:.1f} s{compared}"
 
 
-def _clocks(event: _Fields) -> EventText:
+def _clocks(event: _Fields) -> _Text:
     step_ns = event["step_ns"]
     text = f"clocks compared; this machine's was set by {step_ns / 1e6:.3f} ms during the measurement"
     return _warning(text, if_=abs(step_ns) > _NOTABLE_STEP_NS)
 
 
-def _change(event: _Fields) -> EventText:
+def _change(event: _Fields) -> _Text:
     state = event["state"]
     what = ", ".join(event.get("what") or ()) or {"end": "active"}.get(state, state)
     return _warning(f"change {event['change']}: {what}{_why(event)}", if_=state == "failed")
 
 
-def _swap(event: _Fields) -> str | EventText:
+def _swap(event: _Fields) -> str | _Text:
     match event["state"]:
         case "begin":
             moved = f"; moves {', '.join(event['moved'])}" if event.get("moved") else ""
@@ -157,7 +151,7 @@ def _swap(event: _Fields) -> str | EventText:
             raise KeyError
 
 
-def _connections(event: _Fields) -> str | EventText:
+def _connections(event: _Fields) -> str | _Text:
     if event["how"] == "failed":
         return _warning(
             "connections through boxes that are no longer in use could not be reset and will time out: "
@@ -172,7 +166,7 @@ def _connections(event: _Fields) -> str | EventText:
     }[event["how"]]
 
 
-def _outcome(event: _Fields) -> EventText:
+def _outcome(event: _Fields) -> _Text:
     outcome = str(event["outcome"])  # its reason is that of the step
     return _warning(f"outcome: {outcome.partition(': ')[0]}", if_=outcome != "completed")
 
@@ -182,7 +176,7 @@ def _terrestrial(event: _Fields) -> str:
     return f"{event['server']}: terrestrial RTT {measured:.2f} ms, configured {configured:g} ms"
 
 
-_TEXTS: dict[str, Callable[[_Fields], str | EventText]] = {
+_TEXTS: dict[str, Callable[[_Fields], str | _Text]] = {
     "applied": _applied,
     "base_rtt": lambda event: f"base RTT {event['rtt_ns'] / 1e6:.2f} ms",
     "change": _change,
@@ -219,7 +213,7 @@ def _plain_text(kind: str, event: _Fields) -> str:
 def _plain(part: object) -> str:
     match part:
         case dict():
-            return "; ".join(f"{key} {_plain(each)}" for key, each in part.items()) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            return "; ".join(f"{key} {_plain(inner)}" for key, inner in part.items()) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         case list() | tuple():
             return "; ".join(map(_plain, part)) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         case _:

@@ -17,8 +17,8 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         """The type and the fields, without those that are None."""
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {"type": self.type, **{name: part for name, part in found.items() if part is not None}}
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"type": self.type, **{name: part for name, part in parts.items() if part is not None}}
 
     def to_line(self) -> dict[str, Any]:
         """The JSON object with the text, as a line of an answer."""
@@ -39,7 +39,7 @@ class Progress(Event):
 
 @dataclass(frozen=True, slots=True)
 class Note(Event):
-    """An incident that nobody requested and that was dealt with."""
+    """An incident that nobody requested, and that needs no action."""
 
     type = "note"
     message: str
@@ -139,5 +139,5 @@ STREAMED = (Progress, Note, StepBegun, RunBegun, SwapEvent, Live)
 
 def with_text(event: dict[str, Any]) -> dict[str, Any]:
     """An event of the API with its text and severity; samples, which have no text, are unchanged."""
-    found = event_text(event)
-    return event if found is None else {**event, "text": found.text, "severity": found.severity}
+    text = event_text(event)
+    return event if text is None else {**event, "text": text[0], "severity": text[1]}

@@ -62,8 +62,7 @@ class MetricPoint:
         fields = _simple_fields(figures) if simple else _fields(figures)
         measurement, tags = _names(names)
         if not (measurement and fields):
-            msg = f"not a line of line protocol: {line[:100]!r}"
-            raise ValueError(msg)
+            raise ValueError(f"not a line of line protocol: {line[:100]!r}")
         return cls(measurement, tags, fields, int(instant))
 
     def to_json(self) -> list[Any] | None:
@@ -119,7 +118,7 @@ def _names(names: str) -> tuple[str, dict[str, str]]:
 
 
 def _simple_fields(figures: str) -> dict[str, Field]:
-    return {name: _read(figure) for name, _, figure in (each.partition("=") for each in figures.split(",")) if figure}
+    return {name: _read(figure) for name, _, figure in (pair.partition("=") for pair in figures.split(",")) if figure}
 
 
 def _fields(figures: str) -> dict[str, Field]:

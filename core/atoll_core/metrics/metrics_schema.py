@@ -42,6 +42,17 @@ class Measurement:
     """When there is a point in virtual time, if that differs."""
 
 
+def _measurement(
+    name: str,
+    what: str,
+    every_ns: int,
+    tags: tuple[tuple[str, str], ...],
+    *fields: MetricField,
+    in_virtual_time: str = "",
+) -> Measurement:
+    return Measurement(name, what, every_ns, tags, fields, in_virtual_time)
+
+
 EMULATION = "emulation"
 """Name of the machine that runs a whole emulated laboratory."""
 
@@ -110,308 +121,259 @@ def _both_ways(since: str) -> tuple[MetricField, ...]:
 
 
 MEASUREMENTS = (
-    Measurement(
+    _measurement(
         "link",
         "one direction of a satellite link; docs/contracts.md defines its counters",
         LINK_NS,
         (_BOX, _DIRECTION),
-        (
-            MetricField("in_packets", "packets", f"arrived; {_SUM}"),
-            MetricField("in_bytes", "bytes", f"arrived; {_SUM}"),
-            MetricField("out_packets", "packets", f"forwarded; {_SUM}"),
-            MetricField("out_bytes", "bytes", f"forwarded; {_SUM}"),
-            MetricField("dropped_packets", "packets", f"dropped for any cause; {_SUM}"),
-            MetricField("dropped_bytes", "bytes", f"dropped for any cause; {_SUM}"),
-            *(
-                MetricField(f"dropped_{cause}_packets", "packets", f"dropped {why}; {_SUM}")
-                for cause, why in _CAUSES.items()
-            ),
-            *(
-                MetricField(f"dropped_{cause}_bytes", "bytes", f"dropped {why}; {_SUM}")
-                for cause, why in _CAUSES.items()
-            ),
-            MetricField("oversize_packets", "packets", f"longer than the MTU, discarded; {_SUM}"),
-            MetricField("queue_bytes", "bytes", "in the queue now"),
-            MetricField("queue_max_bytes", "bytes", "most bytes in the queue since the previous point"),
-            MetricField("held_packets", "packets", "in the link now: queued, being serialised, or propagating"),
-            MetricField("idle_ns", "ns", f"time in which the transmitter had nothing to send; {_SUM}"),
-            MetricField("lost_after_packets", "packets", f"dropped after they had used the link; {_SUM}"),
-            MetricField("lost_after_bytes", "bytes", f"dropped after they had used the link; {_SUM}"),
-            *_LOW_PRIORITY,
-            *_TIMING,
-            *_DOUBTFUL,
+        MetricField("in_packets", "packets", f"arrived; {_SUM}"),
+        MetricField("in_bytes", "bytes", f"arrived; {_SUM}"),
+        MetricField("out_packets", "packets", f"forwarded; {_SUM}"),
+        MetricField("out_bytes", "bytes", f"forwarded; {_SUM}"),
+        MetricField("dropped_packets", "packets", f"dropped for any cause; {_SUM}"),
+        MetricField("dropped_bytes", "bytes", f"dropped for any cause; {_SUM}"),
+        *(
+            MetricField(f"dropped_{cause}_packets", "packets", f"dropped {why}; {_SUM}")
+            for cause, why in _CAUSES.items()
         ),
+        *(MetricField(f"dropped_{cause}_bytes", "bytes", f"dropped {why}; {_SUM}") for cause, why in _CAUSES.items()),
+        MetricField("oversize_packets", "packets", f"longer than the MTU, discarded; {_SUM}"),
+        MetricField("queue_bytes", "bytes", "in the queue now"),
+        MetricField("queue_max_bytes", "bytes", "most bytes in the queue since the previous point"),
+        MetricField("held_packets", "packets", "in the link now: queued, being serialised, or propagating"),
+        MetricField("idle_ns", "ns", f"time in which the transmitter had nothing to send; {_SUM}"),
+        MetricField("lost_after_packets", "packets", f"dropped after they had used the link; {_SUM}"),
+        MetricField("lost_after_bytes", "bytes", f"dropped after they had used the link; {_SUM}"),
+        *_LOW_PRIORITY,
+        *_TIMING,
+        *_DOUBTFUL,
     ),
-    Measurement(
+    _measurement(
         "link_config",
         "the configuration of a link, without the changes that a trace makes",
         SECOND_NS,
         (_BOX, _DIRECTION),
-        (
-            MetricField("rate_bit_s", "bit/s", "serialisation rate"),
-            MetricField("delay_ns", "ns", "propagation delay"),
-            MetricField("queue_bytes", "bytes", "capacity of the queue"),
-        ),
-        f"{_RARELY}, at swaps and changes of links, and at the end",
+        MetricField("rate_bit_s", "bit/s", "serialisation rate"),
+        MetricField("delay_ns", "ns", "propagation delay"),
+        MetricField("queue_bytes", "bytes", "capacity of the queue"),
+        in_virtual_time=f"{_RARELY}, at swaps and changes of links, and at the end",
     ),
-    Measurement(
+    _measurement(
         "delay_class",
         "a latency class of a delay box",
         LINK_NS,
         (_BOX, ("vlan", "VLAN id of the class"), ("class", "name of the class in lab.yaml")),
-        (
-            MetricField("in_packets", "packets", f"arrived; {_SUM}"),
-            MetricField("in_bytes", "bytes", f"arrived; {_SUM}"),
-            MetricField("out_packets", "packets", f"forwarded; {_SUM}"),
-            MetricField("out_bytes", "bytes", f"forwarded; {_SUM}"),
-            MetricField("held_packets", "packets", "being delayed now"),
-            *_TIMING,
-        ),
+        MetricField("in_packets", "packets", f"arrived; {_SUM}"),
+        MetricField("in_bytes", "bytes", f"arrived; {_SUM}"),
+        MetricField("out_packets", "packets", f"forwarded; {_SUM}"),
+        MetricField("out_bytes", "bytes", f"forwarded; {_SUM}"),
+        MetricField("held_packets", "packets", "being delayed now"),
+        *_TIMING,
     ),
-    Measurement(
+    _measurement(
         "delay_box",
         "a delay box as a whole",
         LINK_NS,
         (_BOX,),
-        (
-            MetricField("unknown_vlan_packets", "packets", f"of no class, discarded; {_SUM}"),
-            MetricField("oversize_packets", "packets", f"longer than the MTU, discarded; {_SUM}"),
-            *_DOUBTFUL,
-        ),
+        MetricField("unknown_vlan_packets", "packets", f"of no class, discarded; {_SUM}"),
+        MetricField("oversize_packets", "packets", f"longer than the MTU, discarded; {_SUM}"),
+        *_DOUBTFUL,
     ),
-    Measurement(
+    _measurement(
         "latency_config",
         "the configured terrestrial latency of a world server",
         SECOND_NS,
         (_HOST,),
-        (
-            MetricField("rtt_ns", "ns", "round-trip time of its class; 0: not delayed"),
-            MetricField("jitter_ns", "ns", "jitter of its class, in one direction"),
-        ),
-        f"{_RARELY}, at swaps, and at the end",
+        MetricField("rtt_ns", "ns", "round-trip time of its class; 0: not delayed"),
+        MetricField("jitter_ns", "ns", "jitter of its class, in one direction"),
+        in_virtual_time=f"{_RARELY}, at swaps, and at the end",
     ),
-    Measurement(
+    _measurement(
         "latency_check",
         "the terrestrial latency of a world server, measured by the test before the run; events.jsonl has that of each "
         "pair of hosts",
         0,
         (_HOST,),
-        (
-            MetricField("configured_ns", "ns", "round-trip time of its class; 0: not delayed"),
-            MetricField("measured_ns", "ns", "round-trip time minus that of the special server, which is not delayed"),
-        ),
+        MetricField("configured_ns", "ns", "round-trip time of its class; 0: not delayed"),
+        MetricField("measured_ns", "ns", "round-trip time minus that of the special server, which is not delayed"),
     ),
-    Measurement(
+    _measurement(
         "ping",
         "the ping series, one point for each ping, at the time at which it was sent",
         0,
         (_HOST, ("target", "name of the host that answers")),
-        (
-            MetricField("rtt_ns", "ns", "round-trip time; absent without an answer"),
-            MetricField("lost", "1", "1: no answer within the time-out, else 0"),
-            MetricField("seq", "1", "number of the ping"),
-        ),
+        MetricField("rtt_ns", "ns", "round-trip time; absent without an answer"),
+        MetricField("lost", "1", "1: no answer within the time-out, else 0"),
+        MetricField("seq", "1", "number of the ping"),
     ),
-    Measurement(
+    _measurement(
         "server",
         "a world server's program",
         SECOND_NS,
         (_HOST,),
-        (
-            MetricField("connections", "1", "connections accepted since the start of the run"),
-            MetricField("active", "1", "connections that the client has not closed yet"),
-            MetricField("sent_bytes", "bytes", "bytes given to TCP since the start of the run"),
-        ),
+        MetricField("connections", "1", "connections accepted since the start of the run"),
+        MetricField("active", "1", "connections that the client has not closed yet"),
+        MetricField("sent_bytes", "bytes", "bytes given to TCP since the start of the run"),
     ),
-    Measurement(
+    _measurement(
         "load",
         "an island client's channels",
         SECOND_NS,
         (_HOST,),
-        (
-            MetricField("flows_completed", "1", "flows completed since the start of the run"),
-            MetricField("flows_failed", "1", "flows failed since the start of the run"),
-            MetricField("active", "1", "flows open now"),
-            MetricField("received_bytes", "bytes", "TCP payload since the start of the run"),
-            MetricField("ended", "1", "1: the load has ended; only in the last point, which has no sums"),
-        ),
+        MetricField("flows_completed", "1", "flows completed since the start of the run"),
+        MetricField("flows_failed", "1", "flows failed since the start of the run"),
+        MetricField("active", "1", "flows open now"),
+        MetricField("received_bytes", "bytes", "TCP payload since the start of the run"),
+        MetricField("ended", "1", "1: the load has ended; only in the last point, which has no sums"),
     ),
-    Measurement(
+    _measurement(
         "start",
         "the start of an island client's channels",
         0,
         (_HOST,),
-        (MetricField("late_ns", "ns", "delay after the agreed time, minus the offset of the host's clock"),),
+        MetricField("late_ns", "ns", "delay after the agreed time, minus the offset of the host's clock"),
     ),
-    Measurement(
+    _measurement(
         "transfer",
         "the large transfer, at its receiver; not with iperf3, which reports its bytes only at the end",
         SECOND_NS,
         (_HOST,),
-        (
-            MetricField("received_bytes", "bytes", "TCP payload since its start"),
-            MetricField(
-                "ended", "1", "1: the transfer has ended; only in its last point, at the time of the last byte"
-            ),
-        ),
+        MetricField("received_bytes", "bytes", "TCP payload since its start"),
+        MetricField("ended", "1", "1: the transfer has ended; only in its last point, at the time of the last byte"),
     ),
-    Measurement(
+    _measurement(
         "capture",
         "a packet capture",
         SECOND_NS,
         (_HOST, ("point", "name of its file below captures/")),
-        (
-            MetricField("captured_packets", "packets", "packets in the file or on their way to it"),
-            MetricField("captured_bytes", "bytes", "their bytes on the wire"),
-            MetricField(
-                "dropped_packets",
-                "packets",
-                "packets lost because the kernel's ring was full: the capture is incomplete",
-            ),
-            MetricField("unchecked_packets", "packets", "packets without checksum, because of offload at the sender"),
+        MetricField("captured_packets", "packets", "packets in the file or on their way to it"),
+        MetricField("captured_bytes", "bytes", "their bytes on the wire"),
+        MetricField(
+            "dropped_packets",
+            "packets",
+            "packets lost because the kernel's ring was full: the capture is incomplete",
         ),
+        MetricField("unchecked_packets", "packets", "packets without checksum, because of offload at the sender"),
     ),
-    Measurement(
+    _measurement(
         "interface",
         "an experiment interface of a host or box, as counted by its kernel",
         SECOND_NS,
         (_HOST, ("interface", "name of the interface")),
-        _both_ways("the interface was made"),
-        _RARELY,
+        *_both_ways("the interface was made"),
+        in_virtual_time=_RARELY,
     ),
-    Measurement(
+    _measurement(
         "tcp",
         "TCP in a host's network namespace, as counted by its kernel",
         SECOND_NS,
         (_HOST,),
-        (
-            MetricField("established", "1", "connections open now"),
-            MetricField("in_segments", "1", f"received; {_NAMESPACE}"),
-            MetricField("out_segments", "1", f"sent, including retransmissions; {_NAMESPACE}"),
-            MetricField("retransmitted_segments", "1", f"retransmitted; {_NAMESPACE}"),
-            MetricField("in_errors", "1", f"received in error: damaged, or a SYN of an open connection; {_NAMESPACE}"),
-            MetricField("checksum_errors", "1", f"of these: damaged, with a wrong checksum; {_NAMESPACE}"),
-            MetricField("timeouts", "1", f"retransmission time-outs; {_NAMESPACE}"),
-            MetricField(
-                "spurious_timeouts", "1", f"time-outs that F-RTO (RFC 5682) found to be spurious; {_NAMESPACE}"
-            ),
-            MetricField("listen_drops", "1", f"connections refused because the listen queue was full; {_NAMESPACE}"),
-            MetricField("backlog_dropped", "1", f"received, but no room in the socket's backlog; {_NAMESPACE}"),
-            MetricField(
-                "receive_queue_dropped", "1", f"received, but no room in the socket's receive queue; {_NAMESPACE}"
-            ),
-        ),
-        _RARELY,
+        MetricField("established", "1", "connections open now"),
+        MetricField("in_segments", "1", f"received; {_NAMESPACE}"),
+        MetricField("out_segments", "1", f"sent, including retransmissions; {_NAMESPACE}"),
+        MetricField("retransmitted_segments", "1", f"retransmitted; {_NAMESPACE}"),
+        MetricField("in_errors", "1", f"received in error: damaged, or a SYN of an open connection; {_NAMESPACE}"),
+        MetricField("checksum_errors", "1", f"of these: damaged, with a wrong checksum; {_NAMESPACE}"),
+        MetricField("timeouts", "1", f"retransmission time-outs; {_NAMESPACE}"),
+        MetricField("spurious_timeouts", "1", f"time-outs that F-RTO (RFC 5682) found to be spurious; {_NAMESPACE}"),
+        MetricField("listen_drops", "1", f"connections refused because the listen queue was full; {_NAMESPACE}"),
+        MetricField("backlog_dropped", "1", f"received, but no room in the socket's backlog; {_NAMESPACE}"),
+        MetricField("receive_queue_dropped", "1", f"received, but no room in the socket's receive queue; {_NAMESPACE}"),
+        in_virtual_time=_RARELY,
     ),
-    Measurement(
+    _measurement(
         "udp",
         "UDP in a host's network namespace, as counted by its kernel",
         SECOND_NS,
         (_HOST,),
-        (
-            MetricField("in_datagrams", "1", f"given to programs; {_NAMESPACE}"),
-            MetricField("out_datagrams", "1", f"sent; {_NAMESPACE}"),
-            MetricField("in_errors", "1", f"received, but not given to programs, for any cause; {_NAMESPACE}"),
-            MetricField("checksum_errors", "1", f"of these: damaged, with a wrong checksum; {_NAMESPACE}"),
-            MetricField(
-                "receive_buffer_errors", "1", f"of these: no room in the socket's receive buffer; {_NAMESPACE}"
-            ),
-            MetricField("send_buffer_errors", "1", f"not sent: no room in the socket's send buffer; {_NAMESPACE}"),
-        ),
-        _RARELY,
+        MetricField("in_datagrams", "1", f"given to programs; {_NAMESPACE}"),
+        MetricField("out_datagrams", "1", f"sent; {_NAMESPACE}"),
+        MetricField("in_errors", "1", f"received, but not given to programs, for any cause; {_NAMESPACE}"),
+        MetricField("checksum_errors", "1", f"of these: damaged, with a wrong checksum; {_NAMESPACE}"),
+        MetricField("receive_buffer_errors", "1", f"of these: no room in the socket's receive buffer; {_NAMESPACE}"),
+        MetricField("send_buffer_errors", "1", f"not sent: no room in the socket's send buffer; {_NAMESPACE}"),
+        in_virtual_time=_RARELY,
     ),
-    Measurement(
+    _measurement(
         "job",
         "a program that the agent runs for the experiment",
         SECOND_NS,
         (_HOST, ("job", "name of the job, such as `serve-w1`, `link-sat`")),
-        (
-            MetricField("cpu_ns", "ns", "CPU time since its start, of all its CPUs together"),
-            MetricField("memory_bytes", "bytes", "resident memory; that of its control group if it has one"),
-        ),
-        _RARELY,
+        MetricField("cpu_ns", "ns", "CPU time since its start, of all its CPUs together"),
+        MetricField("memory_bytes", "bytes", "resident memory; that of its control group if it has one"),
+        in_virtual_time=_RARELY,
     ),
-    Measurement(
+    _measurement(
         "machine",
         "a machine as a whole",
         SECOND_NS,
         (_MACHINE,),
-        (
-            MetricField("cpus", "1", "online CPUs"),
-            MetricField("busy", "1", "share of all CPUs' time since the previous point that was not idle, 0 to 1"),
-            MetricField("busy_ns", "ns", "CPU time not idle, of all CPUs; sum since the machine was started"),
-            MetricField(
-                "idle_ns", "ns", "CPU time idle, waiting for disks included; sum since the machine was started"
-            ),
-            MetricField(
-                "steal_ns", "ns", "CPU time that a hypervisor gave to others; sum since the machine was started"
-            ),
-            MetricField("load_1m", "1", "load average of the last minute"),
-            MetricField("memory_bytes", "bytes", "total memory"),
-            MetricField("memory_available_bytes", "bytes", "memory that is available to programs without swapping"),
-            MetricField(
-                "backlog_dropped_packets",
-                "packets",
-                "dropped because net.core.netdev_max_backlog packets already waited for a processor; of all senders on "
-                "the machine; sum since the machine was started",
-            ),
-            MetricField(
-                "backlog_squeezes",
-                "1",
-                "times that a processor postponed waiting packets (net.core.netdev_budget); sum since the "
-                "machine was started",
-            ),
-            MetricField("temperature_c", "°C", "temperature of the processors that are closest to their limit"),
-            MetricField("temperature_max_c", "°C", "highest such temperature of this run until now"),
-            MetricField("temperature_limit_c", "°C", "temperature from which those processors are slowed down"),
-            MetricField("heat_looks", "1", "looks at the sensors; sum since the agent began"),
-            MetricField(
-                "hot_looks", "1", "looks that found a processor throttled or at its limit; sum since the agent began"
-            ),
-            MetricField(
-                "low_voltage_looks",
-                "1",
-                "looks that found the supply voltage of a Raspberry Pi too low; sum since the agent began",
-            ),
+        MetricField("cpus", "1", "online CPUs"),
+        MetricField("busy", "1", "share of all CPUs' time since the previous point that was not idle, 0 to 1"),
+        MetricField("busy_ns", "ns", "CPU time not idle, of all CPUs; sum since the machine was started"),
+        MetricField("idle_ns", "ns", "CPU time idle, waiting for disks included; sum since the machine was started"),
+        MetricField("steal_ns", "ns", "CPU time that a hypervisor gave to others; sum since the machine was started"),
+        MetricField("load_1m", "1", "load average of the last minute"),
+        MetricField("memory_bytes", "bytes", "total memory"),
+        MetricField("memory_available_bytes", "bytes", "memory that is available to programs without swapping"),
+        MetricField(
+            "backlog_dropped_packets",
+            "packets",
+            "dropped because net.core.netdev_max_backlog packets already waited for a processor; of all senders on "
+            "the machine; sum since the machine was started",
         ),
-        _RARELY,
+        MetricField(
+            "backlog_squeezes",
+            "1",
+            "times that a processor postponed waiting packets (net.core.netdev_budget); sum since the "
+            "machine was started",
+        ),
+        MetricField("temperature_c", "°C", "temperature of the processors that are closest to their limit"),
+        MetricField("temperature_max_c", "°C", "highest such temperature of this run until now"),
+        MetricField("temperature_limit_c", "°C", "temperature from which those processors are slowed down"),
+        MetricField("heat_looks", "1", "looks at the sensors; sum since the agent began"),
+        MetricField(
+            "hot_looks", "1", "looks that found a processor throttled or at its limit; sum since the agent began"
+        ),
+        MetricField(
+            "low_voltage_looks",
+            "1",
+            "looks that found the supply voltage of a Raspberry Pi too low; sum since the agent began",
+        ),
+        in_virtual_time=_RARELY,
     ),
-    Measurement(
+    _measurement(
         "agent",
         "a machine's agent",
         SECOND_NS,
         (_MACHINE,),
-        (
-            MetricField("cpu_ns", "ns", "CPU time since its start"),
-            MetricField("memory_bytes", "bytes", "resident memory"),
-            MetricField("jobs", "1", "programs that it runs now"),
-        ),
-        _RARELY,
+        MetricField("cpu_ns", "ns", "CPU time since its start"),
+        MetricField("memory_bytes", "bytes", "resident memory"),
+        MetricField("jobs", "1", "programs that it runs now"),
+        in_virtual_time=_RARELY,
     ),
-    Measurement(
+    _measurement(
         "clock",
         "a machine's clock: its state in the kernel (adjtimex(2)), and its offset from the clock of the run, measured "
         "over the agent's stream every ten seconds (in virtual time every five minutes)",
         SECOND_NS,
         (_MACHINE,),
-        (
-            MetricField("synchronised", "1", "1: a program such as chrony disciplines the clock, else 0"),
-            MetricField("estimated_error_ns", "ns", "by that program's estimate"),
-            MetricField("maximum_error_ns", "ns", "estimated by that program; grows while there is no estimate"),
-            MetricField("offset_ns", "ns", "this clock minus the run's"),
-            MetricField("bound_ns", "ns", "largest error of the offset"),
-            MetricField("rtt_ns", "ns", "round-trip time of the agent's stream, the shortest of eight"),
-        ),
+        MetricField("synchronised", "1", "1: a program such as chrony disciplines the clock, else 0"),
+        MetricField("estimated_error_ns", "ns", "by that program's estimate"),
+        MetricField("maximum_error_ns", "ns", "estimated by that program; grows while there is no estimate"),
+        MetricField("offset_ns", "ns", "this clock minus the run's"),
+        MetricField("bound_ns", "ns", "largest error of the offset"),
+        MetricField("rtt_ns", "ns", "round-trip time of the agent's stream, the shortest of eight"),
     ),
-    Measurement(
+    _measurement(
         "switch_port",
         "a port of a switch, as counted by the switch (OpenFlow 1.3.5, 7.3.5.6)",
         SECOND_NS,
         (_SWITCH, ("port", "number of the port")),
-        _both_ways("the switch was started"),
-        _RARELY,
+        *_both_ways("the switch was started"),
+        in_virtual_time=_RARELY,
     ),
-    Measurement(
+    _measurement(
         "flow_entries",
         "the flow entries of a switch that share a cookie: those of one segment of one app",
         SECOND_NS,
@@ -420,14 +382,12 @@ MEASUREMENTS = (
             ("app", "app that requested them: `delivery`, `latency`, `chain`, ..."),
             ("cookie", "16 hexadecimal digits"),
         ),
-        (
-            MetricField("entries", "1", "number of entries"),
-            MetricField("packets", "packets", "counted by them since each was installed"),
-            MetricField("bytes", "bytes", "counted by them since each was installed"),
-        ),
-        _RARELY,
+        MetricField("entries", "1", "number of entries"),
+        MetricField("packets", "packets", "counted by them since each was installed"),
+        MetricField("bytes", "bytes", "counted by them since each was installed"),
+        in_virtual_time=_RARELY,
     ),
-    Measurement(
+    _measurement(
         "event",
         "an event of the run: a line of events.jsonl (except the figures of the test before the run) or a whistle",
         0,
@@ -435,18 +395,16 @@ MEASUREMENTS = (
             ("kind", "type of the event: `step`, `change`, `swap`, `whistle`, `note`, `outcome`, ..."),
             ("state", "`begin`, `end` or `failed`, for events that have one"),
         ),
-        (MetricField("text", "text", "the event in one line"),),
+        MetricField("text", "text", "the event in one line"),
     ),
-    Measurement(
+    _measurement(
         "metrics",
         "counts of the points themselves",
         SECOND_NS,
         (),
-        (
-            MetricField("points", "1", "points of this run so far"),
-            MetricField("left_out", "1", "fields left out so far: not a number, infinite, or beyond 64 bits"),
-            MetricField("unread", "1", "times that the counters of a switch or machine could not be read"),
-        ),
+        MetricField("points", "1", "points of this run so far"),
+        MetricField("left_out", "1", "fields left out so far: not a number, infinite, or beyond 64 bits"),
+        MetricField("unread", "1", "times that the counters of a switch or machine could not be read"),
     ),
 )
 """Every measurement but those that kinds of boxes declare."""
@@ -457,13 +415,13 @@ BY_NAME = {measurement.name: measurement for measurement in MEASUREMENTS}
 def schema_markdown(of_kinds: Iterable[Measurement]) -> str:
     """The tables of `atoll metrics names`; ``of_kinds``: the measurements of kinds of boxes, which come last."""
     parts = ["| tag of every point | |", "|---|---|", *(f"| `{name}` | {what} |" for name, what in COMMON_TAGS.items())]
-    for each in (*MEASUREMENTS, *of_kinds):
-        period = f"every {each.every_ns / 1e6:g} ms" if each.every_ns else "when it happens"
-        if each.in_virtual_time:
-            period += f"; in virtual time {each.in_virtual_time}"
-        sentences = f"{each.what[0].upper()}{each.what[1:]}. One point {period}."
-        parts += ["", f"### {each.name}", fill(sentences, 100, break_on_hyphens=False), ""]
+    for measurement in (*MEASUREMENTS, *of_kinds):
+        period = f"every {measurement.every_ns / 1e6:g} ms" if measurement.every_ns else "when it happens"
+        if measurement.in_virtual_time:
+            period += f"; in virtual time {measurement.in_virtual_time}"
+        sentences = f"{measurement.what[0].upper()}{measurement.what[1:]}. One point {period}."
+        parts += ["", f"### {measurement.name}", fill(sentences, 100, break_on_hyphens=False), ""]
         parts += ["| | unit | |", "|---|---|---|"]
-        parts += [f"| tag `{name}` | | {what} |" for name, what in each.tags]
-        parts += [f"| `{figure.name}` | {figure.unit} | {figure.what} |" for figure in each.fields]
+        parts += [f"| tag `{name}` | | {what} |" for name, what in measurement.tags]
+        parts += [f"| `{figure.name}` | {figure.unit} | {figure.what} |" for figure in measurement.fields]
     return "\n".join(parts) + "\n"

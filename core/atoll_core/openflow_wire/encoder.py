@@ -23,16 +23,8 @@ PORT_MAX = 0xFFFFFF00  # OFPP_MAX (7.2.1): reserved ports are above
 # Types of messages (7.1) and of multipart messages (7.3.5)
 PACKET_OUT, FLOW_MOD, GROUP_MOD, METER_MOD = 13, 14, 15, 29
 MULTIPART_REQUEST, MULTIPART_REPLY, BARRIER_REQUEST = 18, 19, 20
-DESCRIPTION, FLOW, AGGREGATE, TABLE_STATISTICS, PORT_STATISTICS, GROUPS, METERS, TABLE_FEATURES = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    7,
-    10,
-    12,
-)
+DESCRIPTION, FLOW, AGGREGATE, TABLE_STATISTICS, PORT_STATISTICS = range(5)
+GROUPS, METERS, TABLE_FEATURES = 7, 10, 12
 
 # Headers of the match fields that entries use (7.2.3.2: class 0x8000, field, has-mask, bytes), in the fields' order.
 IN_PORT, ETH_TYPE, VLAN_VID, IP_PROTO = 0x80000004, 0x80000A02, 0x80000C02, 0x80001401
@@ -49,13 +41,13 @@ _ALL_OF_A_PACKET = 0xFFE5  # OFPCML_MAX
 _ADD, _DELETE_STRICT = 0, 4  # commands of a flow-mod (7.3.4.2)
 _DELETE = 2  # of a group-mod (7.3.4.3) and of a meter-mod (7.3.4.5) alike
 
-_HEADER = struct.Struct("!BBHI")
-_FLOW_MOD = struct.Struct("!BBHIQQBBHHHIIIH2x")
+HEADER = struct.Struct("!BBHI")
+FLOW_MOD_HEAD = struct.Struct("!BBHIQQBBHHHIIIH2x")
 _PACKET_OUT = struct.Struct("!BBHIIIH6x")
 _GROUP_OR_METER_MOD = struct.Struct("!BBHIHHI")
 _GROUP, _METER = struct.Struct("!H2xI"), struct.Struct("!HHI")  # length and number of a description (7.3.5.9, 7.3.5.13)
 _MULTIPART = struct.Struct("!BBHIHH4x")
-_FLOW_REQUEST = struct.Struct("!B3xII4xQQ")
+FLOW_REQUEST_BODY = struct.Struct("!B3xII4xQQ")
 _PLAIN = struct.Struct("!HHHHQ")  # priority, idle and hard time-out, flags, cookie
 _OUTPUT = struct.Struct("!HHIH6x")
 _PUSH_VLAN = struct.Struct("!HHH2x")
@@ -86,7 +78,7 @@ def pieces(body: bytes, least: int, length_at: int = 0, align: int = 1) -> Itera
 def add(entry: FlowEntry, table: int, xid: int) -> bytes:
     """The flow-mod that adds the entry, or replaces the one of the same priority and match (6.4)."""
     actions = _instructions(entry.actions)
-    return _flow_mod(xid, entry.cookie, table, _ADD, entry.priority, pack_match(entry.match), actions)
+    return flow_mod(xid, entry.cookie, table, _ADD, entry.priority, pack_match(entry.match), actions)
 
 
 def delete(entry: FlowEntry | UnmanagedEntry, table: int, xid: int) -> bytes:
@@ -95,8 +87,8 @@ def delete(entry: FlowEntry | UnmanagedEntry, table: int, xid: int) -> bytes:
     ``table``: where entries of plans are; a foreign one knows its own.
     """
     if isinstance(entry, UnmanagedEntry):
-        return _flow_mod(xid, 0, entry.table, _DELETE_STRICT, entry.priority, bytes.fromhex(entry.oxm), b"")
-    return _flow_mod(xid, 0, table, _DELETE_STRICT, entry.priority, pack_match(entry.match), b"")
+        return flow_mod(xid, 0, entry.table, _DELETE_STRICT, entry.priority, bytes.fromhex(entry.oxm), b"")
+    return flow_mod(xid, 0, table, _DELETE_STRICT, entry.priority, pack_match(entry.match), b"")
 
 
 def entry_key(entry: FlowEntry) -> bytes:
@@ -108,15 +100,20 @@ def entry_key(entry: FlowEntry) -> bytes:
 def table_digest(essences: Iterable[bytes]) -> str:
     """The digest of a table's content, independent of the order of its entries: equal digests, equal tables."""
     total = hashlib.sha256()
-    for each in sorted(essences):
-        total.update(len(each).to_bytes(4))
-        total.update(each)
+    for essence in sorted(essences):
+        total.update(len(essence).to_bytes(4))
+        total.update(essence)
     return total.hexdigest()
+
+
+def message(kind: int, xid: bytes = bytes(4), body: bytes = b"") -> bytes:
+    """A message of this type (7.1)."""
+    return struct.pack("!BBH", VERSION, kind, HEADER.size + len(body)) + xid + body
 
 
 def barrier(xid: int) -> bytes:
     """A barrier request (7.3.8): its reply confirms that all messages before it were processed."""
-    return _HEADER.pack(VERSION, BARRIER_REQUEST, _HEADER.size, xid)
+    return HEADER.pack(VERSION, BARRIER_REQUEST, HEADER.size, xid)
 
 
 def delete_group(group: int, xid: int) -> bytes:
@@ -158,7 +155,7 @@ def packet_out(entry: FlowEntry, frame: bytes, xid: int) -> bytes:
 
 def flow_request(table: int, xid: int, kind: int = FLOW) -> bytes:
     """A request for all entries of a table (FLOW: 7.3.5.2), or for their number and sums (AGGREGATE: 7.3.5.3)."""
-    return multipart_request(kind, xid, _FLOW_REQUEST.pack(table, _ANY, _ANY, 0, 0) + pack_oxm(b""))
+    return multipart_request(kind, xid, FLOW_REQUEST_BODY.pack(table, _ANY, _ANY, 0, 0) + pack_oxm(b""))
 
 
 def port_request(xid: int) -> bytes:
@@ -235,7 +232,8 @@ def _action(action: Action) -> bytes:
             return _POP_VLAN
 
 
-def _flow_mod(xid: int, cookie: int, table: int, command: int, priority: int, match: bytes, rest: bytes) -> bytes:
-    length = _FLOW_MOD.size + len(match) + len(rest)
+def flow_mod(xid: int, cookie: int, table: int, command: int, priority: int, match: bytes, rest: bytes) -> bytes:
+    """A flow-mod (7.3.4.2); ``match``: an ofp_match, ``rest``: the instructions."""
+    length = FLOW_MOD_HEAD.size + len(match) + len(rest)
     head = (VERSION, FLOW_MOD, length, xid, cookie, 0, table, command, 0, 0, priority, _ANY, _ANY, _ANY, 0)
-    return _FLOW_MOD.pack(*head) + match + rest
+    return FLOW_MOD_HEAD.pack(*head) + match + rest

@@ -47,14 +47,14 @@ def tables(body: bytes) -> tuple[TableFeatures, ...]:
 
     Raises MalformedError.
     """
-    found: list[TableFeatures] = []
+    merged: list[TableFeatures] = []
     for table in _tables(body):
-        before = found[-1] if found else None
+        before = merged[-1] if merged else None
         if before is not None and before == replace(table, first=before.first, last=table.first - 1, name=before.name):
-            found[-1] = replace(before, last=table.last)
+            merged[-1] = replace(before, last=table.last)
         else:
-            found.append(table)
-    return tuple(found)
+            merged.append(table)
+    return tuple(merged)
 
 
 def _tables(body: bytes) -> Iterator[TableFeatures]:
@@ -81,12 +81,10 @@ def _properties(body: bytes) -> Iterator[tuple[int, bytes]]:
 
 @lru_cache(maxsize=256)
 def _fields(ids: bytes) -> frozenset[str]:
-    known = {_FIELDS[number] for number in _field_numbers(ids) if number in _FIELDS}
-    plain = {name for name in known if not name.startswith(("tcp", "udp"))}
-    if "vlan" in plain:
-        plain.add("untagged")
-    both = {end for end in ("src", "dst") if {f"tcp_{end}", f"udp_{end}"} <= known}
-    return frozenset(plain | {f"l4_{end}" for end in both})
+    fields = {_FIELDS[number] for number in _field_numbers(ids) if number in _FIELDS}
+    matches = {name for name in fields if not name.startswith(("tcp", "udp"))}
+    matches |= {"untagged"} if "vlan" in fields else set()
+    return frozenset(matches | {f"l4_{end}" for end in ("src", "dst") if {f"tcp_{end}", f"udp_{end}"} <= fields})
 
 
 def _field_numbers(ids: bytes) -> Iterator[int]:
@@ -105,7 +103,7 @@ def _actions(ids: bytes, settable: bytes) -> tuple[str, ...]:
         kind, length = _PROPERTY.unpack_from(ids, offset)
         kinds.add(kind)
         offset += max(length, 4)
-    found = {name for kind, name in ((encoder.OUTPUT, "Output"), (encoder.POP_VLAN, "PopVlan")) if kind in kinds}
+    names = [name for kind, name in ((encoder.OUTPUT, "Output"), (encoder.POP_VLAN, "PopVlan")) if kind in kinds]
     if encoder.PUSH_VLAN in kinds and encoder.VLAN_VID >> 9 in _field_numbers(settable):
-        found.add("PushVlan")
-    return tuple(sorted(found))
+        names.append("PushVlan")
+    return tuple(names)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse the flow entries of a switch (7.3.5.2 of OpenFlow 1.3.5).
 
-Like ``encoder``, made for tables of ten thousand entries. An entry is understood when packing what was understood gives
-the very match that was received; any other is left as the bytes of its record, for ``foreign`` to put into words.
+Like ``encoder``, made for tables of ten thousand entries. An entry is understood if its parsed match is packed to the
+bytes that were received. Other entries remain bytes, which ``foreign`` describes.
 """
 
 import struct
@@ -16,11 +16,11 @@ from atoll_core.openflow_wire import encoder
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
 
 # length, table, seconds, nanoseconds, priority, idle, hard time-out, flags, cookie, packets, bytes
-_RECORD = struct.Struct("!HBxIIHHHH4xQQQ")
+RECORD_HEAD = struct.Struct("!HBxIIHHHH4xQQQ")
 _AGGREGATE = struct.Struct("!QQI4x")
 _FIELD = struct.Struct("!I")
 _ACTION = struct.Struct("!HH")  # type and length, as of a match and an instruction
-_LEAST = _RECORD.size + 8  # with an empty match
+_LEAST = RECORD_HEAD.size + 8  # with an empty match
 _LEAST_INSTRUCTION, _LEAST_ACTION = 8, 8  # bytes (7.2.4, 7.2.5)
 _APPLY, _SET_FIELD = (struct.pack("!H", kind) for kind in (encoder.APPLY_ACTIONS, encoder.SET_FIELD))
 _GOTO_TABLE = struct.pack("!H", 1)
@@ -74,9 +74,9 @@ class EntryStats:
 def records(body: bytes) -> Iterator[EntryStats]:
     """The records of the body of a flow statistics reply. Raises MalformedError."""
     for whole in encoder.pieces(body, _LEAST):
-        head = _RECORD.unpack_from(whole)
-        (_, match_length) = _ACTION.unpack_from(whole, _RECORD.size)
-        match_end = _RECORD.size + match_length
+        head = RECORD_HEAD.unpack_from(whole)
+        (_, match_length) = _ACTION.unpack_from(whole, RECORD_HEAD.size)
+        match_end = RECORD_HEAD.size + match_length
         if match_length < _ACTION.size or match_end > len(whole):
             raise encoder.MalformedError(f"a match of {match_length} bytes in an entry of {len(whole)}")
         yield EntryStats(
@@ -86,7 +86,7 @@ def records(body: bytes) -> Iterator[EntryStats]:
             packets=head[9],
             octets=head[10],
             plain=not any(head[_TIMED_OR_FLAGGED]),
-            match=whole[_RECORD.size + _ACTION.size : match_end],
+            match=whole[RECORD_HEAD.size + _ACTION.size : match_end],
             instructions=whole[-(-match_end // 8) * 8 :],
             whole=whole,
         )
@@ -103,31 +103,30 @@ def held_records(body: bytes, table: int) -> Iterator[EntryStats]:
 def record_key(record: EntryStats, table: int) -> bytes:
     """All of a record but its counters and its age, as ``wire.essence``; in another table than that one also which."""
     whole = record.whole
-    place = b"" if record.table == table else b"table" + bytes([record.table])
-    return place + whole[12:20] + whole[24:32] + encoder.pack_oxm(ordered(record.match)) + record.instructions
+    elsewhere = b"" if record.table == table else b"table" + bytes([record.table])
+    return elsewhere + whole[12:20] + whole[24:32] + encoder.pack_oxm(ordered(record.match)) + record.instructions
 
 
 def ordered(fields: bytes) -> bytes:
     """Match fields in the order of their numbers; switches send them in any order."""
-    parts: list[bytes] = []
+    return b"".join(sorted(split_fields(fields)))
+
+
+def split_fields(fields: bytes) -> Iterator[bytes]:
+    """The match fields in bytes, each with its header (7.2.3.2)."""
     offset = 0
     while offset + _FIELD.size <= len(fields):
         end = offset + _FIELD.size + fields[offset + 3]
-        parts.append(fields[offset:end])
+        yield fields[offset:end]
         offset = end
-    parts.sort()
-    return b"".join(parts)
 
 
 def understood(record: EntryStats, switch: str) -> FlowEntry | None:
     """The entry of a record, if a FlowEntry can express it completely."""
-    if not record.plain:
+    if not record.plain or (match := _match(record.match)) is None:
         return None
     actions = _actions(record.instructions)
-    match = _match(record.match)
-    if actions is None or match is None:
-        return None
-    return FlowEntry(switch, record.priority, match, actions, record.cookie, "")
+    return None if actions is None else FlowEntry(switch, record.priority, match, actions, record.cookie, "")
 
 
 def entry_count(body: bytes) -> int:
@@ -136,25 +135,21 @@ def entry_count(body: bytes) -> int:
 
 
 def _match(fields: bytes) -> Match | None:
-    found: dict[str, Any] = {"in_port": None, "eth_type": None}
-    offset = 0
-    while offset + _FIELD.size <= len(fields):
-        (header,) = _FIELD.unpack_from(fields, offset)
-        end = offset + 4 + (header & 0xFF)
-        content = fields[offset + 4 : end]
+    conditions: dict[str, Any] = {"in_port": None, "eth_type": None}
+    for field in split_fields(fields):
+        header, content = int.from_bytes(field[:4]), field[4:]
         if header in _NUMBERS:
-            found[_NUMBERS[header]] = int.from_bytes(content)
+            conditions[_NUMBERS[header]] = int.from_bytes(content)
         elif header in _PREFIXES:
-            found[_PREFIXES[header]] = _network(content)
+            conditions[_PREFIXES[header]] = _network(content)
         elif header == encoder.VLAN_VID:
             vid = int.from_bytes(content)
-            found["vlan"] = vid & ~encoder.VID_PRESENT if vid else Vlan.UNTAGGED
+            conditions["vlan"] = vid & ~encoder.VID_PRESENT if vid else Vlan.UNTAGGED
         else:
             return None
-        offset = end
-    if found["in_port"] is None:
+    if conditions["in_port"] is None:
         return None
-    match = Match(**found)
+    match = Match(**conditions)
     # A mask that is no prefix, a VLAN id without its bit, a port of no protocol: none of them is packed as it came.
     return match if encoder.pack_match(match) == encoder.pack_oxm(ordered(fields)) else None
 
@@ -174,35 +169,34 @@ def _actions(instructions: bytes) -> tuple[Action, ...] | None:
     if not instructions:
         return ()
     try:
-        (lists,) = action_lists(instructions)
+        (only,) = action_lists(instructions)
     except (encoder.MalformedError, ValueError):
         return None
     if not instructions.startswith(_APPLY):
         return None
-    found: list[Action] = []
-    actions = iter(lists)
+    parsed: list[Action] = []
+    actions = iter(only)
     for action in actions:
         match int.from_bytes(action[:2]):
             case encoder.OUTPUT if (port := int.from_bytes(action[4:8])) <= encoder.PORT_MAX:
-                found.append(Output(port))
+                parsed.append(Output(port))
             case encoder.POP_VLAN:
-                found.append(PopVlan())
+                parsed.append(PopVlan())
             case encoder.PUSH_VLAN if int.from_bytes(action[4:6]) == encoder.TPID and _sets_vlan(
                 tag := next(actions, b"")
             ):
-                found.append(PushVlan(int.from_bytes(tag[8:10]) & ~encoder.VID_PRESENT))
+                parsed.append(PushVlan(int.from_bytes(tag[8:10]) & ~encoder.VID_PRESENT))
             case _:
                 return None
-    return tuple(found)
+    return tuple(parsed)
 
 
 def action_lists(instructions: bytes) -> list[list[bytes]]:
     """The actions of each instruction (7.2.4), without any for those of other kinds. Raises MalformedError."""
-    found: list[list[bytes]] = []
-    for instruction in encoder.pieces(instructions, _LEAST_INSTRUCTION, length_at=2):
-        has_actions = int.from_bytes(instruction[:2]) in _WITH_ACTIONS
-        found.append([*encoder.pieces(instruction[8:], _LEAST_ACTION, length_at=2)] if has_actions else [])
-    return found
+    return [
+        [*encoder.pieces(piece[8:], _LEAST_ACTION, length_at=2)] if int.from_bytes(piece[:2]) in _WITH_ACTIONS else []
+        for piece in encoder.pieces(instructions, _LEAST_INSTRUCTION, length_at=2)
+    ]
 
 
 def _sets_vlan(action: bytes) -> bool:

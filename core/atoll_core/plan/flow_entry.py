@@ -117,31 +117,26 @@ class UnmanagedEntry:
 
 def describe_actions(actions: tuple[Action, ...]) -> str:
     """Actions in words: ``pop, port 21, port 15``; without any, ``drop``."""
-    words: list[str] = []
-    for action in actions:
-        match action:
-            case Output(port):
-                words.append(f"port {port}")
-            case PushVlan(vlan):
-                words.append(f"push {vlan}")
-            case PopVlan():
-                words.append("pop")
-    return ", ".join(words) or "drop"
+    return ", ".join(map(_describe_action, actions)) or "drop"
+
+
+def _describe_action(action: Action) -> str:
+    match action:
+        case Output(port):
+            return f"port {port}"
+        case PushVlan(vlan):
+            return f"push {vlan}"
+        case PopVlan():
+            return "pop"
 
 
 def sort_key(entry: FlowEntry) -> tuple[str, int, tuple[int, ...]]:
     """The order entries are listed in: switch, priority (highest first), match field by field, open fields first."""
     match = entry.match
     vlan = 0 if match.vlan is Vlan.UNTAGGED else match.vlan
-    prefixes = (number for prefix in (match.ipv4_src, match.ipv4_dst) for number in _prefix_key(prefix))
-    others = (match.eth_type, match.ip_proto, match.l4_src, match.l4_dst)
-    fields = (
-        match.in_port,
-        -1 if vlan is None else vlan,
-        *prefixes,
-        *(-1 if field is None else field for field in others),
-    )
-    return entry.switch, -entry.priority, fields
+    prefixes = (*_prefix_key(match.ipv4_src), *_prefix_key(match.ipv4_dst))
+    fields = (match.in_port, vlan, *prefixes, match.eth_type, match.ip_proto, match.l4_src, match.l4_dst)
+    return entry.switch, -entry.priority, tuple(-1 if field is None else field for field in fields)
 
 
 def _prefix_key(prefix: IPv4Network | None) -> tuple[int, int]:

@@ -51,7 +51,7 @@ class InterfaceSettings:
 
 @dataclass(frozen=True, slots=True)
 class PacketMark:
-    """Some bits of a packet's firewall mark: ``mask`` says which, ``value`` what they are."""
+    """Some bits of a packet's firewall mark: those set in ``mask`` have the values in ``value``."""
 
     value: int
     mask: int
@@ -167,7 +167,7 @@ class JobLimits:
     follow_from: tuple[str, ...] = ()  # the settings that they are computed from, for people
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def requested(self) -> dict[str, Any]:
         """The limits that are set, as in a request to an agent."""
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "follow_from"}
         return {name: limit for name, limit in named.items() if limit not in (None, ())}
@@ -202,9 +202,9 @@ class JobSpec:
     @property
     def files(self) -> frozenset[str]:
         """The files that it writes, by their paths below the run directory."""
-        words = (*self.argv, *(each for each in (self.config or {}).values() if isinstance(each, str)))
-        below = (name for word in words for name in _BELOW_RUN.findall(word))
-        return frozenset({*below, *(each for each in (self.stdout, self.stderr) if each is not None)})
+        texts = (*self.argv, *(text for text in (self.config or {}).values() if isinstance(text, str)))
+        below = (name for word in texts for name in _BELOW_RUN.findall(word))
+        return frozenset({*below, *(text for text in (self.stdout, self.stderr) if text is not None)})
 
 
 def terrestrial_allowance_ns(configured_ns: float) -> float:

@@ -28,6 +28,7 @@ from typing import Any
 
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import (
+    DIRECTIONS,
     Bernoulli,
     Counted,
     GilbertElliott,
@@ -44,7 +45,7 @@ from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration, Rate, Size
 
 USE_ENGINE = "--backend engine (in a study: `backend: engine`)"
-"""The remedy of messages about what tc cannot emulate."""
+"""The remedy for settings that tc cannot emulate."""
 
 _ETHERNET_HEADER = 14
 _BUCKET_SPARE = 40  # beyond one full-size packet: an inner VLAN tag, an Ethernet header if it counts, and some to spare
@@ -82,7 +83,7 @@ class Qdisc:
     handle: str
     parent: str | None  # None: root
     kind: str
-    words: str
+    arguments: str
     options: dict[str, Any] = field(hash=False)  # those that are compared; bytes, bytes per second, seconds
     ip_bytes: bool = False  # counts without the Ethernet header
 
@@ -96,14 +97,7 @@ class Qdisc:
         """The line for ``tc -batch``."""
         where = f"parent {self.parent}" if self.parent else "root"
         table = f"stab linklayer ethernet overhead -{_ETHERNET_HEADER} " if self.ip_bytes else ""
-        return f"qdisc add dev {self.dev} {where} handle {self.handle} {table}{self.kind} {self.words}".rstrip()
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """Another command of tc, for an HTB class or a filter: the words after ``tc``."""
-
-    line: str
+        return f"qdisc add dev {self.dev} {where} handle {self.handle} {table}{self.kind} {self.arguments}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +108,7 @@ class TcSettings:
     mtu: int
     interfaces: tuple[str, ...]  # those that are there
     ifbs: tuple[str, ...]  # those that are made
-    commands: tuple[Qdisc | Command, ...]
+    commands: tuple[Qdisc | str, ...]  # text: another line for ``tc -batch``, for an HTB class or a filter
     counters: dict[str, Any] = field(hash=False)  # the sources of the host's counters, see docs/contracts.md
 
     @property
@@ -122,14 +116,14 @@ class TcSettings:
         """Lines for ``ip -batch``, then for ``tc -batch``."""
         return {
             "ip": [f"link add name {name} up type ifb" for name in self.ifbs],
-            "tc": [command.line for command in self.commands],
+            "tc": [command if isinstance(command, str) else command.line for command in self.commands],
         }
 
     @property
     def undo(self) -> dict[str, list[str]]:
         """Lines for ``tc -batch``, then for ``ip -batch``, that leave the interfaces as they were."""
-        held = [f"qdisc del dev {name} {which}" for name in self.interfaces for which in ("root", "clsact")]
-        return {"tc": held, "ip": [f"link del {name}" for name in self.ifbs]}
+        deletions = [f"qdisc del dev {name} {which}" for name in self.interfaces for which in ("root", "clsact")]
+        return {"tc": deletions, "ip": [f"link del {name}" for name in self.ifbs]}
 
     @property
     def config(self) -> dict[str, Any]:
@@ -159,7 +153,7 @@ def link_settings(
         ("to_island", link.to_island, (over_time or link).to_island, ends[0], ends[1]),
         ("to_world", link.to_world, (over_time or link).to_world, ends[1], ends[0]),
     )
-    commands: list[Qdisc | Command] = []
+    commands: list[Qdisc | str] = []
     counters: dict[str, Any] = {}
     ip_bytes = link.counts is Counted.IP
     for name, direction, most, _, out in ways:
@@ -177,11 +171,11 @@ def link_settings(
             "rate_bit_s": direction.rate.bit_s,
             "delay": _reference(delay) | {"limit_packets": delay.options["limit"]},
         }
-    commands += [Command(f"qdisc add dev {end} clsact") for end in ends]
+    commands += [f"qdisc add dev {end} clsact" for end in ends]
     for name, _, _, into, out in ways:
         commands += [
-            Command(f"filter add dev {out} egress {_EVERYTHING} {_redirect(_ifb(name))}"),
-            Command(f"filter add dev {into} ingress {_EVERYTHING} {_redirect(out)}"),
+            f"filter add dev {out} egress {_EVERYTHING} {_redirect(_ifb(name))}",
+            f"filter add dev {into} ingress {_EVERYTHING} {_redirect(out)}",
         ]
     return TcSettings(link.box, box.mtu, ends, tuple(_ifb(way[0]) for way in ways), tuple(commands), {"link": counters})
 
@@ -193,50 +187,50 @@ def delay_settings(box: DelayBox) -> TcSettings:
 
     Raises PlanError naming every class that the kernel's qdiscs cannot do.
     """
-    if refused := [known.name for known in box.classes if known.jitter > _MOST_JITTER]:
+    if refused := [each.name for each in box.classes if each.jitter > _MOST_JITTER]:
         raise PlanError("\n".join(_refusal(f"delay box {box.name}: class {name}", _LONG_JITTER) for name in refused))
-    commands: list[Qdisc | Command] = []
-    arrivals: list[Command] = []
+    commands: list[Qdisc | str] = []
+    arrivals: list[str] = []
     classes: dict[str, Any] = {}
     if box.trunk:
         commands.append(Qdisc(box.trunk.name, "1:", None, "htb", "", {}, ip_bytes=True))
-    for known in box.classes:
-        delay = Duration(known.rtt.ns // 2)
-        jitter = Jitter(JitterShape.UNIFORM, known.jitter) if known.jitter.ns else None
-        words, options = _delay_words(delay, jitter, _flight(box.rate, delay, jitter))
-        ends = box.ends(known)
-        if known.ports:
+    for latency_class in box.classes:
+        delay = Duration(latency_class.rtt.ns // 2)
+        jitter = Jitter(JitterShape.UNIFORM, latency_class.jitter) if latency_class.jitter.ns else None
+        arguments, options = _delay_arguments(delay, jitter, _flight(box.rate, delay, jitter))
+        ends = box.ends(latency_class)
+        if latency_class.ports:
             ways = ((ends.world.name, ends.island.name), (ends.island.name, ends.world.name))
-            for number, (into, out) in zip(known.numbers, ways, strict=True):
-                netem = Qdisc(out, "1:", None, "netem", words, options, ip_bytes=True)
+            for number, (into, out) in zip(latency_class.numbers, ways, strict=True):
+                netem = Qdisc(out, "1:", None, "netem", arguments, options, ip_bytes=True)
                 commands.append(netem)
                 arrivals += [
-                    Command(f"filter add dev {into} ingress prio 1 protocol 802.1Q matchall action drop"),
-                    Command(f"filter add dev {into} ingress prio 2 protocol all matchall {_redirect(out)}"),
+                    f"filter add dev {into} ingress prio 1 protocol 802.1Q matchall action drop",
+                    f"filter add dev {into} ingress prio 2 protocol all matchall {_redirect(out)}",
                 ]
                 classes[str(number)] = _reference(netem)
             continue
-        trunk, leaf = ends.world.name, f"1:{known.vlan:x}"
-        vlan = f"protocol 802.1Q flower vlan_id {known.vlan}"
-        netem = Qdisc(trunk, f"{_FIRST_CLASS_HANDLE + known.vlan:x}:", leaf, "netem", words, options)
+        trunk, leaf = ends.world.name, f"1:{latency_class.vlan:x}"
+        vlan = f"protocol 802.1Q flower vlan_id {latency_class.vlan}"
+        netem = Qdisc(trunk, f"{_FIRST_CLASS_HANDLE + latency_class.vlan:x}:", leaf, "netem", arguments, options)
         commands += [
-            Command(f"class add dev {trunk} parent 1: classid {leaf} htb rate {_UNSHAPED} quantum {ends.world.mtu}"),
+            f"class add dev {trunk} parent 1: classid {leaf} htb rate {_UNSHAPED} quantum {ends.world.mtu}",
             netem,
-            Command(f"filter add dev {trunk} parent 1: prio {known.vlan} {vlan} classid {leaf}"),
+            f"filter add dev {trunk} parent 1: prio {latency_class.vlan} {vlan} classid {leaf}",
         ]
-        arrivals.append(Command(f"filter add dev {trunk} ingress prio {known.vlan} {vlan} {_redirect(trunk)}"))
-        classes[str(known.vlan)] = _reference(netem)
+        arrivals.append(f"filter add dev {trunk} ingress prio {latency_class.vlan} {vlan} {_redirect(trunk)}")
+        classes[str(latency_class.vlan)] = _reference(netem)
     first, unknown = box.interfaces[0].name, 1
     if box.trunk:
         unknown = _LAST_PRIO
-        arrivals.append(Command(f"filter add dev {first} ingress protocol all prio {unknown} matchall action drop"))
+        arrivals.append(f"filter add dev {first} ingress protocol all prio {unknown} matchall action drop")
     names = tuple(interface.name for interface in box.interfaces)
     return TcSettings(
         box.name,
         max(interface.mtu for interface in box.interfaces),
         names,
         (),
-        (*commands, *(Command(f"qdisc add dev {name} clsact") for name in names), *arrivals),
+        (*commands, *(f"qdisc add dev {name} clsact" for name in names), *arrivals),
         {"delay": {"classes": classes, "unknown": {"dev": first, "parent": "ffff:fff2", "pref": unknown}}},
     )
 
@@ -268,18 +262,18 @@ def _lossy(direction: LinkDirection, before: Qdisc, after: Qdisc) -> dict[str, s
 def _queue(ifb: str, direction: LinkDirection, bucket: int, *, ip_bytes: bool) -> list[Qdisc]:
     """Queue and rate last, loss before them if there it is."""
     rate = direction.rate.bit_s // 8
-    words = f"rate {direction.rate.bit_s}bit burst {bucket} limit {direction.queue.bytes}"
+    arguments = f"rate {direction.rate.bit_s}bit burst {bucket} limit {direction.queue.bytes}"
     # As many ticks as the kernel keeps, or one more: it rounds down to nanoseconds, then to ticks.
     options = {"rate": rate, "burst_raw": bucket * 10**9 // (rate * _TICK_NS), "limit": direction.queue.bytes}
     if direction.loss is None or direction.loss.where is Where.AFTER:
-        return [Qdisc(ifb, "1:", None, "tbf", words, options, ip_bytes=ip_bytes)]
-    loss_words, loss_options = _loss(direction)
-    held = direction.queue.bytes + (direction.low_priority.queue.bytes if direction.low_priority else 0)
-    limit = _packets(Size(held))  # netem includes the packets of the qdisc below it
+        return [Qdisc(ifb, "1:", None, "tbf", arguments, options, ip_bytes=ip_bytes)]
+    loss_arguments, loss_options = _loss(direction)
+    capacity = direction.queue.bytes + (direction.low_priority.queue.bytes if direction.low_priority else 0)
+    limit = _packets(Size(capacity))  # netem includes the packets of the qdisc below it
     loss = Qdisc(
-        ifb, "1:", None, "netem", f"limit {limit} {loss_words}", {"limit": limit, **loss_options}, ip_bytes=ip_bytes
+        ifb, "1:", None, "netem", f"limit {limit} {loss_arguments}", {"limit": limit, **loss_options}, ip_bytes=ip_bytes
     )
-    return [loss, Qdisc(ifb, "2:", "1:1", "tbf", words, options)]
+    return [loss, Qdisc(ifb, "2:", "1:1", "tbf", arguments, options)]
 
 
 _PRIO_HANDLE, _MAIN_HANDLE, _LOW_HANDLE = "3:", "4:", "5:"
@@ -287,10 +281,10 @@ _LE_TOS = "0x04/0xfc"  # DSCP 1 (RFC 8622), whatever the ECN bits, in IPv4's TOS
 _BANDS = 16  # of a priomap (linux/pkt_sched.h, TC_PRIO_MAX + 1)
 
 
-def _two_queues(rate: Qdisc, queue: Size, low: LowPriority) -> list[Qdisc | Command]:
+def _two_queues(rate: Qdisc, queue: Size, low: LowPriority) -> list[Qdisc | str]:
     """The queues that tbf serves in turn, in place of its own: of everything, and of packets marked LE."""
     dev = rate.dev
-    first = [0] * _BANDS  # what no filter takes, whatever its socket's priority
+    first = [0] * _BANDS  # packets that no filter takes, of any socket priority
     bands = Qdisc(
         dev,
         _PRIO_HANDLE,
@@ -304,7 +298,7 @@ def _two_queues(rate: Qdisc, queue: Size, low: LowPriority) -> list[Qdisc | Comm
         for band, handle, size in ((1, _MAIN_HANDLE, queue), (2, _LOW_HANDLE, low.queue))
     ]
     marked = [
-        Command(
+        (
             f"filter add dev {dev} parent {_PRIO_HANDLE} protocol {protocol} prio {prio} "
             f"flower ip_tos {_LE_TOS} classid {_PRIO_HANDLE}2"
         )
@@ -320,7 +314,7 @@ def bucket_bytes(rate: Rate, slack: Duration = TIMER_SLACK, mtu: int = MTU) -> i
     return -(-rate.bit_s * ticks * _TICK_NS // (8 * 10**9))
 
 
-_LOSSLESS: dict[str, Any] = {"loss-random": None, "loss-gemodel": None}  # what tc does not show then
+_LOSSLESS: dict[str, Any] = {"loss-random": None, "loss-gemodel": None}  # tc does not show them without loss
 
 
 def _loss(direction: LinkDirection) -> tuple[str, dict[str, Any]]:
@@ -329,9 +323,9 @@ def _loss(direction: LinkDirection) -> tuple[str, dict[str, Any]]:
             shown = {"loss-random": {"loss": probability}} if probability else {}
             return f"loss {_percent(probability)}", _LOSSLESS | shown
         case GilbertElliott(p, r, loss_good, loss_bad):
-            words = " ".join(_percent(share) for share in (p, r, loss_bad, loss_good))
+            arguments = " ".join(_percent(share) for share in (p, r, loss_bad, loss_good))
             shown = {"loss-gemodel": {"p": p, "r": r, "1-h": loss_bad, "1-k": loss_good}}
-            return f"loss gemodel {words}", _LOSSLESS | shown
+            return f"loss gemodel {arguments}", _LOSSLESS | shown
         case _:
             return "", _LOSSLESS
 
@@ -341,10 +335,12 @@ def _percent(share: float) -> str:
 
 
 def _delay(dev: str, direction: LinkDirection, flight: int, *, ip_bytes: bool) -> Qdisc:
-    words, options = _delay_words(direction.delay, direction.jitter, flight, reorder=direction.reorder)
+    arguments, options = _delay_arguments(direction.delay, direction.jitter, flight, reorder=direction.reorder)
     is_here = direction.loss and direction.loss.where is Where.AFTER
-    loss_words, loss_options = _loss(direction) if is_here else ("", _LOSSLESS)
-    return Qdisc(dev, "1:", None, "netem", f"{words} {loss_words}".rstrip(), options | loss_options, ip_bytes=ip_bytes)
+    loss_arguments, loss_options = _loss(direction) if is_here else ("", _LOSSLESS)
+    return Qdisc(
+        dev, "1:", None, "netem", f"{arguments} {loss_arguments}".rstrip(), options | loss_options, ip_bytes=ip_bytes
+    )
 
 
 def _flight(rate: Rate, delay: Duration, jitter: Jitter | None) -> int:
@@ -352,52 +348,53 @@ def _flight(rate: Rate, delay: Duration, jitter: Jitter | None) -> int:
     return _packets(Size(rate.bit_s * (delay.ns + (jitter.amount.ns if jitter else 0)) // (8 * 10**9)))
 
 
-def _delay_words(
+def _delay_arguments(
     delay: Duration, jitter: Jitter | None, limit: int, *, reorder: bool = False
 ) -> tuple[str, dict[str, Any]]:
     """The options of netem, which has room for ``limit`` packets."""
     spread = jitter.amount if jitter else Duration(0)
-    words, options = f"limit {limit}", dict[str, Any](limit=limit)
+    arguments, options = f"limit {limit}", dict[str, Any](limit=limit)
     if delay.ns:
-        words += f" delay {_microseconds(delay)}" + (f" {_microseconds(spread)}" if spread.ns else "")
+        arguments += f" delay {_microseconds(delay)}" + (f" {_microseconds(spread)}" if spread.ns else "")
     if delay.ns >= _TICK_NS:  # tc shows no shorter one, though the kernel has it
         options["delay"] = {"delay": delay.s, "jitter": spread.s}
     if spread.ns and not reorder:
-        words += f" rate {_IN_ORDER.bit_s}bit"
+        arguments += f" rate {_IN_ORDER.bit_s}bit"
         options["rate"] = {"rate": _IN_ORDER.bit_s // 8}
-    return words, options
+    return arguments, options
 
 
 def _microseconds(time: Duration) -> str:
     return f"{time.ns // 1000}.{time.ns % 1000:03}us"  # netem reads no "ns" (iproute2 6.1)
 
 
-def _packets(held: Size) -> int:
-    return min(held.bytes // _SHORTEST_PACKET + _SPARE_PACKETS, _MOST_PACKETS)
+def _packets(content: Size) -> int:
+    return min(content.bytes // _SHORTEST_PACKET + _SPARE_PACKETS, _MOST_PACKETS)
 
 
 def engine_only(links: Iterable[Link]) -> dict[str, str]:
     """The settings of links that tc cannot do, or cannot be seen to have done, each with the reason."""
     return {
         f"links.{link.box}.{way}.{setting}": reason
-        for link in links
-        for way, direction in (("to_island", link.to_island), ("to_world", link.to_world))
+        for link, way, direction in _directions(links)
         for setting, reason in _reasons(direction).items()
         if reason
     }
 
 
+def _directions(links: Iterable[Link]) -> Iterator[tuple[Link, str, LinkDirection]]:
+    for link in links:
+        yield from ((link, way, getattr(link, way)) for way in DIRECTIONS)
+
+
 def inexact(network: Network, links: Iterable[Link], slack: Duration) -> Iterator[str]:
     """A line for each direction that sends more than a packet at once, because timers may be late by ``slack``."""
-    for link in links:
-        for way, direction in (("to_island", link.to_island), ("to_world", link.to_world)):
-            bucket = Size(bucket_bytes(direction.rate, slack, network.box(link.box).mtu))
-            if slack > VIRTUAL_SLACK:
-                yield (
-                    f"links.{link.box}.{way}: after a pause tc sends up to {bucket} at once (one packet and {slack} "
-                    "of the rate, because timers are late in real time); --backend engine and --on virtual send "
-                    "one packet"
-                )
+    for link, way, direction in _directions(links) if slack > VIRTUAL_SLACK else ():
+        bucket = Size(bucket_bytes(direction.rate, slack, network.box(link.box).mtu))
+        yield (
+            f"links.{link.box}.{way}: after a pause tc sends up to {bucket} at once (one packet and {slack} of the "
+            "rate, because timers are late in real time); --backend engine and --on virtual send one packet"
+        )
 
 
 def early(network: Network, links: Iterable[Link]) -> Iterator[tuple[Link, str, Duration]]:
@@ -405,11 +402,10 @@ def early(network: Network, links: Iterable[Link]) -> Iterator[tuple[Link, str, 
 
     The token bucket is full then, and the packet leaves without its serialisation.
     """
-    for link in links:
-        for way, direction in (("to_island", link.to_island), ("to_world", link.to_world)):
-            serialisation = Duration(8 * network.box(link.box).mtu * 10**9 // direction.rate.bit_s)
-            if serialisation > _EARLY and not any(_reasons(direction).values()):
-                yield link, way, serialisation
+    for link, way, direction in _directions(links):
+        serialisation = Duration(8 * network.box(link.box).mtu * 10**9 // direction.rate.bit_s)
+        if serialisation > _EARLY and not any(_reasons(direction).values()):
+            yield link, way, serialisation
 
 
 def _reasons(direction: LinkDirection) -> dict[str, str | None]:

@@ -25,7 +25,7 @@ from atoll_daemon.http.http_errors import RequestError
 SUBPROTOCOL = "atoll.v1"
 """The subprotocol of WebSockets. Browsers cannot send an Authorization header with one; they add ``bearer.TOKEN``."""
 
-_TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")  # RFC 6750 less what needs quoting, and too long to be guessed
+_TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")  # RFC 6750 without characters that need quoting; too long to be guessed
 _BEARER = "bearer."
 DAEMON_REALM = "atoll"
 WATCH_REALM = "atoll watch"
@@ -57,8 +57,8 @@ def find_token(state: Path) -> tuple[str, str]:
 
 def _read_private(path: Path) -> str:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077 or found.st_uid not in (0, os.geteuid()):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid not in (0, os.geteuid()):
             raise MachineError(
                 f"{path}: other users may read or write this file; remove it, then a new token is created"
             )
@@ -89,9 +89,7 @@ class AccessControl:
 
     def authorize(self, request: web.Request, *, public: bool = False) -> None:
         """Raise RequestError (400, 401, 403) unless the request is allowed. ``public``: it needs no token."""
-        connection: socket.socket | None = (
-            request.transport.get_extra_info("socket") if request.transport is not None else None
-        )
+        connection = _connection(request)
         if connection is None:
             raise RequestError(400, "the connection has ended")
         if connection.family == socket.AF_UNIX:
@@ -122,10 +120,12 @@ def is_local(request: web.Request) -> bool:
 
     A request that `atoll watch` forwards from its TCP port has a ``Forwarded`` header (RFC 7239) and is not local.
     """
-    if "Forwarded" in request.headers:
-        return False
-    connection = request.transport.get_extra_info("socket") if request.transport is not None else None
-    return connection is not None and connection.family == socket.AF_UNIX
+    connection = _connection(request)
+    return "Forwarded" not in request.headers and connection is not None and connection.family == socket.AF_UNIX
+
+
+def _connection(request: web.Request) -> socket.socket | None:
+    return request.transport.get_extra_info("socket") if request.transport is not None else None
 
 
 def only_locally() -> RequestError:
@@ -153,8 +153,8 @@ def _token_of(request: web.Request) -> bytes | None:
     if scheme.lower() == "bearer":
         return given.strip().encode(errors="surrogateescape")
     offered = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
-    words = [word.strip().removeprefix(_BEARER) for word in offered if word.strip().startswith(_BEARER)]
-    return words[0].encode(errors="surrogateescape") if words else None
+    tokens = [protocol.strip().removeprefix(_BEARER) for protocol in offered if protocol.strip().startswith(_BEARER)]
+    return tokens[0].encode(errors="surrogateescape") if tokens else None
 
 
 def _host_of(named: str) -> str:

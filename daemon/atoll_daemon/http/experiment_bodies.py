@@ -16,7 +16,6 @@ from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import experiment_on, resolve_document
 from atoll_core.description.overrides import about_lab, override
 from atoll_core.description.resolve_lab import Lab
-from atoll_core.description.validation_messages import suggest
 from atoll_core.description.yaml_document import Document, label
 from atoll_core.errors import DescriptionError, PlanError, shown
 from atoll_core.experiment.experiment import DIRECTIONS, MAIN, Chain, Experiment, Link, TrafficSelector
@@ -25,7 +24,7 @@ from atoll_core.lab.network import LatencyClass, Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import MININET
 from atoll_core.units import Duration
-from atoll_daemon.http.http_errors import RequestError, diagnostics_answer
+from atoll_daemon.http.http_errors import RequestError, diagnostics_answer, require_named
 from atoll_daemon.http.request_parsing import BODY
 
 Tree = dict[str, Any]
@@ -49,12 +48,12 @@ class DescribedExperiment:
 
 
 def described_by_file(
-    document: Document, path: Path, settings: Sequence[str], backend: Backend | None = None, known: Lab | None = None
+    document: Document, path: Path, settings: Sequence[str], backend: Backend | None = None, lab: Lab | None = None
 ) -> tuple[Network, DescribedExperiment]:
-    """The experiment in a file, and its lab, which may be ``known``. Raises DescriptionError, PlanError."""
-    asked = override(replace(document, file=label(path)), settings)
-    network, experiment = resolve_document(asked, path, known, settings)
-    return network, DescribedExperiment(experiment, asked.tree or {}, path.parent, backend or Backend.ENGINE)
+    """The experiment in a file, and its lab, which may be read already: ``lab``. Raises DescriptionError, PlanError."""
+    overridden = override(replace(document, file=label(path)), settings)
+    network, experiment = resolve_document(overridden, path, lab, settings)
+    return network, DescribedExperiment(experiment, overridden.tree or {}, path.parent, backend or Backend.ENGINE)
 
 
 def described_by_body(
@@ -80,9 +79,9 @@ def described_by_body(
             raise RequestError(409, msg, exit_code=1)
         tree, unused_links = _changed(applied, tree)
     folder = applied.folder if applied else Path(network.file).parent
-    asked = override(replace(document, tree=_completed(document, tree, network)), settings)
+    body = override(replace(document, tree=_completed(document, tree, network)), settings)
     backend = backend or (applied.backend if applied else Backend.ENGINE)
-    return DescribedExperiment(experiment_on(lab, asked, folder), asked.tree or {}, folder, backend, unused_links)
+    return DescribedExperiment(experiment_on(lab, body, folder), body.tree or {}, folder, backend, unused_links)
 
 
 def warnings_json(network: Network, described: DescribedExperiment) -> list[dict[str, Any]]:
@@ -110,20 +109,17 @@ def current_description(described: DescribedExperiment, experiment: Experiment) 
         return described
     tree = _unscheduled(described.tree)
     tree["chain"] = list(experiment.chain.hops)
-    tree["branches"] = {branch.name: branch_tree(branch) for branch in experiment.branches}
+    tree["branches"] = {
+        branch.name: {"carries": carries_tree(branch.carries), "chain": list(branch.hops)}
+        for branch in experiment.branches
+    }
     tree["latency"] = dict(experiment.latency)
     return replace(described, experiment=experiment, tree=tree)
 
 
-def branch_tree(chain: Chain) -> Tree:
-    """A branch in the form of experiment.yaml."""
-    return {"carries": carries_tree(chain.carries), "chain": list(chain.hops)}
-
-
 def carries_tree(carries: TrafficSelector) -> dict[str, str]:
     """The traffic of a chain in the form of experiment.yaml, without the keys that match any value."""
-    found = {"world": carries.world, "island": carries.island, "protocol": carries.protocol}
-    return {key: str(part) for key, part in found.items() if part is not None}
+    return {key: str(part) for key, part in carries.described.items() if part is not None}
 
 
 def chain_patch(name: str, chain: Sequence[str], carries: Mapping[str, str]) -> Tree:
@@ -139,10 +135,7 @@ def no_chain_patch(name: str, applied: DescribedExperiment) -> Tree:
     """The patch that removes a branch. Raises RequestError: 404 for an unknown branch, 422 for ``main``."""
     if name == MAIN:
         raise RequestError(422, f"{MAIN} carries all traffic that no branch carries; it cannot be removed")
-    branches = [branch.name for branch in applied.experiment.branches]
-    if name not in branches:
-        msg = f"there is no chain {shown(name)}; {suggest(name, [MAIN, *branches], 'chains')}"
-        raise RequestError(404, msg, exit_code=1)
+    require_named(name, [MAIN, *(branch.name for branch in applied.experiment.branches)], "chain", "chains")
     return {"branches": {name: None}}
 
 
@@ -164,21 +157,21 @@ def _changed(applied: DescribedExperiment, patch: Tree) -> tuple[Tree, Tree]:
     links, named = tree.get("links"), patch.get("links")
     if not isinstance(links, dict):
         return tree, {}
-    every = cast("Tree", links)
-    wanted = {*_words([tree.get(key) for key in ("chain", "branches", "changes")])}
-    wanted |= set(cast("Tree", named)) if isinstance(named, dict) else set()
-    used = {name: settings for name, settings in every.items() if name in wanted}
-    return tree | {"links": used}, {name: settings for name, settings in every.items() if name not in wanted}
+    names = {*_strings([tree.get(key) for key in ("chain", "branches", "changes")])}
+    names |= set(cast("Tree", named)) if isinstance(named, dict) else set()
+    used = {name: settings for name, settings in cast("Tree", links).items() if name in names}
+    unused = {name: settings for name, settings in cast("Tree", links).items() if name not in names}
+    return tree | {"links": used}, unused
 
 
-def _words(thing: Any) -> Iterator[str]:
+def _strings(thing: Any) -> Iterator[str]:
     """All strings in a tree except keys."""
     if isinstance(thing, str):
         yield thing
     elif isinstance(thing, (list, dict)):
         parts = cast("Tree", thing).values() if isinstance(thing, dict) else cast("list[Any]", thing)
         for part in parts:
-            yield from _words(part)
+            yield from _strings(part)
 
 
 def _unscheduled(tree: Tree) -> Tree:
@@ -242,14 +235,13 @@ def picture(network: Network, experiment: Experiment | None, place: str, run: di
 
 
 def _chain(chain: Chain, network: Network) -> dict[str, Any]:
-    kinds = {box.name: box.kind for box in network.boxes}
+    boxes = {box.name: box for box in network.boxes}
+    hops = [(hop, boxes.get(hop)) for hop in chain.hops]
     return {
         "name": chain.name,
         "hops": [
-            {"name": hop, "kind": kinds[hop].name, "is_link": kinds[hop].is_link}
-            if hop in kinds
-            else {"name": hop, "kind": TAP, "is_link": False}
-            for hop in chain.hops
+            {"name": hop, "kind": box.kind.name if box else TAP, "is_link": bool(box and box.is_link)}
+            for hop, box in hops
         ],
         "carries": carries_tree(chain.carries),
     }

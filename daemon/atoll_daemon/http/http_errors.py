@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of requests: a status, and a JSON object that says what, where and what to do.
+"""Errors of requests: a status, and a JSON object with the mistakes, their positions and the remedies.
 
     {"error": {"status": 422, "message": "body:3: chain hop 2: unknown box ..", "exit_code": 2,
                "mistakes": [{"where": "chain[1]", "line": 3, "message": "chain hop 2: unknown box .."}]}}
@@ -9,9 +9,10 @@ parameter (``?dry_run``), a header, or empty for the request as a whole; ``line`
 """
 
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import AtollError, DescriptionError, Diagnostic, LabError, MachineError, PlanError, UsageError
 from atoll_core.platforms import LabTarget
 
@@ -55,6 +56,12 @@ def no_lab(target: LabTarget, status: int = 409) -> RequestError:
     return RequestError(status, no_lab_is_up(target), exit_code=1)
 
 
+def require_named(name: str, names: Collection[str], noun: str, nouns: str) -> None:
+    """Raise RequestError (404) unless one of the things has this name."""
+    if name not in names:
+        raise RequestError(404, f"there is no {noun} {name!r}; {suggest(name, names, nouns)}", exit_code=1)
+
+
 def internal_error(error: BaseException) -> RequestError:
     """An internal error for the requester; the traceback goes to the log."""
     traceback.print_exception(error)
@@ -93,18 +100,15 @@ def error_json(error: AtollError) -> dict[str, Any]:
 def diagnostics_answer(mistakes: Iterable[Diagnostic]) -> list[dict[str, Any]]:
     """Mistakes or warnings in the form of the API."""
     return [
-        {"where": _cut(path_text(each.place)), "message": _cut(each.message)}
-        | ({"line": each.line} if each.line else {})
-        for each in mistakes
+        {"where": _cut(path_text(mistake.place)), "message": _cut(mistake.message)}
+        | ({"line": mistake.line} if mistake.line else {})
+        for mistake in mistakes
     ]
 
 
 def path_text(place: tuple[str | int, ...]) -> str:
     """A place in a body as text: ``links.sat.to_island``, ``chain[1]``."""
-    text = ""
-    for key in place:
-        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else str(key)
-    return text
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).removeprefix(".")
 
 
 def _mistakes(error: AtollError) -> list[dict[str, Any]]:

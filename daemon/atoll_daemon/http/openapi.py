@@ -2,6 +2,7 @@
 """The API as an OpenAPI 3.1 document (docs/openapi.json), made from the table of routes and their models."""
 
 import functools
+import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -27,7 +28,9 @@ DESCRIPTION = "description"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One request. ``body``: DESCRIPTION, or the class of an object; ``lines``: JSON lines are possible as answer.
+    """One request. The docstring of ``handler`` is its summary, and its description, for users.
+
+    ``body``: DESCRIPTION, or the class of an object; ``lines``: JSON lines are possible as answer.
 
     ``errors``: possible statuses in addition to those of every request (400, 401, 403, 404, 405, 500).
     """
@@ -35,15 +38,12 @@ class Endpoint:
     method: str
     path: str
     handler: Handler
-    topic: str
-    summary: str
     answer: type[Any]
-    query: type[api_models.Request] = api_models.NoParameters
+    query: type[api_models.Request] = api_models.Request
     body: str | type[api_models.Request] | None = None
     lines: bool = False
     success: int = 200
     errors: tuple[int, ...] = (409,)
-    note: str = ""
 
 
 _ALWAYS = (400, 401, 403, 500)
@@ -61,6 +61,17 @@ _WHY = {
     502: "A switch, a host or the controller failed; the previous configuration is active",
     503: "A prerequisite is missing on this machine, or the daemon is ending",
 }
+_TOPICS = (  # with the paths below /v1 that are about them
+    ("lab", "The lab that is up", ("status", "lab", "picture")),
+    ("switches", "Switches and boxes", ("switches", "boxes")),
+    (
+        "experiment",
+        "The applied experiment and changes of it",
+        ("experiment", "chains", "latencies", "plan", "diff", "apply", "trace"),
+    ),
+    ("runs", "Measurements", ("runs", "calibrations", "replays")),
+    ("events", "Events and samples", ("events", "openapi.json")),
+)
 _REF = "#/components/schemas/{model}"
 
 
@@ -84,13 +95,7 @@ def document(routes: tuple[Endpoint, ...]) -> dict[str, Any]:
         },
         "servers": [{"url": "http://127.0.0.1:8080", "description": "`atoll up LAB --listen 8080`"}],
         "security": [{"token": []}],
-        "tags": [
-            {"name": "lab", "description": "The lab that is up"},
-            {"name": "switches", "description": "Switches and boxes"},
-            {"name": "experiment", "description": "The applied experiment and changes of it"},
-            {"name": "runs", "description": "Measurements"},
-            {"name": "events", "description": "Events and samples"},
-        ],
+        "tags": [{"name": name, "description": description} for name, description, _ in _TOPICS],
         "paths": paths,
         "components": {
             "securitySchemes": {
@@ -113,16 +118,17 @@ def document_text(routes: tuple[Endpoint, ...]) -> str:
 
 def _operation(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     named = re.findall(r"\{(\w+)\}", route.path)
+    summary, _, description = (inspect.getdoc(route.handler) or "").partition("\n\n")
     operation: dict[str, Any] = {
         "operationId": route.handler.__name__,
-        "tags": [route.topic],
-        "summary": route.summary,
+        "tags": [name for name, _, paths in _TOPICS if route.path.split("/")[2] in paths],
+        "summary": summary.removesuffix("."),
     }
-    if route.note:
-        operation["description"] = route.note
-    found = [*(_in_path(name) for name in named), *_in_query(route.query, schemas)]
-    if found:
-        operation["parameters"] = found
+    if description:
+        operation["description"] = description.replace("\n", " ")
+    in_path = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in named]
+    if parameters := [*in_path, *_in_query(route.query, schemas)]:
+        operation["parameters"] = parameters
     if route.body is not None:
         operation["requestBody"] = _request_body(route.body, schemas)
     errors = sorted({*_ALWAYS, *route.errors, *((404,) if named else ())})
@@ -133,25 +139,18 @@ def _operation(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     return operation
 
 
-def _in_path(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-
-
 def _in_query(model: type[api_models.Request], schemas: dict[str, Any]) -> list[dict[str, Any]]:
     schema = _schema_of(model, schemas, mode="validation")
-    found: list[dict[str, Any]] = []
-    for name, part in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).items():
-        described = {key: each for key, each in part.items() if key != "description"}
-        found.append(
-            {
-                "name": name,
-                "in": "query",
-                "description": part.get("description", ""),
-                "required": name in schema.get("required", ()),
-                "schema": described,
-            }
-        )
-    return found
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "description": part.pop("description", ""),
+            "required": name in schema.get("required", ()),
+            "schema": part,
+        }
+        for name, part in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).items()
+    ]
 
 
 def _request_body(body: str | type[api_models.Request], schemas: dict[str, Any]) -> dict[str, Any]:

@@ -14,15 +14,14 @@ from atoll_controller.planner.entry_diff import explained
 from atoll_controller.planner.planner import plan_sha256
 from atoll_controller.tracing.packet_trace import trace
 from atoll_core.codec import to_json
-from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.flow_entry import FlowEntry, sort_key
 from atoll_core.plan.plan import Plan
-from atoll_daemon.http.api_models import EventsRequest, NoParameters, ProbeRequest, TraceRequest
+from atoll_daemon.http.api_models import EventsRequest, ProbeRequest, TraceRequest
 from atoll_daemon.http.event_stream import serve_events
 from atoll_daemon.http.experiment_bodies import carries_tree, latency_classes, picture
-from atoll_daemon.http.http_errors import RequestError
+from atoll_daemon.http.http_errors import require_named
 from atoll_daemon.http.request_parsing import parameters
 from atoll_daemon.lab_daemon import LabDaemon
 from atoll_daemon.replays.replay_handlers import replay_answer, replays_answer, stream_points
@@ -56,9 +55,8 @@ def lab_json(daemon: LabDaemon) -> dict[str, Any] | None:
     }
 
 
-async def get_status(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The daemon and its lab."""
-    parameters(request, NoParameters)
+async def get_status(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """The daemon, its lab, and the task in progress."""
     busy = daemon.tasks.busy
     return {
         "version": version("atoll"),
@@ -72,9 +70,8 @@ async def get_status(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     }
 
 
-async def get_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The lab with its machines and classes."""
-    parameters(request, NoParameters)
+async def get_lab(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """The lab, its machines and latency classes."""
     network = daemon.require_lab()[0].network
     return {
         **(lab_json(daemon) or {}),
@@ -102,36 +99,33 @@ async def get_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     }
 
 
-async def get_picture(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The data to draw the lab."""
-    parameters(request, NoParameters)
+async def get_picture(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """The data to draw the lab: hosts, chains, links, latencies, the run in progress."""
     testbed = daemon.require_lab()[0]
     run = daemon.runs.in_progress
     return picture(testbed.network, testbed.experiment, testbed.platform.name, run and run.progress())
 
 
-async def get_switches(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """All switches."""
-    parameters(request, NoParameters)
+async def get_switches(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """All switches: identity, connection state, installed and free flow entries."""
     testbed = daemon.require_lab()[0]
     return {"switches": to_json(await switch_reports(testbed.controller, testbed.network))}
 
 
 async def get_switch(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """One switch."""
-    wanted = _switch(daemon, request).name
-    return next(report for report in (await get_switches(daemon, request))["switches"] if report["name"] == wanted)
+    name = _switch(daemon, request).name
+    return next(report for report in (await get_switches(daemon, request))["switches"] if report["name"] == name)
 
 
 async def get_entries(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The flow entries of a switch, read from it now."""
-    parameters(request, NoParameters)
     switch = _switch(daemon, request)
     testbed = daemon.require_lab()[0]
     table = await table_of(testbed.controller, switch)
     held = await testbed.controller.read(switch.dpid, switch.name, table)
-    known = explained(held, testbed.plan.flows if testbed.plan else ())
-    entries = sorted((entry for entry in known if isinstance(entry, FlowEntry)), key=sort_key)
+    explained_entries = explained(held, testbed.plan.flows if testbed.plan else ())
+    entries = sorted((entry for entry in explained_entries if isinstance(entry, FlowEntry)), key=sort_key)
     return {
         "switch": switch.name,
         "table": table,
@@ -142,31 +136,27 @@ async def get_entries(daemon: LabDaemon, request: web.Request) -> dict[str, Any]
 
 
 async def get_counters(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The counters of a switch, read from it now."""
-    parameters(request, NoParameters)
+    """The counters of a switch's ports and entries, read from it now."""
     switch = _switch(daemon, request)
     controller = daemon.require_lab()[0].controller
     table = await table_of(controller, switch)
     return {"switch": switch.name, "table": table, **await controller.counters(switch.dpid, table)}
 
 
-async def get_boxes(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The latest counters of links and delay boxes."""
-    parameters(request, NoParameters)
+async def get_boxes(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """The latest counters of every link and delay box."""
     daemon.require_lab()
     return {"boxes": daemon.boxes}
 
 
-async def get_experiment(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The applied experiment."""
-    parameters(request, NoParameters)
+async def get_experiment(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """The applied experiment as YAML."""
     applied = daemon.require_applied()
     return {"name": applied.experiment.name, "backend": applied.backend, "description": applied.tree}
 
 
-async def get_chains(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
+async def get_chains(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
     """All chains of the applied experiment."""
-    parameters(request, NoParameters)
     chains = daemon.require_applied().experiment.chains
     return {
         "chains": [
@@ -178,12 +168,12 @@ async def get_chains(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 async def get_chain(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """One chain."""
     chains = {chain["name"]: chain for chain in (await get_chains(daemon, request))["chains"]}
-    return _named(chains, request.match_info["name"], "chain")
+    require_named(name := request.match_info["name"], chains, "chain", "chains")
+    return chains[name]
 
 
-async def get_latencies(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """Every world server's latency."""
-    parameters(request, NoParameters)
+async def get_latencies(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """Latencies of all world servers, and all latency classes."""
     experiment, network = daemon.require_applied().experiment, daemon.require_lab()[0].network
     rtts = {each.name: each.rtt.ns for _, each in latency_classes(network)}
     latency = dict(experiment.latency)
@@ -197,14 +187,14 @@ async def get_latencies(daemon: LabDaemon, request: web.Request) -> dict[str, An
 
 
 async def get_latency(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """One server's latency."""
-    servers = {each["server"]: each for each in (await get_latencies(daemon, request))["servers"]}
-    return _named(servers, request.match_info["server"], "world server")
+    """The latency of a world server."""
+    server = world_server(daemon, request)
+    latencies = (await get_latencies(daemon, request))["servers"]
+    return next(latency for latency in latencies if latency["server"] == server)
 
 
-async def get_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
+async def get_plan(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
     """The plan of the applied experiment."""
-    parameters(request, NoParameters)
     daemon.require_applied()
     plan = daemon.require_lab()[0].plan
     if plan is None:
@@ -213,54 +203,66 @@ async def get_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def get_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The path of a packet by the plan of the applied experiment."""
-    asked = parameters(request, TraceRequest)
+    """The path of a packet between two hosts."""
+    query = parameters(request, TraceRequest)
     experiment = daemon.require_applied().experiment
     testbed = daemon.require_lab()[0]
     entries = testbed.plan.flows if testbed.plan else ()
-    found = await asyncio.to_thread(trace, testbed.network, experiment, entries, asked.src, asked.dst, asked.protocol)
-    return to_json(found)
+    ends = query.src, query.dst, query.protocol
+    return to_json(await asyncio.to_thread(trace, testbed.network, experiment, entries, *ends))
 
 
 async def post_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The path of packets in the lab, verified by probes."""
-    asked = parameters(request, ProbeRequest)
+    """Verify the path between two hosts by probe packets.
+
+    Possible at any time, also during a run.
+    """
+    query = parameters(request, ProbeRequest)
     daemon.require_applied()
     testbed = daemon.require_lab()[0]
-    found = await while_up(testbed, trace_live(testbed, asked.src, asked.dst, asked.protocol, asked.probes))
-    return {"proven": found.proven, "lost": found.lost, "live": to_json(found)}
+    live = await while_up(testbed, trace_live(testbed, query.src, query.dst, query.protocol, query.probes))
+    return {"proven": live.proven, "lost": live.lost, "live": to_json(live)}
 
 
-async def get_runs(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """All runs."""
-    parameters(request, NoParameters)
+async def get_runs(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
+    """The runs of this daemon, latest first."""
     return {"runs": daemon.runs.to_json()}
 
 
 async def get_run(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """One run."""
-    parameters(request, NoParameters)
+    """A run: state, step, figures, summary."""
     return daemon.runs.find(request.match_info["id"]).to_json()
 
 
 async def get_replays(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """Runs that can be replayed."""
+    """Runs that can be replayed, including the run in progress: the latest two hundred.
+
+    Runs in `runs` in the directory of `atoll up` (or `atoll watch`), and all runs of the daemon.
+    """
     return await replays_answer(daemon.replays, request)
 
 
 async def get_replay(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """One run that can be replayed."""
+    """A run that can be replayed, without its points."""
     return await replay_answer(daemon.replays, request)
 
 
 async def get_replay_points(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """The metric points of a run that can be replayed."""
+    """Metric points of a run as JSON lines of about a second each, in the order in which they were written."""
     return await stream_points(daemon.replays, request)
 
 
 async def get_events(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Events."""
+    """Events: JSON lines, or a WebSocket if the request asks for one."""
     return await serve_events(request, daemon.events, parameters(request, EventsRequest))
+
+
+def world_server(daemon: LabDaemon, request: web.Request) -> str:
+    """The world server in the request's path. Raises RequestError (404)."""
+    server = request.match_info["server"]
+    servers = [host.name for host in daemon.require_lab()[0].network.world_hosts]
+    require_named(server, servers, "world server", "world servers")
+    return server
 
 
 def plan_answer(plan: Plan) -> dict[str, Any]:
@@ -269,25 +271,13 @@ def plan_answer(plan: Plan) -> dict[str, Any]:
 
 
 def _switch(daemon: LabDaemon, request: web.Request) -> Switch:
-    network = daemon.require_lab()[0].network
-    return _named({switch.name: switch for switch in network.switches}, request.match_info["name"], "switch")
-
-
-def _named(known: dict[str, Any], name: str, what: str) -> Any:
-    if name not in known:
-        msg = f"there is no {what} {name!r}; {suggest(name, known, f'{what}s')}"
-        raise RequestError(404, msg, exit_code=1)
-    return known[name]
+    network, name = daemon.require_lab()[0].network, request.match_info["name"]
+    require_named(name, [switch.name for switch in network.switches], "switch", "switches")
+    return network.switch(name)
 
 
 def _classes(network: Network) -> list[dict[str, Any]]:
     return [
-        {
-            "name": each.name,
-            "delay_box": box,
-            "rtt_ns": each.rtt.ns,
-            "jitter_ns": each.jitter.ns,
-            "vlan": each.tag,
-        }
+        {"name": each.name, "delay_box": box, "rtt_ns": each.rtt.ns, "jitter_ns": each.jitter.ns, "vlan": each.tag}
         for box, each in latency_classes(network)
     ]

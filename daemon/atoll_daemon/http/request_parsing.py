@@ -60,7 +60,7 @@ async def read_object(request: web.Request, model: type[M]) -> M:
     try:
         return model.model_validate(document.tree)
     except ValidationError as error:
-        mistakes = [document.mistake(one["loc"], _words(one)) for one in error.errors(include_url=False)]
+        mistakes = [document.mistake(problem["loc"], _message(problem)) for problem in error.errors(include_url=False)]
         raise _refused(422, mistakes) from None
 
 
@@ -68,22 +68,19 @@ def parameters(request: web.Request, model: type[M]) -> M:
     """Read the query parameters. Raises RequestError (400) that names every wrong one."""
     given: dict[str, Any] = {}
     for name in request.query:
-        every = request.query.getall(name)
+        texts = request.query.getall(name)
         several = name in model.model_fields and model.model_fields[name].annotation == list[str]
-        given[name] = every if several or len(every) > 1 else every[0]
+        given[name] = texts if several or len(texts) > 1 else texts[0]
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        known = ", ".join(model.model_fields) or "none"
+        names = ", ".join(model.model_fields) or "none"
         mistakes = [
-            Diagnostic("", 0, _words(one, f"; known parameters: {known}"), (f"?{one['loc'][0]}",))
-            for one in error.errors(include_url=False)
+            Diagnostic("", 0, _message(problem, f"; known parameters: {names}"), (f"?{problem['loc'][0]}",))
+            for problem in error.errors(include_url=False)
         ]
-        raise RequestError(400, "\n".join(_of_parameter(one) for one in mistakes), mistakes=mistakes) from None
-
-
-def _of_parameter(mistake: Diagnostic) -> str:
-    return f"{mistake.place[0]}: {mistake.message}"
+        text = "\n".join(f"{mistake.place[0]}: {mistake.message}" for mistake in mistakes)
+        raise RequestError(400, text, mistakes=mistakes) from None
 
 
 async def read_bytes(request: web.Request) -> bytes:
@@ -117,8 +114,7 @@ def _kind(request: web.Request) -> BodyFormat:
             raise RequestError(415, f"charset {shown(charset)}: descriptions are UTF-8", where="Content-Type")
     named = request.headers.get("Content-Type")
     problem = f"unsupported media type {shown(named)}" if named else "media type missing"
-    msg = f"{problem}; send Content-Type: application/json or application/yaml"
-    raise RequestError(415, msg, where="Content-Type")
+    raise RequestError(415, f"{problem}; send Content-Type: application/json or application/yaml", where="Content-Type")
 
 
 def _is_utf8(charset: str) -> bool:
@@ -160,14 +156,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(built) < len(pairs):
         names = [name for name, _ in pairs]
         again = next(name for name in names if names.count(name) > 1)
-        msg = f"duplicate key {shown(again)}; keep one of them"
-        raise ValueError(msg)
+        raise ValueError(f"duplicate key {shown(again)}; keep one of them")
     return built
 
 
 def _refuse_constant(name: str) -> None:
-    msg = f"{name} is not allowed in JSON"
-    raise ValueError(msg)
+    raise ValueError(f"{name} is not allowed in JSON")
 
 
 def _no_document(line: int, message: str) -> Document:
@@ -179,7 +173,7 @@ def _require_simple(tree: dict[str, Any]) -> None:
     entries = 0
     level: list[Any] = [tree]
     for _ in range(MOST_DEPTH):
-        level = [below for each in level for below in _below(each)]
+        level = [below for outer in level for below in _below(outer)]
         entries += len(level)
         if entries > MOST_ENTRIES:
             raise RequestError(413, f"the body has more than {MOST_ENTRIES} entries, the limit for descriptions")
@@ -199,7 +193,7 @@ def _refused(status: int, mistakes: list[Diagnostic] | tuple[Diagnostic, ...]) -
     return RequestError(status, "\n".join(map(str, mistakes)), mistakes=mistakes)
 
 
-def _words(error: ErrorDetails, unknown: str = "") -> str:
+def _message(error: ErrorDetails, unknown: str = "") -> str:
     """An error of pydantic in plain words."""
     name, given = str(error["loc"][-1]) if error["loc"] else "body", error.get("input")
     match error["type"]:

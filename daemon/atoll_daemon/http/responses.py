@@ -58,7 +58,7 @@ async def cancelled(task: "asyncio.Task[JsonObject]") -> None:
 
 def json_answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """An answer of one JSON object, with headers that forbid caching and type sniffing."""
-    return web.json_response(body, status=status, headers={**_HEADERS, **(headers or {})}, dumps=_dumps)
+    return web.json_response(body, status=status, headers={**_HEADERS, **(headers or {})}, dumps=line_text)
 
 
 def error_answer(error: AtollError) -> web.Response:
@@ -75,7 +75,7 @@ def lines_response() -> web.StreamResponse:
 
 def line_bytes(line: JsonObject) -> bytes:
     """A line of an answer."""
-    return _dumps(line).encode() + b"\n"
+    return line_text(line).encode() + b"\n"
 
 
 async def _answer_lines(request: web.Request, events: EventBus, begin: Begin) -> web.StreamResponse:
@@ -110,7 +110,8 @@ def _last(task: "asyncio.Task[JsonObject]") -> JsonObject:
         return {"type": "error", **error_json(internal_error(error))}
 
 
-def _dumps(thing: Any) -> str:
+def line_text(thing: Any) -> str:
+    """A JSON object on one line."""
     return json.dumps(thing, separators=(",", ":"))
 
 

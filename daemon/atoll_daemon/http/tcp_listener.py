@@ -44,11 +44,11 @@ class ListenAddress:
     @classmethod
     def parse(cls, text: str) -> "ListenAddress":
         """Parse ``PORT``, ``HOST:PORT`` or ``[V6]:PORT``; without a host, loopback. Raises UsageError."""
-        found = _ADDRESS.fullmatch(text)
-        if found is None or int(found["port"]) > 65535:
+        parts = _ADDRESS.fullmatch(text)
+        if parts is None or int(parts["port"]) > 65535:
             msg = f"--listen {shown(text)}: write PORT or HOST:PORT, such as 8080, 0.0.0.0:8080 or [::1]:8080"
             raise UsageError(msg)
-        return cls((found["host"] or _LOOPBACK).strip("[]"), int(found["port"]))
+        return cls((parts["host"] or _LOOPBACK).strip("[]"), int(parts["port"]))
 
     @property
     def is_loopback(self) -> bool:
@@ -69,18 +69,14 @@ class ListenAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class PortInUseError(LabError):
-    """Another program listens on the port."""
-
-
 def bind(address: ListenAddress) -> socket.socket:
-    """Bind a socket. Raises PortInUseError, or LabError for other reasons."""
+    """Bind a socket. Raises LabError."""
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        resolved = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         msg = f"--listen {address}: {shown(address.host)} is not an address of this machine ({error.strerror})"
         raise LabError(msg) from None
-    family, kind, protocol, _, where = found[0]
+    family, kind, protocol, _, where = resolved[0]
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -89,8 +85,7 @@ def bind(address: ListenAddress) -> socket.socket:
         listener.bind(where)
     except OSError as error:
         listener.close()
-        kind = PortInUseError if error.errno == errno.EADDRINUSE else LabError
-        raise kind(f"--listen {address}: {_why(error)}") from None
+        raise LabError(f"--listen {address}: {_why(error)}") from error
     return listener
 
 
@@ -118,8 +113,9 @@ class ServedPort:
         """Listen on an address and pass requests to ``requests``. Raises LabError."""
         try:
             listener = bind(address)
-        except PortInUseError as error:
-            own = await _describe_own_server(address.url)
+        except LabError as error:
+            in_use = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+            own = await _describe_own_server(address.url) if in_use else None
             raise (LabError(f"--listen {address}: {own}") if own else error) from None
         loop = asyncio.get_running_loop()
         open_now: set[asyncio.Protocol] = set()
@@ -170,14 +166,15 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._deadline is not None:
-            self._seen = (self._seen + data)[-3:] if b"\r\n\r\n" not in self._seen + data else self._headers_are_there()
+            if b"\r\n\r\n" in self._seen + data:
+                self._cancel_deadline()
+            self._seen = (self._seen + data)[-3:]
         self._handler.data_received(data)
 
-    def _headers_are_there(self) -> bytes:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        return b""
 
     def eof_received(self) -> bool | None:
         return self._handler.eof_received()
@@ -189,13 +186,13 @@ class _Connection(asyncio.Protocol):
         self._handler.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._headers_are_there()
+        self._cancel_deadline()
         self._others.discard(self)
         self._handler.connection_lost(exc)
 
 
 async def _describe_own_server(url: str) -> str | None:
-    """Identify a daemon or `atoll watch` that uses the port by the realm of its challenge, and say what to do.
+    """Identify a daemon or `atoll watch` that uses the port by the realm of its challenge, with the remedy.
 
     None if the server at ``url`` is neither.
     """

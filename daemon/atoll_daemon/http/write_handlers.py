@@ -29,7 +29,6 @@ from atoll_daemon.http.api_models import (
     DownRequest,
     LabRequest,
     LatencyRequest,
-    NoParameters,
     RunParameters,
 )
 from atoll_daemon.http.auth import is_local
@@ -43,12 +42,12 @@ from atoll_daemon.http.experiment_bodies import (
     warnings_json,
 )
 from atoll_daemon.http.http_errors import RequestError
-from atoll_daemon.http.read_handlers import plan_answer
+from atoll_daemon.http.read_handlers import plan_answer, world_server
 from atoll_daemon.http.request_parsing import parameters, read_body_document, read_object
 from atoll_daemon.http.responses import answer, cancelled, json_answer, result_of, wants_lines
 from atoll_daemon.lab_daemon import ApplyOptions, LabDaemon
 from atoll_daemon.run_registry import RunRecord
-from atoll_daemon.task_runner import JsonObject
+from atoll_daemon.task_runner import JsonObject, Work
 from atoll_dashboards.influx.same_database import other_database
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.run.run_request import RunOptions
@@ -61,28 +60,27 @@ Read = Callable[[], Awaitable[DescribedExperiment]]
 
 async def post_lab(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Bring a lab up."""
-    asked = parameters(request, LabRequest)
+    query = parameters(request, LabRequest)
     document = await read_body_document(request)
-    lab = await asyncio.to_thread(lab_of, replace(document, file=label(Path(asked.file))), asked.set)
+    lab = await asyncio.to_thread(lab_of, replace(document, file=label(Path(query.file))), query.set)
 
     async def work() -> JsonObject:
-        return await daemon.bring_up(lab, asked.runtime)
+        return await daemon.bring_up(lab, query.runtime)
 
     try:
-        return await answer(request, daemon.bus, functools.partial(daemon.tasks.begin, "up", lab.network.name, work))
+        return await _perform(daemon, request, "up", lab.network.name, work)
     finally:
         if daemon.testbed is None and daemon.tasks.busy is None:
             daemon.end.set()  # without a lab it must not keep the machine's lock
 
 
 async def delete_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """Take the lab down."""
-    asked = parameters(request, DownRequest)
+    """Take the lab down; the daemon ends with it."""
+    query = parameters(request, DownRequest)
     busy = daemon.tasks.busy
-    if busy is not None and not asked.force:
+    if busy is not None and not query.force:
         remedy = "wait until it ends; `atoll down --force` ends it and the lab"
-        msg = f"the lab is busy with `{busy.what} {busy.about}`; {remedy}"
-        raise RequestError(409, msg, exit_code=1)
+        raise RequestError(409, f"the lab is busy with `{busy.what} {busy.about}`; {remedy}", exit_code=1)
     daemon.end.set()
     return {"was_up": daemon.testbed is not None}
 
@@ -91,7 +89,7 @@ async def delete_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def post_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The plan of an experiment for a lab without any applied experiment."""
+    """The plan of an experiment as if none were applied to this lab; changes nothing."""
     read = await _reading(daemon, request, parameters(request, DescriptionRequest))
     described = await read()
     network = daemon.require_lab()[0].network
@@ -104,49 +102,48 @@ async def post_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def post_diff(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """The changes that an apply would make."""
+    """The changes that applying an experiment would make, with reasons; changes nothing."""
     read = await _reading(daemon, request, parameters(request, DescriptionRequest))
-    return await _apply(
-        daemon, request, read, ApplyOptions(dry_run=True, at_once=False, connections=ConnectionPolicy())
-    )
+    how = ApplyOptions(dry_run=True, at_once=False, connections=ConnectionPolicy())
+    return await _apply(daemon, request, read, how)
 
 
 async def post_apply(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Apply an experiment."""
-    asked = parameters(request, ApplyRequest)
-    how = ApplyOptions(asked.dry_run, asked.at_once, ConnectionPolicy.parse(asked.connections), asked.probe)
-    return await _apply(daemon, request, await _reading(daemon, request, asked), how)
+    """Apply an experiment with the fewest changes, under traffic."""
+    query = parameters(request, ApplyRequest)
+    how = ApplyOptions(query.dry_run, query.at_once, ConnectionPolicy.parse(query.connections), query.probe)
+    return await _apply(daemon, request, await _reading(daemon, request, query), how)
 
 
 async def put_chain(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Change a chain, or add one."""
+    """Change a chain under traffic, or add a branch."""
     how = _changing(request)
-    wanted = await read_object(request, ChainRequest)
-    name = request.match_info["name"]
-    patch = chain_patch(name, wanted.chain, wanted.carries)
+    body = await read_object(request, ChainRequest)
+    patch = chain_patch(request.match_info["name"], body.chain, body.carries)
     return await _apply(daemon, request, _patching(daemon, lambda _: patch), how)
 
 
 async def delete_chain(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Remove a branch."""
+    """Remove a branch; its traffic takes the remaining chains."""
     how = _changing(request)
     name = request.match_info["name"]
-    return await _apply(daemon, request, _patching(daemon, lambda standing: no_chain_patch(name, standing)), how)
+    return await _apply(daemon, request, _patching(daemon, lambda applied: no_chain_patch(name, applied)), how)
 
 
 async def put_latency(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Change a server's latency."""
+    """Change the latency of a world server under traffic."""
     how = _changing(request)
-    wanted = await read_object(request, LatencyRequest)
-    _require_one(wanted)
-    patch = {"latency": {_server(daemon, request): wanted.class_ or wanted.rtt}}
+    latency = await read_object(request, LatencyRequest)
+    if (latency.class_ is None) == (latency.rtt is None):
+        raise RequestError(422, "give the latency either as class or as rtt", where="class")
+    patch = {"latency": {world_server(daemon, request): latency.class_ or latency.rtt}}
     return await _apply(daemon, request, _patching(daemon, lambda _: patch), how)
 
 
 async def delete_latency(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Remove the latency of a server."""
+    """Remove the latency of a world server."""
     how = _changing(request)
-    patch = {"latency": {_server(daemon, request): None}}
+    patch = {"latency": {world_server(daemon, request): None}}
     return await _apply(daemon, request, _patching(daemon, lambda _: patch), how)
 
 
@@ -154,25 +151,29 @@ async def delete_latency(daemon: LabDaemon, request: web.Request) -> web.StreamR
 
 
 async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Run an experiment. If lines are accepted, the run belongs to the connection; else it runs independently."""
-    asked = parameters(request, RunParameters)
-    _require_local(request, "runs", asked.runs)
-    _require_local(request, "influx", asked.influx)
-    read = await _reading(daemon, request, asked)
+    """Start a run; it continues when the connection ends.
+
+    With `Accept: application/x-ndjson` the answer is in lines, the run ends with the connection, and the status is
+    200.
+    """
+    query = parameters(request, RunParameters)
+    _require_local(request, "runs", query.runs)
+    _require_local(request, "influx", query.influx)
+    read = await _reading(daemon, request, query)
     daemon.tasks.require_idle()  # before the planning, which takes seconds
     described = await read()
-    daemon.require_runtime(asked.runtime)
-    runs = Path(asked.runs).resolve() if asked.runs else daemon.runs_folder
-    options = RunOptions(described.backend, asked.metrics, asked.full_matrix)
-    accepted = await daemon.accept_run(described, options, runs, analyse=asked.analyse)
-    started_ns = asked.started_ns or time.time_ns()
-    record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s, metrics=asked.metrics)
+    daemon.require_runtime(query.runtime)
+    runs = Path(query.runs).resolve() if query.runs else daemon.runs_folder
+    options = RunOptions(described.backend, query.metrics, query.full_matrix)
+    planned = await daemon.plan_run(described, options, runs)
+    started_ns = query.started_ns or time.time_ns()
+    record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s, metrics=query.metrics)
     record.warnings = warnings_json(daemon.require_lab()[0].network, described)
 
     async def work() -> JsonObject:
-        if asked.metrics and asked.influx is not None and (other := other_database(asked.influx)):
+        if query.metrics and query.influx is not None and (other := other_database(query.influx)):
             daemon.bus.publish(Note(other))
-        return await daemon.run(accepted, record)
+        return await daemon.run(described, planned, runs, record, analyse=query.analyse)
 
     def begin() -> asyncio.Task[JsonObject]:
         record.task = daemon.tasks.begin("run", described.experiment.name, work)
@@ -189,8 +190,7 @@ async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
 
 
 async def delete_run(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """Cancel a run."""
-    parameters(request, NoParameters)
+    """Cancel a run; what it measured is kept."""
     record = daemon.runs.find(request.match_info["id"])
     if record.task is None or record.task.done():
         raise RequestError(409, f"run {record.id} is over: {record.state}", exit_code=1)
@@ -199,47 +199,47 @@ async def delete_run(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def post_calibration(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Calibrate links against their configuration."""
-    asked = parameters(request, CalibrationRequest)
-    for name in asked.directions:
+    """Calibrate every link against its configuration."""
+    query = parameters(request, CalibrationRequest)
+    for name in query.directions:
         if name not in DIRECTIONS:
             msg = f"?directions: unknown direction {shown(name)}; {suggest(name, DIRECTIONS, 'directions')}"
             raise RequestError(400, msg, where="?directions")
-    described = await (await _reading(daemon, request, asked))()
+    described = await (await _reading(daemon, request, query))()
 
     async def work() -> JsonObject:
-        return await daemon.calibrate(described, asked.directions, asked.seconds)
+        return await daemon.calibrate(described, query.directions, query.seconds)
 
-    return await answer(
-        request, daemon.bus, functools.partial(daemon.tasks.begin, "calibrate", described.experiment.name, work)
-    )
+    return await _perform(daemon, request, "calibrate", described.experiment.name, work)
 
 
 # Shared by handlers
 
 
-async def _reading(daemon: LabDaemon, request: web.Request, asked: DescriptionRequest) -> Read:
+async def _reading(daemon: LabDaemon, request: web.Request, query: DescriptionRequest) -> Read:
     """A function that makes an experiment from the request's body, for the lab's state when it is called."""
-    _require_local(request, "file", asked.file)
+    _require_local(request, "file", query.file)
     daemon.require_lab()
     document = await read_body_document(request)
-    return functools.partial(_described, daemon, document, asked)
+    return functools.partial(_described, daemon, document, query)
 
 
-async def _described(daemon: LabDaemon, document: Document, asked: DescriptionRequest) -> DescribedExperiment:
+async def _described(daemon: LabDaemon, document: Document, query: DescriptionRequest) -> DescribedExperiment:
     testbed, lab = daemon.require_lab()
-    if asked.file is not None:
-        network, found = await asyncio.to_thread(
-            described_by_file, document, Path(asked.file), asked.set, asked.backend, lab
+    if query.file is not None:
+        network, described = await asyncio.to_thread(
+            described_by_file, document, Path(query.file), query.set, query.backend, lab
         )
         daemon.require_same_lab(network)
     else:
-        found = await asyncio.to_thread(
-            described_by_body, document, lab, testbed.network, daemon.applied, asked.set, asked.backend
+        described = await asyncio.to_thread(
+            described_by_body, document, lab, testbed.network, daemon.applied, query.set, query.backend
         )
-    if asked.strict and (doubtful := description_warnings(testbed.network, found.experiment, found.backend, MININET)):
+    if query.strict and (
+        doubtful := description_warnings(testbed.network, described.experiment, described.backend, MININET)
+    ):
         raise DescriptionError(doubtful)
-    return found
+    return described
 
 
 def _patching(daemon: LabDaemon, patch: Callable[[DescribedExperiment], dict[str, Any]]) -> Read:
@@ -260,16 +260,17 @@ async def _apply(daemon: LabDaemon, request: web.Request, read: Read, how: Apply
         current = described if daemon.require_lab()[0].experiment is before else await read()
         return await daemon.apply(current, how)
 
-    what = "diff" if how.dry_run else "apply"
-    return await answer(
-        request, daemon.bus, functools.partial(daemon.tasks.begin, what, described.experiment.name, work)
-    )
+    return await _perform(daemon, request, "diff" if how.dry_run else "apply", described.experiment.name, work)
+
+
+async def _perform(daemon: LabDaemon, request: web.Request, what: str, about: str, work: Work) -> web.StreamResponse:
+    return await answer(request, daemon.bus, functools.partial(daemon.tasks.begin, what, about, work))
 
 
 def _changing(request: web.Request) -> ApplyOptions:
-    asked = parameters(request, ChangeRequest)
+    query = parameters(request, ChangeRequest)
     return ApplyOptions(
-        asked.dry_run, at_once=False, connections=ConnectionPolicy.parse(asked.connections), probes=asked.probe
+        query.dry_run, at_once=False, connections=ConnectionPolicy.parse(query.connections), probes=query.probe
     )
 
 
@@ -278,18 +279,3 @@ def _require_local(request: web.Request, name: str, given: str | None) -> None:
     if given is not None and not is_local(request):
         msg = f"?{name}: concerns files of this machine and is not accepted over TCP; leave it out"
         raise RequestError(403, msg, where=f"?{name}")
-
-
-def _require_one(wanted: LatencyRequest) -> None:
-    if (wanted.class_ is None) == (wanted.rtt is None):
-        raise RequestError(422, "give the latency either as class or as rtt", where="class")
-
-
-def _server(daemon: LabDaemon, request: web.Request) -> str:
-    """The world server in the request's path. Raises RequestError (404)."""
-    server = request.match_info["server"]
-    servers = [host.name for host in daemon.require_lab()[0].network.world_hosts]
-    if server not in servers:
-        msg = f"there is no world server {shown(server)}; {suggest(server, servers, 'world servers')}"
-        raise RequestError(404, msg, exit_code=1)
-    return server

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from atoll_analysis.run_directory.metrics_spool import SpoolTail
 from atoll_core.errors import RunDirError
-from atoll_daemon.http.api_models import NoParameters, ReplayPointsRequest
+from atoll_daemon.http.api_models import ReplayPointsRequest, Request
 from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.http.request_parsing import parameters
 from atoll_daemon.http.responses import line_bytes, lines_response
@@ -21,16 +21,16 @@ _POLL_S = 0.5  # interval to read a spool that grows by a frame a second
 
 async def replays_answer(replays: Replays, request: web.Request) -> dict[str, Any]:
     """All runs that can be replayed."""
-    parameters(request, NoParameters)
+    parameters(request, Request)
     return {"replays": await asyncio.to_thread(replays.listed)}
 
 
 async def replay_answer(replays: Replays, request: web.Request) -> dict[str, Any]:
     """A run without its points. Raises RequestError."""
-    parameters(request, NoParameters)
+    parameters(request, Request)
     replay = await asyncio.to_thread(replays.find, request.match_info["id"])
     try:
-        return await asyncio.to_thread(replay.whole)
+        return await asyncio.to_thread(replay.details)
     except RunDirError as error:
         raise RequestError(422, str(error), exit_code=1) from None
 
@@ -40,24 +40,24 @@ async def stream_points(replays: Replays, request: web.Request) -> web.StreamRes
 
     A damaged or truncated spool ends the answer early.
     """
-    asked = parameters(request, ReplayPointsRequest)
+    query = parameters(request, ReplayPointsRequest)
     replay = await asyncio.to_thread(replays.find, request.match_info["id"])
     response = lines_response()
     with contextlib.suppress(ConnectionError, RunDirError):
         await response.prepare(request)
-        await _stream_all(replay, asked, response)
+        await _stream_all(replay, query, response)
     return response
 
 
-async def _stream_all(replay: Replay, asked: ReplayPointsRequest, response: web.StreamResponse) -> None:
+async def _stream_all(replay: Replay, query: ReplayPointsRequest, response: web.StreamResponse) -> None:
     tail: SpoolTail | RawLogTail | None = None
     try:
         while True:
             grows = await asyncio.to_thread(replay.growing)  # before the last read, not after it
             tail = tail or await asyncio.to_thread(replay.tail)
             if tail is not None:
-                await _stream_new(replay, tail, asked, response, throttled=grows)
-            if not (grows and asked.follow):
+                await _stream_new(replay, tail, query, response, throttled=grows)
+            if not (grows and query.follow):
                 return
             await asyncio.sleep(_POLL_S)
     finally:
@@ -68,7 +68,7 @@ async def _stream_all(replay: Replay, asked: ReplayPointsRequest, response: web.
 async def _stream_new(
     replay: Replay,
     tail: SpoolTail | RawLogTail,
-    asked: ReplayPointsRequest,
+    query: ReplayPointsRequest,
     response: web.StreamResponse,
     *,
     throttled: bool,
@@ -77,7 +77,7 @@ async def _stream_new(
     frames = tail.frames()
     while (frame := await asyncio.to_thread(next, frames, None)) is not None:
         began = time.monotonic()
-        message = await asyncio.to_thread(replay.message, frame, asked.from_ns, asked.to_ns, asked.chosen)
+        message = await asyncio.to_thread(replay.message, frame, query.from_ns, query.to_ns, query.chosen)
         if message is not None:
             await response.write(await asyncio.to_thread(line_bytes, message))
         if throttled:

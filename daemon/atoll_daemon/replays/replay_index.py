@@ -24,6 +24,7 @@ from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network
 from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import COMMON_TAGS
+from atoll_daemon.http.api_models import ReplaySummary
 from atoll_daemon.http.experiment_bodies import picture
 from atoll_daemon.http.http_errors import RequestError
 from atoll_testbed.metrics.metric_points import FIGURES_OF_CHECKS, box_kinds, box_points, class_names, event_point
@@ -35,29 +36,6 @@ MOST_LISTED = 200
 _NO_EVENTS = FIGURES_OF_CHECKS - {"terrestrial", "base_rtt"}  # left out: there may be one for each pair of hosts
 
 JsonObject = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayHead:
-    """A summary of a run. ``began_t_ns``: by the wall clock; ``verdict`` None: not analysed.
-
-    ``outcome``: the manifest's. A run that was killed is ``finished``, although its outcome is `running`.
-    """
-
-    id: str
-    experiment: str
-    place: str
-    began_t_ns: int
-    duration_s: float
-    verdict: str | None
-    reasons: list[str]
-    caveats: list[str]
-    outcome: str
-    finished: bool
-
-    def to_json(self) -> JsonObject:
-        """The summary in the form of the API."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +83,11 @@ class Replay:
         return f"{self._read_facts().experiment}-{self._dir.name}"
 
     @property
-    def head(self) -> ReplayHead:
+    def head(self) -> ReplaySummary:
         """A summary of the run."""
         facts = self._read_facts()
         verdict, reasons, caveats = self._judged()
-        return ReplayHead(
+        return ReplaySummary(
             id=self.id,
             experiment=facts.experiment,
             place=facts.place,
@@ -131,7 +109,7 @@ class Replay:
         """Whether the run is still being written."""
         return self._read_facts().outcome == RUNNING and self._dir.written_lately()
 
-    def whole(self) -> JsonObject:
+    def details(self) -> JsonObject:
         """The run without its points: summary, pictures, events, and the times of its start and end.
 
         The last event of a run that was analysed is its verdict: no event in the directory, as analyses are repeated.
@@ -151,24 +129,22 @@ class Replay:
             }
         except (IndexError, KeyError) as error:
             raise RunDirError(f"{self._dir.path}: events.jsonl is damaged: {error!r}") from None
+        run = head.model_dump()
         if head.verdict is not None:
-            judged = {"verdict": head.verdict, "reasons": head.reasons, "caveats": head.caveats}
-            seq = len(events) + 1
-            events.append(with_text({"type": "verdict", "t_ns": within["to_ns"], **judged, "seq": seq}))
+            judged = {key: run[key] for key in ("verdict", "reasons", "caveats")}
+            events.append(with_text({"type": "verdict", "t_ns": within["to_ns"], **judged, "seq": len(events) + 1}))
         pictures = [
             {"from_ns": at_ns, "picture": picture(request.network, version, head.place)} for at_ns, version in versions
         ]
-        return {**head.to_json(), **within, "picture": pictures[0]["picture"], "pictures": pictures, "events": events}
+        return {**run, **within, "picture": pictures[0]["picture"], "pictures": pictures, "events": events}
 
     def tail(self) -> "SpoolTail | RawLogTail | None":
         """A reader of the run's points from the first one on; None if there are none yet."""
-        if not self.metrics:
-            within = [self._dir.path / name for name in (COUNTERS_FILE, "events.jsonl")]
-            return (
-                RawLogTail(self._dir.path, read_request(self._dir).network) if all(map(Path.exists, within)) else None
-            )
-        path = self._dir.path / SPOOL
-        return SpoolTail(path) if path.exists() else None
+        run = self._dir.path
+        if self.metrics:
+            return SpoolTail(run / SPOOL) if (run / SPOOL).exists() else None
+        has_logs = (run / COUNTERS_FILE).exists() and (run / _EVENTS).exists()
+        return RawLogTail(run, read_request(self._dir).network) if has_logs else None
 
     def message(
         self, frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str] = frozenset()
@@ -217,14 +193,14 @@ class Replays:
 
     def listed(self) -> list[JsonObject]:
         """Summaries of the runs, latest first; other directories and runs of a newer format are skipped."""
-        heads: dict[str, ReplayHead] = {}
+        heads: dict[str, ReplaySummary] = {}
         for path in self._paths()[:MOST_LISTED]:
             try:
                 head = self._replay(path).head
             except RunDirError:
                 continue
             heads.setdefault(head.id, head)
-        return [head.to_json() for head in sorted(heads.values(), key=lambda head: head.began_t_ns, reverse=True)]
+        return [head.model_dump() for head in sorted(heads.values(), key=lambda head: head.began_t_ns, reverse=True)]
 
     def find(self, name: str) -> Replay:
         """The run with an id. Raises RequestError (404)."""
@@ -237,13 +213,12 @@ class Replays:
                     return replay
             except RunDirError:
                 continue
-        msg = f"there is no run {name!r} to replay; GET /v1/replays lists the runs"
-        raise RequestError(404, msg, exit_code=1)
+        raise RequestError(404, f"there is no run {name!r} to replay; GET /v1/replays lists the runs", exit_code=1)
 
     def _paths(self) -> list[Path]:
         """All directories with a manifest, sorted by name, which begins with the time: latest first."""
-        found = {path.parent for path in self._runs.glob("*/*/manifest.json")}
-        return sorted(found | self._added, key=lambda path: path.name, reverse=True)
+        below = {path.parent for path in self._runs.glob("*/*/manifest.json")}
+        return sorted(below | self._added, key=lambda path: path.name, reverse=True)
 
     def _replay(self, path: Path) -> Replay:
         if path not in self._known:
@@ -290,19 +265,15 @@ def _daemon_events(
 
 def _points(frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str]) -> list[list[Any]]:
     """Points of a frame as JSON, without the tags that all points of a run have. Raises ValueError."""
-    found: list[list[Any]] = []
+    points: list[list[Any]] = []
     begins = tuple(f"{name}," for name in measurements) or ""  # all points of a run have tags
-    for line in _lines(frame):
+    for line in frame.decode(errors="replace").removesuffix("\n").split("\n"):
         if line.startswith(begins) and from_ns <= int(line.rpartition(" ")[2]) < to_ns:
             point = MetricPoint.parse(line)
             tags = {name: tag for name, tag in point.tags.items() if name not in COMMON_TAGS}
             encoded = replace(point, tags=tags).to_json()
-            found += [] if encoded is None else [encoded]
-    return found
-
-
-def _lines(frame: bytes) -> Iterator[str]:
-    yield from frame.decode(errors="replace").removesuffix("\n").split("\n")
+            points += [] if encoded is None else [encoded]
+    return points
 
 
 def _stamp_ns(name: str) -> int | None:
@@ -319,10 +290,10 @@ def _state(path: Path) -> tuple[int, int]:
     The inode distinguishes two replacements within a tick of the clock (4 ms).
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0
-    return found.st_mtime_ns, found.st_ino
+    return status.st_mtime_ns, status.st_ino
 
 
 _EVENTS = "events.jsonl"
@@ -360,14 +331,14 @@ class RawLogTail:
     def frames(self) -> Iterator[bytes]:
         """Points of the complete lines that were not read before. Raises RunDirError if they are damaged."""
         for file, points_of in self._files:
-            while lines := _whole_lines(file):
+            while lines := _complete_lines(file):
                 try:
-                    found = [point.line()[0] for line in lines for point in points_of(json.loads(line))]
+                    points = [point.line()[0] for line in lines for point in points_of(json.loads(line))]
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise RunDirError(
                         f"{file.name}: a line of this file is damaged: {_problem(error)}; the run cannot be replayed"
                     ) from None
-                if frame := "".join(f"{line}\n" for line in found if line is not None):
+                if frame := "".join(f"{line}\n" for line in points if line is not None):
                     yield frame.encode()
 
 
@@ -385,7 +356,7 @@ def _event_points(line: _Line) -> Iterator[MetricPoint]:
         yield event_point(kind, int(line["t_ns"]), migrated_event(line))
 
 
-def _whole_lines(file: IO[bytes]) -> list[bytes]:
+def _complete_lines(file: IO[bytes]) -> list[bytes]:
     """The next complete lines."""
     lines = file.readlines(_READ_BYTES)
     if lines and not lines[-1].endswith(b"\n"):

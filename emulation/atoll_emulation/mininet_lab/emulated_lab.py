@@ -55,7 +55,7 @@ class LabShell:
         await self._lab.request(op="shell-resize", id=self._name, columns=columns, rows=rows)
 
     async def close(self) -> None:
-        """End the session, if it has not ended yet; what it started in the foreground is interrupted."""
+        """End the session, if it has not ended yet; its command in the foreground is interrupted."""
         if not self._ended:
             await self._lab.request(op="shell-close", id=self._name)
 
@@ -70,7 +70,7 @@ class LabShell:
 
 
 class EmulatedLab:
-    """A running lab. Build it with :meth:`start`, or with :meth:`begin` and :meth:`complete`.
+    """A running lab. Build it with :meth:`begin` and :meth:`complete`.
 
     It ends with :meth:`stop`, with this process, or by itself.
     """
@@ -89,33 +89,19 @@ class EmulatedLab:
         self._init_pidfd: int | None = None
         self._shells: dict[str, LabShell] = {}
         self._shell_names = (f"s{number}" for number in itertools.count(1))
-        self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
-        self._question_names = (f"q{number}" for number in itertools.count(1))
+        self._answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._request_names = (f"q{number}" for number in itertools.count(1))
         self._stderr: deque[str] = deque(maxlen=20)
         self._reason: str | None = None
         self._watcher = asyncio.create_task(self._watch())
-
-    @classmethod
-    async def start(cls, network: Network, events: EventBus) -> "EmulatedLab":
-        """Bring up namespaces, Open vSwitch, machines and switches of ``network``.
-
-        Raises MachineError if a requirement is missing, LabError if the lab does not come up; nothing is left
-        behind then.
-        """
-        lab = await cls.begin(network, events)
-        try:
-            await lab.complete()
-        except BaseException:
-            await lab.stop()
-            raise
-        return lab
 
     @classmethod
     async def begin(cls, network: Network, events: EventBus) -> "EmulatedLab":
         """Make the namespaces of a lab; it can be entered then, and builds itself meanwhile except for its switches.
 
         A controller that is started now listens before the switches connect: Open vSwitch repeats a refused connection
-        a second later at the earliest. Raises as :meth:`start`.
+        a second later at the earliest. Raises MachineError if a requirement is missing, LabError if the namespaces
+        cannot be made; nothing is left behind then.
         """
         await asyncio.to_thread(require_machine)
         events.publish(Progress("namespaces"))
@@ -148,8 +134,7 @@ class EmulatedLab:
         if self.dead.done():
             raise LabError(self.dead.result())
         if not stage.done():
-            msg = f"the lab was not up within {_START_TIMEOUT_S:g} s"
-            raise LabError(msg)
+            raise LabError(f"the lab was not up within {_START_TIMEOUT_S:g} s")
 
     @property
     def failure(self) -> str | None:
@@ -174,19 +159,19 @@ class EmulatedLab:
         """Run lines of text by Mininet's command line; the session ends after the last one and reads no input."""
         return await self._shell(script=text)
 
-    async def _shell(self, **what: Any) -> LabShell:
+    async def _shell(self, **fields: Any) -> LabShell:
         name = next(self._shell_names)
         shell = LabShell(self, name)
         if self.dead.done():
             shell.take({"type": "shell-closed", "message": _with_the_lab(self.dead.result())})
             return shell
         self._shells[name] = shell
-        await self.request(op="shell", id=name, **what)
+        await self.request(op="shell", id=name, **fields)
         return shell
 
     async def command_twin(self, switch: str, *words: str) -> None:
         """Let the twin of a switch ``reboot``, or ``disconnect`` for a number of seconds. Raises LabError."""
-        answer = await self._ask(op="twin", switch=switch, words=list(words))
+        answer = await self._answer(op="twin", switch=switch, words=list(words))
         if answer["refused"]:
             raise LabError(answer["refused"])
 
@@ -197,7 +182,7 @@ class EmulatedLab:
         """
         if self.datapath == "kernel":
             return {}
-        answer = await self._ask(op="packet-sockets")
+        answer = await self._answer(op="packet-sockets")
         if unknown := answer["unknown"]:
             raise LabError(unknown)
         return {interface: PacketSocketCounters(**counters) for interface, counters in answer["sockets"].items()}
@@ -207,20 +192,20 @@ class EmulatedLab:
 
         Raises LabError where they are not known.
         """
-        answer = await self._ask(op="network-state")
+        answer = await self._answer(op="network-state")
         if unknown := answer["unknown"]:
             raise LabError(unknown)
         return answer["hosts"]
 
-    async def _ask(self, **request: Any) -> dict[str, Any]:
+    async def _answer(self, **request: Any) -> dict[str, Any]:
         """The lab's answer to a request. Raises LabError if there is none."""
-        name = next(self._question_names)
-        answer = self._asked[name] = asyncio.get_running_loop().create_future()
+        name = next(self._request_names)
+        answer = self._answers[name] = asyncio.get_running_loop().create_future()
         try:
             await self.request(id=name, **request)
             await asyncio.wait({answer, self.dead}, timeout=_ANSWER_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            del self._asked[name]
+            del self._answers[name]
         if not answer.done():
             raise LabError(self.dead.result() if self.dead.done() else "the lab does not answer")
         if not answer.result().get("ok", True):
@@ -283,8 +268,8 @@ class EmulatedLab:
                 case "failed":
                     self._reason = self._reason or message["message"]
                 case "packet-sockets" | "network-state" | "twin":
-                    if (asked := self._asked.get(message["id"])) is not None:  # or nobody waits any longer
-                        asked.set_result(message)
+                    if (answer := self._answers.get(message["id"])) is not None:  # or nobody waits any longer
+                        answer.set_result(message)
                 case "shell":  # not understood
                     self._shells.pop(message["id"]).take({"type": "shell-closed", "message": message["error"]})
                 case "shell-input" | "shell-resize" | "shell-close":

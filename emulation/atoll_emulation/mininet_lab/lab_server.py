@@ -21,12 +21,12 @@ from atoll_emulation.mininet_lab.netdev import inside
 from atoll_emulation.mininet_lab.nodes import CONTROLLER_PORT, TWIN_PORT, LabNet, TwinProcess, command_twin, wire
 from atoll_emulation.mininet_lab.topology import LabTopo
 from atoll_emulation.this_machine.network_state import network_state
-from atoll_emulation.this_machine.packet_sockets import packet_sockets_of
+from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters, packet_sockets_of
 
 DATAPATHS = {"kernel": "kernel", "user": "userspace"}  # Mininet's word: Open vSwitch's and ours
 
 
-class Lines:
+class _Lines:
     """JSON lines on standard input and output; everything else printed goes to standard error."""
 
     def __init__(self) -> None:
@@ -57,13 +57,13 @@ class Lines:
 
 def serve() -> NoReturn:
     """Build the lab that the first line describes, then answer requests until the lab or standard input ends."""
-    lines = Lines()
+    lines = _Lines()
     try:
         network = from_json(Network, lines.next()["network"])
         switch, net = build_lab(network, lines)
         hosts = {machine.name: machine.pid for machine in net.hosts}
         lines.say("ready", hosts=hosts, datapath=DATAPATHS[net.datapath], ovs=open_vswitch.version())
-        Desk(lines, net, switch).serve()
+        _RequestServer(lines, net, switch).serve()
     except EOFError:
         os._exit(0)
     except AtollError as error:
@@ -74,14 +74,14 @@ def serve() -> NoReturn:
     os._exit(1)
 
 
-def build_lab(network: Network, lines: Lines) -> tuple[open_vswitch.OpenVSwitch, LabNet]:
+def build_lab(network: Network, lines: _Lines) -> tuple[open_vswitch.OpenVSwitch, LabNet]:
     """Bring up Open vSwitch, machines and cables, and when that is requested the switches; check these."""
     datapath = "kernel" if open_vswitch.kernel_has_datapath() else "user"
     lines.say("progress", text=f"Open vSwitch ({DATAPATHS[datapath]} datapath): starting it")
     switch = open_vswitch.OpenVSwitch.start()
     topo = LabTopo(network)
     parts = (("machine", topo.hosts()), ("switch", topo.switches()), ("cable", topo.links()))
-    sizes = ", ".join(counted(len(found), noun) for noun, found in parts)
+    sizes = ", ".join(counted(len(names), noun) for noun, names in parts)
     lines.say("progress", text=f"{sizes}: building them")
     net = LabNet(topo, datapath)
     net.build()
@@ -98,28 +98,25 @@ def build_lab(network: Network, lines: Lines) -> tuple[open_vswitch.OpenVSwitch,
 
 def verify_switches(net: LabNet) -> None:
     """Check in Open vSwitch that each port has its number and each bridge its fail mode. Raises LabError."""
-    held = open_vswitch.read_back()
-    wrong = [
-        f"{bridge.name}: there is no bridge of that name"
-        for bridge in net.switches
-        if bridge.name not in held.fail_modes
-    ]
+    ofports, errors, fail_modes = open_vswitch.read_back()
+    wrong: list[str] = []
     for bridge in net.switches:
-        if (mode := held.fail_modes.get(bridge.name, bridge.failMode)) != bridge.failMode:
+        if bridge.name not in fail_modes:
+            wrong.append(f"{bridge.name}: there is no bridge of that name")
+        elif (mode := fail_modes[bridge.name]) != bridge.failMode:
             wrong.append(f"{bridge.name}: fail mode {mode}, not {bridge.failMode}")
         for interface, number in bridge.ports.items():
-            if number and held.ofports.get(interface.name) != number:
-                found = held.errors.get(interface.name) or f"port {held.ofports.get(interface.name)}"
-                wrong.append(f"{bridge.name}/{number} ({interface.name}): {found}")
+            if number and ofports.get(interface.name) != number:
+                actual = errors.get(interface.name) or f"port {ofports.get(interface.name)}"
+                wrong.append(f"{bridge.name}/{number} ({interface.name}): {actual}")
     if wrong:
-        msg = "\n".join(("the switches are not as described:", *wrong))
-        raise LabError(msg)
+        raise LabError("\n".join(("the switches are not as described:", *wrong)))
 
 
-class Desk:
+class _RequestServer:
     """Answer requests while the lab runs: one shell at a time."""
 
-    def __init__(self, lines: Lines, net: LabNet, switch: open_vswitch.OpenVSwitch) -> None:
+    def __init__(self, lines: _Lines, net: LabNet, switch: open_vswitch.OpenVSwitch) -> None:
         self._lines = lines
         self._net = net
         self._switch = switch
@@ -163,9 +160,9 @@ class Desk:
         """Carry out a request; whether it is one."""
         match request:
             case {"op": "packet-sockets", "id": name}:
-                self._tell_packet_sockets(name)
+                self._answer_packet_sockets(name)
             case {"op": "network-state", "id": name}:
-                self._tell_network_state(name)
+                self._answer_network_state(name)
             case {"op": "twin", "id": name, "switch": switch, "words": words}:
                 self._command_twin(name, switch, words)
             case {"op": "shell", "id": name} if self._shell is not None:
@@ -180,17 +177,17 @@ class Desk:
                 return False
         return True
 
-    def _tell_packet_sockets(self, name: str) -> None:
-        sockets: dict[str, Any] = {}
+    def _answer_packet_sockets(self, name: str) -> None:
+        sockets: dict[str, PacketSocketCounters] = {}
         unknown: str | None = None
         try:
-            found = packet_sockets_of(self._switch.daemon.pid)
-            sockets = {interface: asdict(one) for interface, one in found.items()}
+            sockets = packet_sockets_of(self._switch.daemon.pid)
         except LabError as error:
             unknown = str(error)
-        self._lines.say("packet-sockets", id=name, sockets=sockets, unknown=unknown)
+        counters = {interface: asdict(socket) for interface, socket in sockets.items()}
+        self._lines.say("packet-sockets", id=name, sockets=counters, unknown=unknown)
 
-    def _tell_network_state(self, name: str) -> None:
+    def _answer_network_state(self, name: str) -> None:
         hosts: dict[str, Any] = {}
         unknown: str | None = None
         try:

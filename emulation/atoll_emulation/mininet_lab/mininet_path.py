@@ -23,8 +23,7 @@ def load_mininet() -> None:
         return
     spec = find_mininet()
     if spec is None or spec.loader is None:
-        msg = "Mininet is not installed: apt install mininet"
-        raise ImportError(msg, name="mininet")
+        raise ImportError("Mininet is not installed: apt install mininet", name="mininet")
     package = importlib.util.module_from_spec(spec)
     sys.modules["mininet"] = package
     spec.loader.exec_module(package)

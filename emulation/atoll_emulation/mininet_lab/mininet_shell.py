@@ -18,9 +18,9 @@ from typing import NoReturn, TextIO
 from atoll_emulation.mininet_lab.mininet_api import CLI, Node
 from atoll_emulation.mininet_lab.nodes import LabNet, command_twin
 
-_LEAVE_S = 1.0  # how long a command that is asked to end may take before it is killed
+_LEAVE_S = 1.0  # until a command that does not end is killed
 _INTERRUPT_S = 0.3
-_PROMPT = b"\x7f"  # what Mininet makes the machines' shells prompt with
+_PROMPT = b"\x7f"  # of the machines' shells, set by Mininet
 _SCRIPTS = Path("/run")  # the lab's own
 _WHOLE_PIPE = 1 << 16  # pipe(7): its capacity, so that one read empties it
 
@@ -159,10 +159,10 @@ def _interrupt(node: Node) -> None:
     pty_master = node.stdout.fileno()
     for _ in range(3):  # an interrupt between the shell's fork and exec is lost
         os.write(pty_master, b"\x03")
-        said = b""
-        while select.select([pty_master], [], [], 0 if said.endswith(_PROMPT) else _INTERRUPT_S)[0]:
-            said += os.read(pty_master, 1 << 16)
-        if said.endswith(_PROMPT):
+        output = b""
+        while select.select([pty_master], [], [], 0 if output.endswith(_PROMPT) else _INTERRUPT_S)[0]:
+            output += os.read(pty_master, 1 << 16)
+        if output.endswith(_PROMPT):
             return
 
 

@@ -43,8 +43,8 @@ def why_no_namespaces() -> str | None:
     tried = subprocess.run([*unshare_argv(), "true"], capture_output=True, text=True, check=False)
     if tried.returncode == 0:
         return None
-    said = tried.stderr.strip().splitlines()[-1] if tried.stderr.strip() else f"exit code {tried.returncode}"
-    return said.replace(os.strerror(errno.ENOSPC), _bound())
+    reason = tried.stderr.strip().splitlines()[-1] if tried.stderr.strip() else f"exit code {tried.returncode}"
+    return reason.replace(os.strerror(errno.ENOSPC), _bound())
 
 
 def _bound() -> str:
@@ -80,5 +80,4 @@ def furnish() -> None:
 
 def _mount(kind: str, where: str, flags: int, options: str = "") -> None:
     if _libc.mount(kind.encode(), where.encode(), kind.encode(), flags, options.encode() or None) != 0:
-        msg = f"the lab cannot mount its own {where}: {os.strerror(ctypes.get_errno())}"
-        raise LabError(msg)
+        raise LabError(f"the lab cannot mount its own {where}: {os.strerror(ctypes.get_errno())}")

@@ -30,7 +30,7 @@ _ETHTOOL_SFEATURES = 0x3B
 _ETH_SS_FEATURES = 4
 _ETH_GSTRING_LEN = 32
 
-# A super-packet or an unfinished checksum would falsify what a queue counts and what a capture shows. By the kernel's
+# A super-packet or an unfinished checksum would falsify the counts of queues and captures. By the kernel's
 # names and not by the few old groups (tso, gso, gro): new kernels keep adding members that those leave on.
 _FALSIFIES = re.compile(r"[rt]x-checksum.*|tx-scatter-gather.*|tx-.*segmentation|tx-gso-.*|rx-gro.*|rx-lro")
 
@@ -58,7 +58,7 @@ def inside(pid: int) -> Generator[None]:
 def set_up(interface: str) -> None:
     """Bring an interface up."""
     with _request_socket() as sock:
-        request = _request(interface)
+        request = struct.pack("16s24x", interface.encode())
         flags = struct.unpack_from("H", _ioctl(sock, _SIOCGIFFLAGS, request, interface), 16)[0]
         _ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH22x", interface.encode(), flags | _IFF_UP), interface)
 
@@ -67,11 +67,11 @@ def offloads_off(interface: str) -> None:
     """Switch off every offload, so that frames have wire size and complete checksums."""
     with _request_socket() as sock:
         bits = [bit for bit, name in enumerate(_feature_names(interface)) if _FALSIFIES.fullmatch(name)]
-        words = [0] * (max(bits, default=0) // 32 + 1)
+        masks = [0] * (max(bits, default=0) // 32 + 1)
         for bit in bits:
-            words[bit // 32] |= 1 << bit % 32
-        wanted = [field for valid in words for field in (valid, 0)]  # valid: these bits; requested: none of them
-        _ethtool(sock, interface, struct.pack(f"II{len(wanted)}I", _ETHTOOL_SFEATURES, len(words), *wanted))
+            masks[bit // 32] |= 1 << bit % 32
+        blocks = [field for valid in masks for field in (valid, 0)]  # valid: these bits; requested: none of them
+        _ethtool(sock, interface, struct.pack(f"II{len(blocks)}I", _ETHTOOL_SFEATURES, len(masks), *blocks))
 
 
 def disable_ipv6() -> None:
@@ -85,10 +85,10 @@ def disable_ipv6() -> None:
 def _feature_names(interface: str) -> tuple[str, ...]:
     """Names of the kernel's feature bits, in their order."""
     with _request_socket() as sock:
-        asked = struct.pack("IIQI4x", _ETHTOOL_GSSET_INFO, 0, 1 << _ETH_SS_FEATURES, 0)
-        count = struct.unpack_from("I", _ethtool(sock, interface, asked), 16)[0]
-        asked = struct.pack("III", _ETHTOOL_GSTRINGS, _ETH_SS_FEATURES, count) + bytes(count * _ETH_GSTRING_LEN)
-        names = _ethtool(sock, interface, asked)[12:]
+        command = struct.pack("IIQI4x", _ETHTOOL_GSSET_INFO, 0, 1 << _ETH_SS_FEATURES, 0)
+        count = struct.unpack_from("I", _ethtool(sock, interface, command), 16)[0]
+        command = struct.pack("III", _ETHTOOL_GSTRINGS, _ETH_SS_FEATURES, count) + bytes(count * _ETH_GSTRING_LEN)
+        names = _ethtool(sock, interface, command)[12:]
     return tuple(name.rstrip(b"\0").decode() for (name,) in struct.iter_unpack(f"{_ETH_GSTRING_LEN}s", names))
 
 
@@ -106,10 +106,6 @@ def _enter(namespace: int) -> None:
 
 def _request_socket() -> socket.socket:
     return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-
-
-def _request(interface: str) -> bytes:
-    return struct.pack("16s24x", interface.encode())
 
 
 def _ioctl(sock: socket.socket, command: int, request: bytes, interface: str) -> bytes:

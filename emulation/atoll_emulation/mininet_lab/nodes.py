@@ -34,16 +34,14 @@ from atoll_emulation.mininet_lab.mininet_api import (
 )
 from atoll_emulation.mininet_lab.topology import LabTopo
 
-_WORDS = "reboot, or disconnect and a number of seconds"
-
 
 class TwinProcess:
     """The running process; ``ports``: where the bridge of each switch with a twin connects."""
 
     def __init__(self, network: Network, first_port: int, controller_port: int) -> None:
         """Start it. It ends when this process does."""
-        found = [switch for switch in network.switches if switch.twin is not None]
-        self.ports = {switch.name: port for port, switch in enumerate(found, start=first_port)}
+        switches = [switch for switch in network.switches if switch.twin is not None]
+        self.ports = {switch.name: port for port, switch in enumerate(switches, start=first_port)}
         twins = [
             {
                 "switch": switch.name,
@@ -51,7 +49,7 @@ class TwinProcess:
                 "port": self.ports[switch.name],
                 "settings": to_json(switch.twin),
             }
-            for switch in found
+            for switch in switches
         ]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "atoll_emulation.twin"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0
@@ -61,15 +59,16 @@ class TwinProcess:
     def command(self, switch: str, words: list[str]) -> None:
         """``reboot`` or ``disconnect SECONDS``. Raises LabError for anything else, and for a switch without a twin."""
         if switch not in self.ports:
-            known = ", ".join(self.ports)
-            raise LabError(f"{switch} has no twin (`twin` in lab.yaml); switches that have one: {known}")
+            names = ", ".join(self.ports)
+            raise LabError(f"{switch} has no twin (`twin` in lab.yaml); switches that have one: {names}")
         match words:
             case ["reboot"]:
                 self._write({"op": "reboot", "switch": switch})
             case ["disconnect", seconds] if seconds.replace(".", "", 1).isdigit():
                 self._write({"op": "disconnect", "switch": switch, "for_s": float(seconds)})
             case _:
-                raise LabError(f"{' '.join(words) or 'nothing'!r} is no command of a twin; write {_WORDS}")
+                known = "reboot, or disconnect and a number of seconds"
+                raise LabError(f"{' '.join(words) or 'nothing'!r} is no command of a twin; write {known}")
 
     def _write(self, message: object) -> None:
         """Write a line at once: shells of the lab are forks of its server, and write here, too."""
@@ -85,7 +84,7 @@ TWIN_PORT = 16653
 _PROMPT = chr(127)  # by which Mininet knows that a command has ended
 
 
-class NodeShell(Node):
+class _NodeShell(Node):
     """A node with Mininet's shell, which starts with two program starts instead of five."""
 
     def startShell(self, mnopts: str | None = None) -> None:
@@ -119,7 +118,7 @@ def _echo_off(terminal: int) -> None:
     termios.tcsetattr(terminal, termios.TCSANOW, modes)
 
 
-class MachineNode(NodeShell, MininetHost):
+class MachineNode(_NodeShell, MininetHost):
     """A machine: a network namespace and a shell. The agent sets its addresses and routes."""
 
     @classmethod
@@ -134,7 +133,7 @@ class MachineNode(NodeShell, MininetHost):
         return {}
 
 
-class LabSwitch(NodeShell, OVSSwitch):
+class LabSwitch(_NodeShell, OVSSwitch):
     """An Open vSwitch bridge that forwards by its flow entries only and keeps them without a controller.
 
     One in fail mode ``standalone`` has no controller at all: it is a learning switch (ovs-vsctl(8)).
@@ -147,7 +146,7 @@ class LabSwitch(NodeShell, OVSSwitch):
         """Start the bridge, with its twin instead of the controllers if it has one."""
         if self.failMode == "standalone":
             controllers = []
-        super().start(controllers if self.twin_port is None else [TwinAddress(self.twin_port)])
+        super().start(controllers if self.twin_port is None else [_TwinAddress(self.twin_port)])
 
     @classmethod
     def setup(cls) -> None:
@@ -164,7 +163,7 @@ class LabSwitch(NodeShell, OVSSwitch):
 
 
 @dataclass(frozen=True, slots=True)
-class TwinAddress:
+class _TwinAddress:
     """A twin, which its bridge takes for its controller."""
 
     port: int
@@ -176,7 +175,7 @@ class TwinAddress:
         return "127.0.0.1"
 
 
-class ControllerNode(NodeShell, RemoteController):
+class ControllerNode(_NodeShell, RemoteController):
     """The controller's address. It need not listen yet: switches retry every second."""
 
     @classmethod
@@ -187,7 +186,7 @@ class ControllerNode(NodeShell, RemoteController):
         """Do nothing. Mininet's method starts telnet twice."""
 
 
-class CableEnd(Intf):
+class _CableEnd(Intf):
     """One end of a cable, made by :func:`wire`."""
 
     def config(self, **params: Any) -> dict[str, Any]:
@@ -197,14 +196,14 @@ class CableEnd(Intf):
 
 
 class Cable(MininetLink):
-    """A veth pair, made by :func:`wire`."""
+    """A veth pair, made by :func:`wire`; between switches a pair of patch ports, which Open vSwitch joins."""
 
     def makeIntfPair(self, *ends: Any, **options: Any) -> None:
-        """Do nothing: :func:`wire` makes the pair."""
+        """Do nothing: :func:`wire` makes the pair, and patch ports have no Linux interfaces."""
         del ends, options
 
 
-class PatchEnd(OVSIntf):
+class _PatchEnd(OVSIntf):
     """One end of a trunk: a port of Open vSwitch without a Linux interface."""
 
     def config(self, **params: Any) -> dict[str, Any]:
@@ -215,14 +214,6 @@ class PatchEnd(OVSIntf):
     def status(self) -> str:
         """Return the state that the command line's ``links`` prints."""
         return "OK" if self.node.cmd("ovs-vsctl get Interface", self.name, "ofport").strip().isdigit() else "MISSING"
-
-
-class Patch(MininetLink):
-    """A trunk: two patch ports, which Open vSwitch joins when both switches are started."""
-
-    def makeIntfPair(self, *ends: Any, **options: Any) -> None:
-        """Do nothing: patch ports have no Linux interfaces."""
-        del ends, options
 
 
 class LabNet(Mininet):
@@ -236,7 +227,7 @@ class LabNet(Mininet):
         self.twins: TwinProcess | None = None
         Mininet.inited = True  # or it would raise limits of the whole machine, such as fs.file-max
         super().__init__(
-            topo=topo, switch=LabSwitch, host=MachineNode, controller=None, link=Cable, intf=CableEnd, build=False
+            topo=topo, switch=LabSwitch, host=MachineNode, controller=None, link=Cable, intf=_CableEnd, build=False
         )
         self.addController("controller", ControllerNode, ip="127.0.0.1", port=CONTROLLER_PORT)
 
@@ -254,7 +245,7 @@ class LabNet(Mininet):
         """Add a cable; between switches a pair of patch ports (docs/decisions/0007)."""
         end1, end2 = (self[end] if isinstance(end, str) else end for end in (node1, node2))
         if isinstance(end1, OVSSwitch) and isinstance(end2, OVSSwitch):
-            params |= {"cls": Patch, "intf": PatchEnd}
+            params["intf"] = _PatchEnd
         return super().addLink(end1, end2, **params)
 
 
@@ -267,13 +258,12 @@ def command_twin(net: LabNet, switch: str, words: list[str]) -> None:
 
 def wire(net: LabNet) -> None:
     """Make every cable that ends at a machine: full-size frames only, no IPv6, up. Raises LabError."""
-    cables = [link for link in net.links if isinstance(link, Cable)]
+    cables = [link for link in net.links if isinstance(link.intf1, _CableEnd)]
     made = subprocess.run(
         ["ip", "-batch", "-"], input=pair_commands(cables), capture_output=True, text=True, check=False
     )
     if made.returncode != 0:
-        msg = f"the lab's cables could not be made: {made.stderr.strip()}"
-        raise LabError(msg)
+        raise LabError(f"the lab's cables could not be made: {made.stderr.strip()}")
     for machine in net.hosts:
         with netdev.inside(machine.pid):
             netdev.disable_ipv6()

@@ -55,9 +55,9 @@ def kernel_has_datapath() -> bool:
 
 def version() -> str:
     """The installed Open vSwitch's version, such as "3.1.0"."""
-    said = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"\d+\.\d+(\.\d+)?", said)
-    return found.group() if found else said.strip()
+    output = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True, check=True).stdout
+    number = re.search(r"\d+\.\d+(\.\d+)?", output)
+    return number.group() if number else output.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,30 +90,24 @@ class OpenVSwitch:
             if code is not None:
                 name = Path(cast("list[str]", process.args)[0]).name
                 how = f"signal {-code}" if code < 0 else f"exit code {code}"
-                return f"{name} ended ({how}): {_last_words(name)}"
+                return f"{name} ended ({how}): {_last_line(name)}"
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledState:
-    """The switches' state as read back from Open vSwitch."""
+def read_back() -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
+    """Read the switches' state: the port numbers (-1: none) and errors of interfaces, the fail modes of bridges.
 
-    ofports: dict[str, int]  # by interface; -1 where it failed
-    errors: dict[str, str]  # by interface
-    fail_modes: dict[str, str]  # by bridge
-
-
-def read_back() -> InstalledState:
-    """Read the port numbers and fail modes that the switches really have. Raises LabError."""
-    said = _run(
+    Raises LabError.
+    """
+    tables = _run(
         "ovs-vsctl", "--format=json", "--columns=name,ofport,error", "list", "Interface",
         "--", "--columns=name,fail_mode", "list", "Bridge",
     )  # fmt: skip
-    interfaces, bridges = (_rows(line) for line in said.splitlines())
-    return InstalledState(
-        ofports={row["name"]: row["ofport"] if isinstance(row["ofport"], int) else -1 for row in interfaces},
-        errors={row["name"]: row["error"] for row in interfaces if isinstance(row["error"], str)},
-        fail_modes={row["name"]: str(row["fail_mode"]) for row in bridges},
+    interfaces, bridges = (_rows(line) for line in tables.splitlines())
+    return (
+        {row["name"]: row["ofport"] if isinstance(row["ofport"], int) else -1 for row in interfaces},
+        {row["name"]: row["error"] for row in interfaces if isinstance(row["error"], str)},
+        {row["name"]: str(row["fail_mode"]) for row in bridges},
     )
 
 
@@ -132,12 +126,10 @@ def _run(*argv: str) -> str:
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_START_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        log = f"ovs-vswitchd's log ends with: {_last_words('ovs-vswitchd')}"
-        msg = f"{argv[0]} did not answer within {_START_TIMEOUT_S:g} s; {log}"
-        raise LabError(msg) from None
+        log = f"ovs-vswitchd's log ends with: {_last_line('ovs-vswitchd')}"
+        raise LabError(f"{argv[0]} did not answer within {_START_TIMEOUT_S:g} s; {log}") from None
     if done.returncode != 0:
-        msg = f"{' '.join(argv[:2])} failed: {done.stderr.strip() or f'exit code {done.returncode}'}"
-        raise LabError(msg)
+        raise LabError(f"{' '.join(argv[:2])} failed: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return done.stdout
 
 
@@ -145,12 +137,11 @@ def _wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _START_TIMEOUT_S
     while not path.exists():
         if process.poll() is not None or time.monotonic() > deadline:
-            msg = f"ovsdb-server did not start: {_last_words('ovsdb-server')}"
-            raise LabError(msg)
+            raise LabError(f"ovsdb-server did not start: {_last_line('ovsdb-server')}")
         time.sleep(0.005)
 
 
-def _last_words(program: str) -> str:
+def _last_line(program: str) -> str:
     log = DIRECTORY / f"{program}.log"
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return lines[-1] if lines else "it said nothing"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Linux interfaces behind the ports of emulated switches: their names and addresses, pure.
 
-Kept apart from Mininet's classes, because machines without Mininet use these names, too.
+Without Mininet's classes, as machines without Mininet use these names, too.
 """
 
 from atoll_core.errors import LabError
@@ -15,7 +15,7 @@ NAME_MAX = 15  # IFNAMSIZ - 1: Linux' longest interface name, and so Open vSwitc
 def used_ports(network: Network) -> list[PortRef]:
     """Every switch port a cable ends at, sorted."""
     ports = [interface.cable_end for interfaces in network.machines.values() for interface in interfaces]
-    uplinks = [end for each in network.learning_switches for end in (each.uplink, uplink_port(each))]
+    uplinks = [end for switch in network.learning_switches for end in (switch.uplink, uplink_port(switch))]
     return sorted([*ports, *uplinks, *(end for trunk in network.trunks for end in (trunk.a, trunk.b))])
 
 
@@ -26,7 +26,7 @@ def uplink_port(learning: LearningSwitch) -> PortRef:
 
 def bridges(network: Network) -> list[str]:
     """The bridges of an emulated lab: its switches, then its learning switches."""
-    return [each.name for each in (*network.switches, *network.learning_switches)]
+    return [switch.name for switch in (*network.switches, *network.learning_switches)]
 
 
 def port_interface_names(network: Network) -> dict[PortRef, str]:

@@ -24,11 +24,10 @@ class LabTopo(Topo):
     def build(self, network: Network) -> None:
         """Called by ``Topo.__init__`` with its arguments."""
         if physical := [tap.name for tap in network.taps if tap.physical]:
-            msg = (
+            raise LabError(
                 f"{network.file}: tap {physical[0]!r} is a splitter in a cable, and an emulated lab has no cables to "
                 "split; give it a switch port: 'port' instead of 'cable'"
             )
-            raise LabError(msg)
         addresses = {host.name: f"{host.address}/8" for host in network.hosts}
         port_names = port_interface_names(network)
         for machine in network.machines:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of this machine: what it offers for emulated and virtual laboratories."""
+"""Checks of this machine for emulated and virtual laboratories."""

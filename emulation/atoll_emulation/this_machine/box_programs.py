@@ -18,16 +18,16 @@ _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|bash|dash|sh)[0-9.]*")
 
 
 def require_programs(network: Network, experiment: Experiment | None = None) -> None:
-    """Raise DescriptionError for what :func:`missing_programs` finds."""
+    """Raise DescriptionError with the mistakes of :func:`missing_programs`."""
     if missing := missing_programs(network, experiment):
         raise DescriptionError(missing)
 
 
 def complete_path() -> str:
     """PATH with the system's directories, which plain users do not have: Debian keeps ``ip`` and Open vSwitch there."""
-    places = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    sbin = [place for place in ("/usr/local/sbin", "/usr/sbin", "/sbin") if place not in places]
-    return os.pathsep.join([*places, *sbin])
+    directories = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    sbin = [directory for directory in ("/usr/local/sbin", "/usr/sbin", "/sbin") if directory not in directories]
+    return os.pathsep.join([*directories, *sbin])
 
 
 def missing_programs(network: Network, experiment: Experiment | None = None) -> tuple[Diagnostic, ...]:
@@ -35,16 +35,16 @@ def missing_programs(network: Network, experiment: Experiment | None = None) -> 
     hops = {hop for chain in experiment.all_chains for hop in chain.hops} if experiment else None
     folder = Path(network.file).parent
     return tuple(
-        Diagnostic(network.file, box.program.line, f"{entry_name(place)}: {reason}", place)
+        Diagnostic(network.file, box.program.line, f"{entry_name(key_path)}: {reason}", key_path)
         for box in network.boxes
         if box.program and (hops is None or box.name in hops)
         for key, reason in _unfit(box.program, folder)
-        for place in [("boxes", box.name, "program", key)]
+        for key_path in [("boxes", box.name, "program", key)]
     )
 
 
 def _unfit(program: Program, folder: Path) -> Iterator[tuple[str, str]]:
-    """What is missing for a program, each with the key that asks for it."""
+    """The key and the problem of each missing part of a program."""
     for key in ("start", "stop", "report"):
         yield from ((key, reason) for reason in _missing(getattr(program, key), folder))
     for name, remedy in program.needs:

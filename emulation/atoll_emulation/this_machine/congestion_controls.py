@@ -38,14 +38,14 @@ class Offer:
 
 
 def offered_here(available: Path = _AVAILABLE, modules: Path = _MODULES, *, root: bool | None = None) -> Offer:
-    """Return what this machine's kernel offers. It loads modules for root only (CAP_NET_ADMIN, tcp_cong.c)."""
+    """Return the controls of this machine's kernel. It loads modules for root only (CAP_NET_ADMIN, tcp_cong.c)."""
     release = platform.release()
     try:
         loaded = frozenset(available.read_text(encoding="ascii").split())
     except OSError:
         loaded = frozenset(["reno"])  # part of every kernel with TCP
-    found = frozenset(file.name.split(".")[0][4:] for file in (modules / release).glob("kernel/net/ipv4/tcp_*.ko*"))
-    other = found - loaded - {"diag"}  # tcp_diag is what ss asks
+    files = (modules / release).glob("kernel/net/ipv4/tcp_*.ko*")
+    other = frozenset(file.name.split(".")[0][4:] for file in files) - loaded - {"diag"}  # tcp_diag is what ss asks
     kernel = f"this kernel ({release})"
     if os.geteuid() == 0 if root is None else root:
         return Offer(kernel, loaded, loadable=other)
@@ -53,9 +53,9 @@ def offered_here(available: Path = _AVAILABLE, modules: Path = _MODULES, *, root
 
 
 def offered_by_virtual_kernel() -> Offer:
-    """Return what the virtual kernel offers, by the configuration it is built from."""
-    found: list[str] = _BUILT_IN.findall(_VIRTUAL_CONFIG.read_text(encoding="utf-8"))
-    chosen = [name.lower() for name in found if name != _SWITCH]
+    """Return the congestion controls of the virtual kernel, by the configuration it is built from."""
+    options: list[str] = _BUILT_IN.findall(_VIRTUAL_CONFIG.read_text(encoding="utf-8"))
+    chosen = [name.lower() for name in options if name != _SWITCH]
     return Offer("the virtual kernel", frozenset(["reno", *(_OTHERWISE_CALLED.get(name, name) for name in chosen)]))
 
 
@@ -73,39 +73,38 @@ def require_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | No
 
     Raises PlanError when neither kernel knows one of them (probably a misspelling), else MachineError.
     """
-    lacks = missing_controls(experiment, offer, elsewhere)
-    if lacks:
-        raise (PlanError if names_unknown(experiment, offer, elsewhere) else MachineError)("\n".join(lacks))
+    if missing := missing_controls(experiment, offer, elsewhere):
+        raise (PlanError if names_unknown(experiment, offer, elsewhere) else MachineError)("\n".join(missing))
 
 
 def names_unknown(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> bool:
     """Return whether the experiment names a congestion control that neither kernel has."""
-    known = offer.usable | offer.unloaded | (elsewhere or offer).usable
-    return not known.issuperset(experiment.congestion_controls)
+    names = offer.usable | offer.unloaded | (elsewhere or offer).usable
+    return not names.issuperset(experiment.congestion_controls)
 
 
 def missing_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> list[str]:
     """Return a line for each congestion control of the experiment that ``offer`` does not have, with a remedy.
 
-    ``elsewhere`` is what ``--on virtual`` has, if that is an alternative.
+    ``elsewhere``: those of ``--on virtual``, if that is an alternative.
     """
     from atoll_core.description.validation_messages import (
         nearest,  # with pydantic: too heavy for a lab that starts, which names nothing wrong
     )
 
     others = elsewhere.usable if elsewhere else frozenset[str]()
-    lacks: list[str] = []
+    missing: list[str] = []
     for control, keys in sorted(experiment.congestion_controls.items()):
         if control in offer.usable:
             continue
         where = f"{experiment.file}: {', '.join(keys)}: congestion control {control!r}"
         if control in offer.unloaded:
-            lacks.append(f"{where} is a module that is not loaded: modprobe tcp_{control} (as root)")
+            missing.append(f"{where} is a module that is not loaded: modprobe tcp_{control} (as root)")
             continue
         line = f"{where} is not in {offer.kernel}, which has {offer}"
         if control in others:
             line += "; --on virtual has it"
         elif meant := nearest(control, sorted(offer.usable | offer.unloaded | others)):
             line += f"; did you mean {meant!r}?{' --on virtual has it' if meant in others - offer.usable else ''}"
-        lacks.append(line)
-    return lacks
+        missing.append(line)
+    return missing

@@ -24,21 +24,16 @@ from atoll_emulation.this_machine.congestion_controls import offered_here
 from atoll_emulation.this_machine.network_state import network_state
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
 
-# tool: Debian package
-TOOLS = {
-    "ovs-vswitchd": "openvswitch-switch",
-    "ovsdb-server": "openvswitch-common",
-    "ovsdb-tool": "openvswitch-common",
-    "ovs-vsctl": "openvswitch-switch",
-    "mnexec": "mininet",
-    "ifconfig": "net-tools",
-    "ip": "iproute2",
-    "nft": "nftables",
-    "ethtool": "ethtool",
-    "bash": "bash",
-    "unshare": "util-linux",
-    "nsenter": "util-linux",
-    "setpriv": "util-linux",
+_TOOLS = {  # of each Debian package
+    "openvswitch-switch": ("ovs-vswitchd", "ovs-vsctl"),
+    "openvswitch-common": ("ovsdb-server", "ovsdb-tool"),
+    "mininet": ("mnexec",),
+    "net-tools": ("ifconfig",),
+    "iproute2": ("ip",),
+    "nftables": ("nft",),
+    "ethtool": ("ethtool",),
+    "bash": ("bash",),
+    "util-linux": ("unshare", "nsenter", "setpriv"),
 }
 _TUN = "/dev/net/tun"
 _MEMINFO = Path("/proc/meminfo")
@@ -48,7 +43,7 @@ _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 def require_machine() -> None:
     """Raise MachineError with a line and a remedy for each requirement that this machine does not meet.
 
-    Completes a plain user's PATH, for this process and what it starts.
+    Completes a plain user's PATH, for this process and its children.
     """
     _complete_path()
     missing = missing_tools() + missing_namespaces() + missing_tun() + hidden_installation()
@@ -80,14 +75,13 @@ def free_memory(meminfo: Path = _MEMINFO) -> Size:
 
 def missing_tools() -> list[str]:
     """A line for each Debian package that is not installed."""
-    absent: dict[str, list[str]] = {}
-    for tool, package in TOOLS.items():
-        if shutil.which(tool) is None:
-            absent.setdefault(package, []).append(tool)
+    absent = {package: [tool for tool in tools if shutil.which(tool) is None] for package, tools in _TOOLS.items()}
     if find_mininet() is None:
-        absent.setdefault("mininet", []).append("its Python package")
+        absent["mininet"].append("its Python package")
     return [
-        f"missing {', '.join(tools)}: run `make setup`, or `apt install {package}`" for package, tools in absent.items()
+        f"missing {', '.join(tools)}: run `make setup`, or `apt install {package}`"
+        for package, tools in absent.items()
+        if tools
     ]
 
 
@@ -100,8 +94,7 @@ def missing_namespaces() -> list[str]:
     """Return a line if namespaces cannot be made, as root or as a plain user."""
     if any(shutil.which(tool) is None for tool in ("unshare", "setpriv")):
         return []  # said already
-    why = namespaces.why_no_namespaces()
-    if why is None:
+    if (why := why_no_namespaces()) is None:
         return []
     if os.geteuid() == 0:
         return [f"root may not make namespaces here ({why}): in a container, give it CAP_SYS_ADMIN"]
@@ -167,7 +160,7 @@ def _interface_text(interface: dict[str, Any]) -> str:
     return f"{interface['name']} ({'; '.join(facts)})"
 
 
-# What the tc backend asks for (atoll_core.plan.tc_settings), smallest form; each line names what fails with it.
+# The features that the tc backend needs (atoll_core.plan.tc_settings), each with the smallest command that uses it.
 _PROBES = (
     ("ifb", "ip link add name ifb-probe type ifb"),
     ("netem", "tc qdisc add dev lo root handle 1: netem delay 1ms"),
@@ -185,11 +178,9 @@ def missing_for_tc() -> list[str]:
     """Return a line for each prerequisite of the tc backend that is missing on this machine."""
     if shutil.which("tc") is None or shutil.which("ip") is None:
         return ["the tc backend needs tc and ip: apt install iproute2"]
-    why = why_no_namespaces()
-    if why is not None:
+    if (why := why_no_namespaces()) is not None:
         return [f"the tc backend could not be tested, because namespaces cannot be made here ({why})"]
-    missing = missing_in_kernel()
-    if not missing:
+    if not (missing := missing_in_kernel()):
         return []
     return [f"this kernel does not have {', '.join(missing)}, which the tc backend needs; use --backend engine"]
 
@@ -197,36 +188,38 @@ def missing_for_tc() -> list[str]:
 def missing_in_kernel() -> list[str]:
     """Return the parts of traffic control that the tc backend uses and this kernel refuses."""
     script = "\n".join(f"{line} >/dev/null 2>&1 || echo {name}" for name, line in _PROBES)
-    said = subprocess.run([*unshare_argv(), "sh", "-c", script], capture_output=True, text=True, check=False)
-    return said.stdout.split()
+    probes = subprocess.run([*unshare_argv(), "sh", "-c", script], capture_output=True, text=True, check=False)
+    return probes.stdout.split()
 
 
 @dataclass(frozen=True, slots=True)
 class PlatformCheck:
     """A platform: how labs run there, or a line with a remedy for each missing prerequisite."""
 
-    place: str  # as --on calls it
+    platform: str  # as --on calls it
     how: str = ""
     missing: tuple[str, ...] = ()
 
 
 def check_platforms() -> tuple[PlatformCheck, ...]:
     """Check every platform. Makes namespaces and a tun device to try them, and removes them."""
-    return _mininet(), _virtual(), _hardware()
+    # The controller and SSH are here; the machines check themselves.
+    rack = "as any user, with an inventory of the rack; `atoll hosts status` checks its machines"
+    return _mininet(), _virtual(), PlatformCheck(HARDWARE, rack)
 
 
 def missing_by_platform(checks: Iterable[PlatformCheck]) -> list[str]:
     """Return a line for each missing prerequisite: its platform and its remedy."""
-    where: dict[str, list[str]] = {}
+    options: dict[str, list[str]] = {}
     for check in checks:
         for line in check.missing:
-            where.setdefault(line, []).append(f"--on {check.place}")
-    return [f"{listed(named)} not available: {line}" for line, named in where.items()]
+            options.setdefault(line, []).append(f"--on {check.platform}")
+    return [f"{listed(names)} not available: {line}" for line, names in options.items()]
 
 
 def with_missing(check: PlatformCheck, more: Iterable[str]) -> PlatformCheck:
     """Add missing prerequisites to a platform, each once."""
-    return PlatformCheck(check.place, missing=tuple(dict.fromkeys((*check.missing, *more))))
+    return PlatformCheck(check.platform, missing=tuple(dict.fromkeys((*check.missing, *more))))
 
 
 def _mininet() -> PlatformCheck:
@@ -245,10 +238,3 @@ def _virtual() -> PlatformCheck:
     except MachineError as error:
         return PlatformCheck(VIRTUAL, missing=tuple(str(error).splitlines()))
     return PlatformCheck(VIRTUAL, f"as any user, kernel {kernel.release}")
-
-
-def _hardware() -> PlatformCheck:
-    """Check the controller and SSH here; the machines check themselves."""
-    return PlatformCheck(
-        HARDWARE, "as any user, with an inventory of the rack; `atoll hosts status` checks its machines"
-    )

@@ -33,7 +33,7 @@ _HEADER = struct.Struct("IHHII")  # nlmsghdr: length, type, flags, sequence numb
 _REQUEST = struct.Struct("BBxxIIII")  # packet_diag_req: family, protocol, inode, what to show, cookie
 _SOCKET = struct.Struct("BBHIII")  # packet_diag_msg: family, type, protocol, inode, cookie
 _ATTRIBUTE = struct.Struct("HH")
-_WHOLE_REPLY = 1 << 16  # more than the kernel puts into one
+_LONGEST_REPLY = 1 << 16  # more than the kernel puts into one
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ def packet_sockets_of(pid: int) -> dict[str, PacketSocketCounters]:
     Raises LabError where that cannot be read.
     """
     try:
-        held, names = _inodes(pid), dict(socket.if_nameindex())
+        inodes, names = _inodes(pid), dict(socket.if_nameindex())
     except OSError as error:
         raise LabError(f"the packet sockets of process {pid} could not be read: {error}") from None
     try:
-        return {names[index]: one for inode, index, one in _told_by_kernel() if inode in held and index in names}
+        return {names[index]: counters for inode, index, counters in _sockets() if inode in inodes and index in names}
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.EPROTONOSUPPORT):
             raise LabError("this kernel does not report packet sockets (it has no CONFIG_PACKET_DIAG)") from None
@@ -66,12 +66,12 @@ def parse_reply(reply: bytes) -> tuple[list[tuple[int, int, PacketSocketCounters
 
     Raises OSError with the kernel's error.
     """
-    found: list[tuple[int, int, PacketSocketCounters]] = []
+    sockets: list[tuple[int, int, PacketSocketCounters]] = []
     while reply:
         length, kind, *_ = _HEADER.unpack_from(reply)
         message, reply = reply[_HEADER.size : length], reply[_aligned(length) :]
         if kind == _NLMSG_DONE:
-            return found, True
+            return sockets, True
         if kind == _NLMSG_ERROR:
             number = -struct.unpack_from("i", message)[0]
             raise OSError(number, os.strerror(number))
@@ -79,11 +79,11 @@ def parse_reply(reply: bytes) -> tuple[list[tuple[int, int, PacketSocketCounters
         attributes = dict(_attributes(message[_SOCKET.size :]))
         memory = memoryview(attributes[_PACKET_DIAG_MEMINFO]).cast("I")
         index = struct.unpack_from("I", attributes[_PACKET_DIAG_INFO])[0]
-        found.append((inode, index, PacketSocketCounters(memory[_SK_MEMINFO_DROPS], memory[_SK_MEMINFO_RCVBUF])))
-    return found, False
+        sockets.append((inode, index, PacketSocketCounters(memory[_SK_MEMINFO_DROPS], memory[_SK_MEMINFO_RCVBUF])))
+    return sockets, False
 
 
-def _told_by_kernel() -> Iterator[tuple[int, int, PacketSocketCounters]]:
+def _sockets() -> Iterator[tuple[int, int, PacketSocketCounters]]:
     show = _PACKET_SHOW_INFO | _PACKET_SHOW_MEMINFO
     request = _REQUEST.pack(socket.AF_PACKET, 0, 0, show, 0, 0)
     header = _HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST | _NLM_F_DUMP, 1, 0)
@@ -92,19 +92,19 @@ def _told_by_kernel() -> Iterator[tuple[int, int, PacketSocketCounters]]:
         kernel.send(header + request)
         last = False
         while not last:
-            found, last = parse_reply(kernel.recv(_WHOLE_REPLY))
-            yield from found
+            sockets, last = parse_reply(kernel.recv(_LONGEST_REPLY))
+            yield from sockets
 
 
 def _inodes(pid: int) -> set[int]:
-    """Of the sockets among a process' open files (proc(5): ``socket:[4711]``)."""
-    found: set[int] = set()
+    """The inodes of the sockets among a process' open files (proc(5): ``socket:[4711]``)."""
+    inodes: set[int] = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed since it was listed
             link = str(entry.readlink())
             if link.startswith("socket:["):
-                found.add(int(link[len("socket:[") : -1]))
-    return found
+                inodes.add(int(link[len("socket:[") : -1]))
+    return inodes
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

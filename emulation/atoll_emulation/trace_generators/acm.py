@@ -3,6 +3,9 @@
 
 from dataclasses import dataclass
 
+from atoll_core.errors import PlanError
+from atoll_core.units import Rate
+
 
 @dataclass(frozen=True, slots=True)
 class Mode:
@@ -38,6 +41,7 @@ MODES = (
 )
 """ETSI EN 302 307-1, table 13, without the modes that another one beats in both figures; ascending."""
 
+_LEAST_RATE = 1000  # bit/s, the least that a link accepts
 _MARGIN_DB = 1.0  # for the losses of a real demodulator, and for the time until a change takes effect
 _HYSTERESIS_DB = 0.5  # more before going up, so that small variation does not make modes flutter
 
@@ -49,23 +53,27 @@ class Acm:
     """
 
     def __init__(self, clear_db: float) -> None:
-        """``clear_db``: Es/N0 in a clear sky. ValueError when not even that suffices for any mode."""
+        """``clear_db``: Es/N0 in a clear sky. Raises PlanError when not even that suffices for any mode."""
         clear = _best(clear_db - _HYSTERESIS_DB)
         if clear is None:
             least = MODES[0].es_n0_db + _MARGIN_DB + _HYSTERESIS_DB
-            msg = f"Es/N0 of {clear_db:g} dB is too low for the most robust mode, which needs {least:g} dB"
-            raise ValueError(msg)
+            raise PlanError(f"Es/N0 of {clear_db:g} dB is too low for the most robust mode, which needs {least:g} dB")
         self.clear = clear
         self._mode: Mode | None = clear
 
     def share(self, es_n0_db: float) -> float:
         """The rate at this Es/N0 as a share of that in a clear sky; 0 when no mode gets through."""
-        holds, reaches = _best(es_n0_db), _best(es_n0_db - _HYSTERESIS_DB)
-        if _efficiency(holds) < _efficiency(self._mode):
-            self._mode = holds
-        elif _efficiency(reaches) > _efficiency(self._mode):
-            self._mode = reaches
+        usable, reachable = _best(es_n0_db), _best(es_n0_db - _HYSTERESIS_DB)
+        if _efficiency(usable) < _efficiency(self._mode):
+            self._mode = usable
+        elif _efficiency(reachable) > _efficiency(self._mode):
+            self._mode = reachable
         return min(1.0, _efficiency(self._mode) / self.clear.efficiency)
+
+    def rate(self, es_n0_db: float, in_clear_sky: Rate) -> Rate | None:
+        """The rate at this Es/N0; None when no mode gets through."""
+        share = self.share(es_n0_db)
+        return Rate(max(_LEAST_RATE, round(share * in_clear_sky.bit_s))) if share else None
 
 
 def _best(es_n0_db: float) -> Mode | None:

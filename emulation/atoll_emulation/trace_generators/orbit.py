@@ -77,7 +77,7 @@ class Constellation:
 
 
 class Satellites:
-    """Satellites that can be asked for their positions."""
+    """Satellites and their positions."""
 
     def __init__(self, satellites: list[Any]) -> None:
         from sgp4 import api
@@ -136,8 +136,7 @@ def _julian(seconds: Floats) -> tuple[Floats, Floats]:
 
 def _checked(errors: Any, positions: Any) -> Floats:
     if np.any(errors):
-        msg = f"SGP4 cannot propagate these elements (error {int(np.max(errors))})"
-        raise ValueError(msg)
+        raise ValueError(f"SGP4 cannot propagate these elements (error {int(np.max(errors))})")
     return positions
 
 

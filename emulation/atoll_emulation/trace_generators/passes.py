@@ -12,7 +12,6 @@ from itertools import groupby
 
 import numpy as np
 
-from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.units import Duration, Rate
 from atoll_emulation.trace_generators.acm import Acm
@@ -29,7 +28,6 @@ from atoll_emulation.trace_generators.trace_rows import make_trace
 
 _RESOLUTION_NS = 1000  # of the delays written
 _NONE, _STEP, _DELAY_STEP = Duration(0), Duration(10 * 10**6), Duration(10_000)
-_LEAST_RATE = 1000  # bit/s, the least that a link accepts
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +38,6 @@ class ConstellationService:
     mask_deg: float  # least elevation, at either end
     period: Duration  # between decisions on the satellite in use
     keeps: bool  # whether a satellite stays in use until it sets, or gives way to any higher one
-
-
-@dataclass(frozen=True, slots=True)
-class Radio:
-    """A link whose rate goes with the longer of its two paths, down from ``rate`` with a satellite in the zenith."""
-
-    rate: Rate
-    zenith_db: float  # Es/N0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,38 +54,71 @@ class Pass:
     added_delay: Duration = _NONE  # one way: ground network, processing
     step: Duration = _STEP
     delay_step: Duration = _DELAY_STEP  # least change of the delay that makes a row
-    radio: Radio | None = None
+    rate: Rate | None = None  # with a satellite in the zenith; it goes down with the longer of the two paths
+    zenith_db: float = 13.0  # Es/N0 with a satellite in the zenith
 
 
-def pass_trace(wanted: Pass) -> LinkTrace:
+MEO = Pass(
+    ConstellationService(
+        Constellation(altitude_km=8062, inclination_deg=0.04, planes=1, per_plane=20, phasing=0),
+        mask_deg=10,
+        period=Duration(10**9),
+        keeps=True,
+    ),
+    Site(21.67, -158.03),  # Oahu, Hawaii
+    Site(-21.20, -159.78),  # Rarotonga, Cook Islands
+    duration=Duration(600 * 10**9),
+    seed=1,
+    gap=Duration(100 * 10**6),
+)
+"""An equatorial ring, the first generation of O3b: 20 satellites, 288 minutes a revolution, a hand-over every 18 min
+from the setting satellite to the one that follows it."""
+
+LEO = Pass(
+    ConstellationService(
+        Constellation(altitude_km=550, inclination_deg=53, planes=72, per_plane=22, phasing=39),
+        mask_deg=25,
+        period=Duration(15 * 10**9),
+        keeps=False,
+    ),
+    Site(-18.14, 178.44),  # Suva, Fiji
+    Site(-21.14, -175.20),  # Nuku'alofa, Tonga
+    duration=Duration(120 * 10**9),
+    seed=1,
+    gap=Duration(20 * 10**6),
+)
+"""A shell as Starlink's first: 1584 satellites, as filed with the FCC (SAT-MOD-20190830-00087); the schedule of 15 s is
+what users measure (Mohan et al., "A Multifaceted Look at Starlink Performance", WWW 2024). Passes take minutes, with
+hand-overs when the schedule finds a higher satellite. Walker's F is not in the filing: 39 keeps planes apart where they
+cross."""
+
+
+def pass_trace(setup: Pass) -> LinkTrace:
     """The trace of a link through the service. Raises PlanError when there is no satellite at its beginning."""
-    draw = random.Random(wanted.seed)  # noqa: S311 (the hour of the day, not a secret)
-    satellites = wanted.service.constellation.satellites(draw.uniform(0, 360), draw.uniform(0, 360))
-    period = wanted.service.period.ns
-    lasts = wanted.duration.ns
-    if wanted.start is not None:
-        first = wanted.start.ns // period
-        used = _used(wanted, satellites, first + lasts // period + 2)
+    draw = random.Random(setup.seed)  # noqa: S311 (the hour of the day, not a secret)
+    satellites = setup.service.constellation.satellites(draw.uniform(0, 360), draw.uniform(0, 360))
+    period = setup.service.period.ns
+    lasts = setup.duration.ns
+    if setup.start is not None:
+        first = setup.start.ns // period
+        used = _used(setup, satellites, first + lasts // period + 2)
     else:
         halfway = lasts // 2 // period
-        revolution = int(wanted.service.constellation.period_s * 1e9) // period
-        used = _used(wanted, satellites, revolution + lasts // period + 2)
+        revolution = int(setup.service.constellation.period_s * 1e9) // period
+        used = _used(setup, satellites, revolution + lasts // period + 2)
         changes = (at for at in range(halfway + 1, revolution) if _hands_over(used, at))
         first = next(changes, halfway) - halfway
     span = used[first : first + lasts // period + 1]
-    try:
-        acm = Acm(wanted.radio.zenith_db) if wanted.radio else None
-    except ValueError as error:
-        raise PlanError(str(error)) from None
-    return make_trace(_states(wanted, satellites, first * period, span, acm), wanted.delay_step)
+    acm = Acm(setup.zenith_db) if setup.rate else None
+    return make_trace(_states(setup, satellites, first * period, span, acm), setup.delay_step)
 
 
-def _used(wanted: Pass, satellites: Satellites, count: int) -> list[int | None]:
+def _used(setup: Pass, satellites: Satellites, count: int) -> list[int | None]:
     """The satellite in use from each of the first ``count`` decisions since the epoch to the next one."""
-    service = wanted.service
+    service = setup.service
     instants: Floats = np.arange(count + 1, dtype=np.float64) * service.period.s
     positions = satellites.positions_km(instants)
-    lower = np.minimum(elevation_deg(wanted.gateway, positions), elevation_deg(wanted.island, positions))
+    lower = np.minimum(elevation_deg(setup.gateway, positions), elevation_deg(setup.island, positions))
     throughout = np.minimum(lower[:, :-1], lower[:, 1:])  # elevation rises and falls once: its least is at the ends
     highest = np.argmax(throughout, axis=0)
     used: list[int | None] = []
@@ -113,41 +136,41 @@ def _hands_over(used: list[int | None], at: int) -> bool:
 
 
 def _states(
-    wanted: Pass, satellites: Satellites, begin_ns: int, used: list[int | None], acm: Acm | None
+    setup: Pass, satellites: Satellites, begin_ns: int, used: list[int | None], acm: Acm | None
 ) -> Iterator[TraceRow]:
     """The link's state at every step from ``begin_ns`` after the epoch on."""
-    period = wanted.service.period.ns
+    period = setup.service.period.ns
     before: int | None = None
     at = 0
     for satellite, decisions in groupby(used):
-        from_ns, until_ns = at * period, min((at := at + len(list(decisions))) * period, wanted.duration.ns + 1)
+        from_ns, until_ns = at * period, min((at := at + len(list(decisions))) * period, setup.duration.ns + 1)
         if satellite is None:
             yield TraceRow(Duration(from_ns), blocked=True)
         else:
-            open_ns = from_ns + (wanted.gap.ns if before is not None else 0)
+            open_ns = from_ns + (setup.gap.ns if before is not None else 0)
             yield from _through(
-                wanted, satellites, satellite, begin_ns, range(from_ns, until_ns, wanted.step.ns), open_ns, acm
+                setup, satellites, satellite, begin_ns, range(from_ns, until_ns, setup.step.ns), open_ns, acm
             )
         before = satellite
 
 
 def _through(
-    wanted: Pass, satellites: Satellites, satellite: int, begin_ns: int, times_ns: range, open_ns: int, acm: Acm | None
+    setup: Pass, satellites: Satellites, satellite: int, begin_ns: int, times_ns: range, open_ns: int, acm: Acm | None
 ) -> Iterator[TraceRow]:
     """The states while one satellite is in use; blocked until ``open_ns``."""
     positions = satellites.position_km(satellite, (np.array(times_ns) + begin_ns) / 1e9)
-    up, down = distance_km(wanted.gateway, positions), distance_km(wanted.island, positions)
-    delays_ns = (up + down) / LIGHT_KM_S * 1e9 + wanted.added_delay.ns
+    up, down = distance_km(setup.gateway, positions), distance_km(setup.island, positions)
+    delays_ns = (up + down) / LIGHT_KM_S * 1e9 + setup.added_delay.ns
     for t_ns, delay_ns, far_km in zip(times_ns, delays_ns, np.maximum(up, down), strict=True):
         delay = Duration(round(float(delay_ns) / _RESOLUTION_NS) * _RESOLUTION_NS)
-        rate, out = _rate(wanted, float(far_km), acm)
+        rate, out = _rate(setup, float(far_km), acm)
         yield TraceRow(Duration(t_ns), rate=rate, delay=delay, blocked=out or t_ns < open_ns)
 
 
-def _rate(wanted: Pass, far_km: float, acm: Acm | None) -> tuple[Rate | None, bool]:
+def _rate(setup: Pass, far_km: float, acm: Acm | None) -> tuple[Rate | None, bool]:
     """The rate over a path of this length, and whether it is too long for any mode."""
-    if wanted.radio is None or acm is None:
+    if setup.rate is None or acm is None:
         return None, False
-    spread_db = 20 * math.log10(far_km / wanted.service.constellation.altitude_km)
-    share = acm.share(wanted.radio.zenith_db - spread_db)
-    return (Rate(max(_LEAST_RATE, round(share * wanted.radio.rate.bit_s))), False) if share else (None, True)
+    spread_db = 20 * math.log10(far_km / setup.service.constellation.altitude_km)
+    rate = acm.rate(setup.zenith_db - spread_db, setup.rate)
+    return rate, rate is None

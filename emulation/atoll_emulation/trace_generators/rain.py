@@ -20,7 +20,6 @@ from atoll_emulation.trace_generators.acm import Acm
 from atoll_emulation.trace_generators.trace_rows import make_trace
 
 _STEP = Duration(10**9)
-_LEAST_RATE = 1000  # bit/s, the least that a link accepts
 _RAIN_KELVIN = 275.0  # effective temperature of the medium, ITU-R P.618, 3
 
 
@@ -79,13 +78,8 @@ def rain_trace(fade: RainFade) -> LinkTrace:
     if not 0 < fade.climate.exceeded_0_1_db < fade.climate.exceeded_0_01_db:
         raise PlanError("--exceeded-0.1 must be above 0 dB and below --exceeded-0.01")
     if fade.at > fade.duration:
-        msg = f"--at {fade.at} is after the end of the trace at {fade.duration}; write an earlier time"
-        raise PlanError(msg)
-    try:
-        acm = Acm(fade.clear_db)
-    except ValueError as error:
-        raise PlanError(str(error)) from None
-    return make_trace(_states(fade, acm), Duration(0))
+        raise PlanError(f"--at {fade.at} is after the end of the trace at {fade.duration}; write an earlier time")
+    return make_trace(_states(fade, Acm(fade.clear_db)), Duration(0))
 
 
 def es_n0_loss_db(attenuation: float, system_kelvin: float) -> float:
@@ -105,6 +99,5 @@ def _gauss_markov(start: float, count: int, fade: RainFade, draw: random.Random)
 
 def _states(fade: RainFade, acm: Acm) -> Iterator[TraceRow]:
     for index, attenuation in enumerate(attenuation_db(fade)):
-        share = acm.share(fade.clear_db - es_n0_loss_db(attenuation, fade.system_kelvin))
-        rate = Rate(max(_LEAST_RATE, round(share * fade.rate.bit_s))) if share else None
-        yield TraceRow(Duration(index * fade.step.ns), rate=rate, blocked=not share)
+        rate = acm.rate(fade.clear_db - es_n0_loss_db(attenuation, fade.system_kelvin), fade.rate)
+        yield TraceRow(Duration(index * fade.step.ns), rate=rate, blocked=rate is None)

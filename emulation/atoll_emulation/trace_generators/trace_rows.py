@@ -16,17 +16,15 @@ def make_trace(states: Iterable[TraceRow], delay_step: Duration) -> LinkTrace:
     """
     rows = tuple(_thinned(states, delay_step))
     if rows[0].blocked:
-        msg = (
+        raise PlanError(
             "the link is blocked at the beginning of the trace, but paths are tested then; choose another --seed or "
             "--start"
         )
-        raise PlanError(msg)
     if len(rows) > MOST_ROWS:
-        msg = (
+        raise PlanError(
             f"the trace would have {len(rows)} rows, but at most {MOST_ROWS} are possible; "
             "choose a shorter --duration or a longer --step"
         )
-        raise PlanError(msg)
     return LinkTrace("", rows)
 
 

@@ -2,7 +2,7 @@
 """A hardware switch as its controller sees it: tables, rates, lags, frozen counters, errors. Pure; time is an argument.
 
 Messages of the controller are taken one after the other, flow-mods at a limited rate. What the switch answers is in its
-own tables at once. Its data plane follows later: ``TwinActions.operations`` are flow-mods for the bridge that forwards.
+own tables at once. Its data plane follows later: ``_Actions.operations`` are flow-mods for the bridge that forwards.
 Section numbers are those of OpenFlow 1.3.5.
 """
 
@@ -14,18 +14,14 @@ from dataclasses import dataclass, field
 
 from atoll_core.lab.twin import TwinBehaviour
 from atoll_core.openflow_wire import encoder
-from atoll_core.openflow_wire.flow_stats import ordered, records
+from atoll_core.openflow_wire.flow_stats import RECORD_HEAD, ordered, records, split_fields
 from atoll_emulation.twin import twin_tables
 from atoll_emulation.twin.twin_tables import RefusedError, TwinTable
 
 METER_ID = 1
 """The meter of the bridge that entries in software pass."""
 
-HEADER = struct.Struct("!BBHI")
 _ERROR, _BARRIER_REPLY = 1, 21
-_FLOW_MOD = struct.Struct("!BBHIQQBBHHHIIIH2x")
-_FLOW_REQUEST = struct.Struct("!B3xII4xQQ")
-_RECORD = struct.Struct("!HBxIIHHHH4xQQQ")
 _MULTIPART = struct.Struct("!HH4x")
 _TABLE_STATISTICS = struct.Struct("!B3xIQQ")
 _ADD, _MODIFY, _MODIFY_STRICT, _DELETE, _DELETE_STRICT = range(5)  # 7.3.4.2
@@ -38,7 +34,7 @@ _Key = tuple[int, int, bytes]  # table, priority, match with its fields in order
 
 
 @dataclass(slots=True)
-class TwinEntry:
+class _Entry:
     """An entry of the switch's own tables. ``packets`` and ``octets``: as read from the data plane last."""
 
     table: int
@@ -54,7 +50,7 @@ class TwinEntry:
 
 
 @dataclass(slots=True)
-class TwinActions:
+class _Actions:
     """Actions of the switch at an instant: messages to the controller and flow-mods to the bridge, each in their order.
 
     ``counters_wanted``: the bridge's entries are to be read, and given to ``take_counters``.
@@ -68,7 +64,7 @@ class TwinActions:
 class TwinModel:
     """One switch, which begins with empty tables at time ``now`` (seconds of any clock).
 
-    ``title``: what it says of itself.
+    ``title``: its model in its description.
     """
 
     def __init__(
@@ -83,7 +79,7 @@ class TwinModel:
 
     def reset(self, now: float) -> None:
         """Forget all entries and messages, as a reboot does."""
-        self._held: dict[_Key, TwinEntry] = {}
+        self._held: dict[_Key, _Entry] = {}
         self._forwarding: dict[_Key, bytes] = {}  # the flow-mods by which the data plane came to its entries
         self._inbox: deque[tuple[float, bytes]] = deque()
         self._following: deque[tuple[float, _Key, bytes]] = deque()
@@ -108,7 +104,7 @@ class TwinModel:
         return list(self._forwarding.values())
 
     @property
-    def held(self) -> list[TwinEntry]:
+    def held(self) -> list[_Entry]:
         """The entries of the switch's own tables."""
         return list(self._held.values())
 
@@ -129,9 +125,9 @@ class TwinModel:
             times.append(self._read_s + self.behaviour.statistics.s)
         return min(times, default=None)
 
-    def advance(self, now: float) -> TwinActions:
+    def advance(self, now: float) -> _Actions:
         """Do everything that is due."""
-        outcome = TwinActions()
+        outcome = _Actions()
         every_s = self.behaviour.statistics.s
         if every_s and not self._reading and now >= self._read_s + every_s:
             self._reading = outcome.counters_wanted = True
@@ -167,7 +163,7 @@ class TwinModel:
         self._busy_until_s = max(self._busy_until_s, self._inbox[-1][0])
         return True
 
-    def _follow(self, now: float, outcome: TwinActions) -> None:
+    def _follow(self, now: float, outcome: _Actions) -> None:
         while self._following and self._following[0][0] <= now:
             _, key, message = self._following.popleft()
             if message[25] == _DELETE_STRICT:
@@ -180,7 +176,7 @@ class TwinModel:
         kind = int.from_bytes(message[8:10])
         return message[1] == encoder.MULTIPART_REQUEST and kind in (encoder.FLOW, encoder.AGGREGATE)
 
-    def _process(self, message: bytes, at_s: float, outcome: TwinActions) -> None:
+    def _process(self, message: bytes, at_s: float, outcome: _Actions) -> None:
         xid = message[4:8]
         try:
             match message[1]:
@@ -188,7 +184,7 @@ class TwinModel:
                     self._flow_mod(message, at_s)
                 case encoder.BARRIER_REQUEST:
                     self._lag_s = self._drawn_lag_s()
-                    outcome.replies.append(_message(_BARRIER_REPLY, xid))
+                    outcome.replies.append(encoder.message(_BARRIER_REPLY, xid))
                 case encoder.MULTIPART_REQUEST:
                     kind = int.from_bytes(message[8:10])
                     outcome.replies += _multipart(kind, xid, self._answer(kind, message[16:], at_s))
@@ -199,13 +195,14 @@ class TwinModel:
 
     def _flow_mod(self, message: bytes, at_s: float) -> None:
         """Change the switch's own tables, and let the data plane follow. Raises RefusedError."""
-        (_, _, _, _, cookie, _, table, command, idle, hard, priority, _, _, _, flags) = _FLOW_MOD.unpack_from(message)
+        (_, _, _, _, cookie, _, table, command, idle, hard, priority, _, _, _, flags) = (
+            encoder.FLOW_MOD_HEAD.unpack_from(message)
+        )
         match_bytes = int.from_bytes(message[50:52])
         match = ordered(message[52 : 48 + match_bytes])
         instructions = message[48 + -(-match_bytes // 8) * 8 :]
         if command in (_DELETE, _DELETE_STRICT):
-            found = self._selected(table, priority, match, strict=command == _DELETE_STRICT)
-            for key in found:
+            for key in self._selected(table, priority, match, strict=command == _DELETE_STRICT):
                 del self._held[key]
                 self._later(key, at_s, _flow_mod(key, _DELETE_STRICT, 0, b""))
             return
@@ -223,7 +220,7 @@ class TwinModel:
         key = table, priority, match
         if key not in self._held and table == self._hardware and self._is_full():
             raise RefusedError(twin_tables.FLOW_MOD_FAILED, twin_tables.TABLE_FULL)
-        entry = TwinEntry(table, priority, cookie, flags, (idle, hard), match, instructions, at_s)
+        entry = _Entry(table, priority, cookie, flags, (idle, hard), match, instructions, at_s)
         self._held[key] = entry
         self._later(key, at_s, self._in_bridge(key, entry))
 
@@ -235,8 +232,12 @@ class TwinModel:
         """The entries that a modification or deletion is about (6.4)."""
         if strict:
             return [key for key in [(table, priority, match)] if key in self._held]
-        wanted = set(_fields(match))
-        return [key for key in self._held if table in (encoder.ALL_TABLES, key[0]) and wanted <= set(_fields(key[2]))]
+        conditions = set(split_fields(match))
+        return [
+            key
+            for key in self._held
+            if table in (encoder.ALL_TABLES, key[0]) and conditions <= set(split_fields(key[2]))
+        ]
 
     def _later(self, key: _Key, at_s: float, operation: bytes) -> None:
         """Let the data plane do this when the lag has passed, after everything before it."""
@@ -246,7 +247,7 @@ class TwinModel:
     def _drawn_lag_s(self) -> float:
         return self._draw.uniform(self.behaviour.lag_min.s, self.behaviour.lag_max.s)
 
-    def _in_bridge(self, key: _Key, entry: TwinEntry) -> bytes:
+    def _in_bridge(self, key: _Key, entry: _Entry) -> bytes:
         limited = entry.table == twin_tables.SOFTWARE and self.behaviour.software_packets_per_s and entry.instructions
         meter = struct.pack("!HHI", twin_tables.METER, 8, METER_ID) if limited else b""
         return _flow_mod(key, _ADD, entry.cookie, meter + entry.instructions)
@@ -260,8 +261,8 @@ class TwinModel:
             case encoder.FLOW:
                 return self._flow_records(body, at_s)
             case encoder.AGGREGATE:
-                found = self._asked(body)
-                sums = (sum(entry.packets for entry in found), sum(entry.octets for entry in found), len(found))
+                entries = self._in_table(body)
+                sums = (sum(entry.packets for entry in entries), sum(entry.octets for entry in entries), len(entries))
                 return iter([struct.pack("!QQI4x", *sums)])
             case encoder.TABLE_STATISTICS:
                 numbers = [key[0] for key in self._held]
@@ -273,15 +274,15 @@ class TwinModel:
             case _:
                 raise RefusedError(twin_tables.BAD_REQUEST, twin_tables.BAD_MULTIPART)
 
-    def _asked(self, body: bytes) -> list[TwinEntry]:
-        (table, *_) = _FLOW_REQUEST.unpack_from(body)
+    def _in_table(self, body: bytes) -> list[_Entry]:
+        (table, *_) = encoder.FLOW_REQUEST_BODY.unpack_from(body)
         return [entry for entry in self._held.values() if table in (encoder.ALL_TABLES, entry.table)]
 
     def _flow_records(self, body: bytes, at_s: float) -> Iterator[bytes]:
         if body[0] in (encoder.ALL_TABLES, twin_tables.START):  # the read-only table has one entry
             goto = struct.pack("!HHB3x", twin_tables.GOTO_TABLE, 8, self._hardware)
-            yield _record(TwinEntry(twin_tables.START, 0, 0, 0, (0, 0), b"", goto, 0.0), at_s)
-        for entry in self._asked(body):
+            yield _record(_Entry(twin_tables.START, 0, 0, 0, (0, 0), b"", goto, 0.0), at_s)
+        for entry in self._in_table(body):
             yield _record(entry, at_s)
 
 
@@ -308,44 +309,28 @@ def clear_bridge() -> bytes:
 
 def _flow_mod(key: _Key, command: int, cookie: int, instructions: bytes) -> bytes:
     table, priority, match = key
-    packed = encoder.pack_oxm(match)
-    length = _FLOW_MOD.size + len(packed) + len(instructions)
-    any_port = 0xFFFFFFFF
-    head = (encoder.VERSION, encoder.FLOW_MOD, length, 0, cookie, 0, table, command, 0, 0, priority)
-    return _FLOW_MOD.pack(*head, any_port, any_port, any_port, 0) + packed + instructions
+    return encoder.flow_mod(0, cookie, table, command, priority, encoder.pack_oxm(match), instructions)
 
 
-def _record(entry: TwinEntry, at_s: float) -> bytes:
+def _record(entry: _Entry, at_s: float) -> bytes:
     packed = encoder.pack_oxm(entry.match)
-    length = _RECORD.size + len(packed) + len(entry.instructions)
+    length = RECORD_HEAD.size + len(packed) + len(entry.instructions)
     seconds = int(max(0.0, at_s - entry.since_s))
     head = (length, entry.table, seconds, 0, entry.priority, *entry.times, entry.flags, entry.cookie)
-    return _RECORD.pack(*head, entry.packets, entry.octets) + packed + entry.instructions
-
-
-def _fields(match: bytes) -> Iterator[bytes]:
-    offset = 0
-    while offset + 4 <= len(match):
-        end = offset + 4 + match[offset + 3]
-        yield match[offset:end]
-        offset = end
-
-
-def _message(kind: int, xid: bytes, body: bytes = b"") -> bytes:
-    return struct.pack("!BBH", encoder.VERSION, kind, HEADER.size + len(body)) + xid + body
+    return RECORD_HEAD.pack(*head, entry.packets, entry.octets) + packed + entry.instructions
 
 
 def _error(refused: bytes, kind: int, code: int) -> bytes:
-    return _message(_ERROR, refused[4:8], struct.pack("!HH", kind, code) + refused[:_ERROR_DATA_BYTES])
+    return encoder.message(_ERROR, refused[4:8], struct.pack("!HH", kind, code) + refused[:_ERROR_DATA_BYTES])
 
 
-def _multipart(kind: int, xid: bytes, found: Iterator[bytes]) -> list[bytes]:
+def _multipart(kind: int, xid: bytes, bodies: Iterator[bytes]) -> list[bytes]:
     parts = [b""]
-    for record in found:
+    for record in bodies:
         if len(parts[-1]) + len(record) > _PART_BYTES:
             parts.append(b"")
         parts[-1] += record
     return [
-        _message(encoder.MULTIPART_REPLY, xid, _MULTIPART.pack(kind, _MORE if number < len(parts) else 0) + part)
+        encoder.message(encoder.MULTIPART_REPLY, xid, _MULTIPART.pack(kind, _MORE if number < len(parts) else 0) + part)
         for number, part in enumerate(parts, start=1)
     ]

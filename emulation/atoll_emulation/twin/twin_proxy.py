@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from atoll_core.lab.twin import TwinBehaviour, TwinSettings
 from atoll_core.openflow_wire import encoder
-from atoll_emulation.twin.twin_model import HEADER, TwinModel, clear_bridge, pipeline
+from atoll_emulation.twin.twin_model import TwinModel, clear_bridge, pipeline
 from atoll_emulation.twin.twin_tables import tables_of
 from atoll_switches.capability_profile import behaviour, profile
 
@@ -33,7 +33,7 @@ _STATISTICS_BY_MODEL = {
 _FEATURES = struct.Struct("!QIBB2xII")  # datapath id, buffers, tables, auxiliary id, capabilities, reserved (7.3.1)
 _CAPABILITIES = 0b0111  # statistics of flows, tables and ports
 _BACK_OFF_S = (1.0, 8.0)  # between attempts to connect to the controller, as Open vSwitch has it: first, longest
-_ASKED = 4096  # requests to the bridge whose answers are remembered
+_MOST_PENDING = 4096  # requests to the bridge whose answers are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TwinSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Pending:
     """The reason for a message to the bridge, and the controller's own transaction id or message behind it."""
 
     reason: str  # operation, counters, forwarded, fence
@@ -58,18 +58,18 @@ class TwinProxy:
     """One twin. :meth:`serve` it; ``controller``: host and port."""
 
     def __init__(self, spec: TwinSpec, controller: tuple[str, int]) -> None:
-        known = profile(spec.driver)
+        kind = profile(spec.driver)
         self._spec = spec
         self._controller_address = controller
         self._behaviour: TwinBehaviour = behaviour(spec.driver, spec.settings)
-        self._tables = tables_of(known, self._behaviour.max_entries)
+        self._tables = tables_of(kind, self._behaviour.max_entries)
         self._loop = asyncio.get_running_loop()
-        self._model = TwinModel(self._tables, self._behaviour, known.title, spec.settings.seed, self._loop.time())
+        self._model = TwinModel(self._tables, self._behaviour, kind.title, spec.settings.seed, self._loop.time())
         self._bridge: asyncio.StreamWriter | None = None
         self._controller: asyncio.StreamWriter | None = None
         self._dpid = 0
         self._xids = itertools.count(1)
-        self._asked: dict[int, _Asked] = {}
+        self._pending: dict[int, _Pending] = {}
         self._counters = b""
         self._unfenced = False  # whether packets were sent out since the last barrier
         self._timer: asyncio.TimerHandle | None = None
@@ -92,7 +92,7 @@ class TwinProxy:
         """Lose all entries at once, and connect to the controller again when the switch has started."""
         self._model.reset(self._loop.time())
         self._counters, self._unfenced = b"", False
-        self._asked.clear()
+        self._pending.clear()
         self._install()
         self.disconnect(self._behaviour.reboot.s)
 
@@ -102,7 +102,7 @@ class TwinProxy:
         if self._bridge is not None:
             self._bridge.transport.abort()
         self._bridge = writer
-        writer.write(_message(_HELLO) + _message(_FEATURES_REQUEST))
+        writer.write(encoder.message(_HELLO) + encoder.message(_FEATURES_REQUEST))
         try:
             async for messages in _batches(reader):
                 for message in messages:
@@ -123,26 +123,26 @@ class TwinProxy:
             case 2:  # echo request
                 self._write_bridge(message[:1] + bytes([_ECHO_REPLY]) + message[2:])
             case 6:  # features reply
-                (self._dpid, *_) = _FEATURES.unpack_from(message, HEADER.size)
+                (self._dpid, *_) = _FEATURES.unpack_from(message, encoder.HEADER.size)
                 self._install()
                 self._has_bridge.set()
             case 10 | 12:  # packet in, port status
                 self._write_controller(message)
             case _:
-                self._take_answer(message, self._asked.get(xid))
+                self._take_answer(message, self._pending.get(xid))
 
-    def _take_answer(self, message: bytes, asked: _Asked | None) -> None:
-        if asked is None:  # of before a reboot
+    def _take_answer(self, message: bytes, pending: _Pending | None) -> None:
+        if pending is None:  # of before a reboot
             return
         is_error = message[1] == _ERROR
-        match asked.reason:
+        match pending.reason:
             case "forwarded":
-                back = message[:4] + asked.message[4:8] + message[8:]
+                back = message[:4] + pending.message[4:8] + message[8:]
                 if is_error:
-                    back = back[:12] + asked.message[: len(message) - 12]
+                    back = back[:12] + pending.message[: len(message) - 12]
                 self._write_controller(back)
             case "fence":
-                self._model.receive(asked.message, self._loop.time())
+                self._model.receive(pending.message, self._loop.time())
                 self._advance()
             case "counters":
                 self._counters += b"" if is_error else message[16:]
@@ -159,16 +159,16 @@ class TwinProxy:
         """Make the bridge forward as the data plane of the model."""
         changes = [clear_bridge(), *pipeline(self._tables, self._behaviour), *self._model.forwarding]
         for change in changes:
-            self._ask_bridge(change, _Asked("operation"))
+            self._ask_bridge(change, _Pending("operation"))
         if self._model.is_reading:
             self._model.take_counters(b"", self._loop.time())
         self._advance()
 
-    def _ask_bridge(self, message: bytes, asked: _Asked) -> None:
+    def _ask_bridge(self, message: bytes, pending: _Pending) -> None:
         xid = next(self._xids) & 0xFFFFFFFF
-        self._asked[xid] = asked
-        while len(self._asked) > _ASKED:
-            del self._asked[next(iter(self._asked))]
+        self._pending[xid] = pending
+        while len(self._pending) > _MOST_PENDING:
+            del self._pending[next(iter(self._pending))]
         self._write_bridge(message[:4] + xid.to_bytes(4) + message[8:])
 
     def _write_bridge(self, message: bytes) -> None:
@@ -192,7 +192,7 @@ class TwinProxy:
             back_off_s = _BACK_OFF_S[0]
             self._controller = writer
             try:
-                writer.write(_message(_HELLO))
+                writer.write(encoder.message(_HELLO))
                 async for messages in _batches(reader):
                     for message in messages:
                         self._take_from_controller(message)
@@ -203,7 +203,7 @@ class TwinProxy:
                 self._controller = None
                 self._model.disconnected()
                 writer.close()
-            await asyncio.sleep(min(back_off_s, 0.1))  # a controller that closes at once is not asked in a loop
+            await asyncio.sleep(min(back_off_s, 0.1))  # a controller that closes at once is not connected to in a loop
 
     def _take_from_controller(self, message: bytes) -> None:
         now = self._loop.time()
@@ -214,15 +214,15 @@ class TwinProxy:
                 self._write_controller(message[:1] + bytes([_ECHO_REPLY]) + message[2:])
             case 5:  # features request
                 features = _FEATURES.pack(self._dpid, 0, len(self._tables), 0, _CAPABILITIES, 0)
-                self._write_controller(_message(_FEATURES_REPLY, message[4:8], features))
+                self._write_controller(encoder.message(_FEATURES_REPLY, message[4:8], features))
             case encoder.BARRIER_REQUEST if self._unfenced:  # its packets out are processed by the bridge
                 self._unfenced = False
-                self._ask_bridge(message, _Asked("fence", message))
+                self._ask_bridge(message, _Pending("fence", message))
             case kind if kind in _BY_MODEL or _is_answered_by_model(message):
                 self._model.receive(message, now)
             case kind:
                 self._unfenced |= kind == encoder.PACKET_OUT
-                self._ask_bridge(message, _Asked("forwarded", message))
+                self._ask_bridge(message, _Pending("forwarded", message))
 
     def _write_controller(self, message: bytes) -> None:
         if self._controller is not None:
@@ -237,14 +237,14 @@ class TwinProxy:
             self._timer = None
         outcome = self._model.advance(self._loop.time())
         for operation in outcome.operations:
-            self._ask_bridge(operation, _Asked("operation"))
+            self._ask_bridge(operation, _Pending("operation"))
         for reply in outcome.replies:
             self._write_controller(reply)
         if outcome.counters_wanted:
             if self._bridge is None:
                 self._model.take_counters(b"", self._loop.time())
             else:
-                self._ask_bridge(encoder.flow_request(encoder.ALL_TABLES, 0), _Asked("counters"))
+                self._ask_bridge(encoder.flow_request(encoder.ALL_TABLES, 0), _Pending("counters"))
         due_s = self._model.next_s()
         if due_s is not None:
             self._timer = self._loop.call_at(due_s, self._advance)
@@ -267,7 +267,9 @@ async def _batches(reader: asyncio.StreamReader) -> AsyncIterator[list[bytes]]:
             pending += data
             messages: list[bytes] = []
             begin = 0
-            while len(pending) - begin >= HEADER.size and len(pending) - begin >= (length := _length(pending, begin)):
+            while len(pending) - begin >= encoder.HEADER.size and len(pending) - begin >= (
+                length := _length(pending, begin)
+            ):
                 messages.append(pending[begin : begin + length])
                 begin += length
             pending = pending[begin:]
@@ -277,14 +279,10 @@ async def _batches(reader: asyncio.StreamReader) -> AsyncIterator[list[bytes]]:
 def _length(data: bytes, begin: int) -> int:
     """The length of the message whose header begins there. Raises MalformedError."""
     length = int.from_bytes(data[begin + 2 : begin + 4])
-    if length < HEADER.size:
+    if length < encoder.HEADER.size:
         raise encoder.MalformedError(f"a message of {length} bytes")
     return length
 
 
 def _is_answered_by_model(message: bytes) -> bool:
     return message[1] == encoder.MULTIPART_REQUEST and int.from_bytes(message[8:10]) in _STATISTICS_BY_MODEL
-
-
-def _message(kind: int, xid: bytes = bytes(4), body: bytes = b"") -> bytes:
-    return struct.pack("!BBH", encoder.VERSION, kind, HEADER.size + len(body)) + xid + body

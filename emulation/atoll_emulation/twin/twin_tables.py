@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 
 from atoll_core.openflow_wire import encoder
-from atoll_core.openflow_wire.flow_stats import action_lists
+from atoll_core.openflow_wire.flow_stats import action_lists, split_fields
 from atoll_switches.capability_profile import Profile
 
 START, SOFTWARE = 0, 200
@@ -111,36 +111,29 @@ class TwinTable:
         return _FEATURES.pack(length, self.number, name, 0, 0, 0, self.max_entries) + properties
 
 
-def tables_of(known: Profile, max_entries: int) -> dict[int, TwinTable]:
+def tables_of(kind: Profile, max_entries: int) -> dict[int, TwinTable]:
     """The tables of a kind of hardware, by number; ``max_entries``: of the one in hardware."""
-    fields = frozenset(number for name in known.matches for number in _FIELDS.get(name, ()))
-    actions = frozenset(kind for name in known.actions for kind in _ACTIONS.get(name, ()))
+    fields = frozenset(number for name in kind.matches for number in _FIELDS.get(name, ()))
+    actions = frozenset(kind for name in kind.actions for kind in _ACTIONS.get(name, ()))
     hardware = TwinTable(
-        known.table,
+        kind.table,
         "Policy Engine Table",
         max_entries,
         fields,
         actions,
-        known.only_ipv4,
-        several_outputs=known.does("several-outputs"),
+        kind.only_ipv4,
+        several_outputs=kind.does("several-outputs"),
         leads_to=SOFTWARE,
     )
-    start = TwinTable(START, "Start of Pipeline", 0, frozenset(), frozenset(), leads_to=known.table)
+    start = TwinTable(START, "Start of Pipeline", 0, frozenset(), frozenset(), leads_to=kind.table)
     software = TwinTable(SOFTWARE, "SW Table 1", 65536, _SOFTWARE_FIELDS, _SOFTWARE_ACTIONS)
     return {table.number: table for table in (start, hardware, software)}
 
 
 def _match_fields(match: bytes) -> list[tuple[int, bytes]]:
     """Number and content of each field; those of other classes have numbers that no table has."""
-    found: list[tuple[int, bytes]] = []
-    offset = 0
-    while offset + 4 <= len(match):
-        header = int.from_bytes(match[offset : offset + 4])
-        end = offset + 4 + (header & 0xFF)
-        number = header >> 9 & 0x7F if header >> 16 == _BASIC else header >> 9
-        found.append((number, match[offset + 4 : end]))
-        offset = end
-    return found
+    headers = [(int.from_bytes(field[:4]), field[4:]) for field in split_fields(match)]
+    return [(header >> 9 & 0x7F if header >> 16 == _BASIC else header >> 9, content) for header, content in headers]
 
 
 def _header(field: int, *, masked: bool = False) -> bytes:

@@ -13,17 +13,17 @@ from typing import Self
 from atoll_core.errors import LabError, MachineError
 from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
 from atoll_emulation.this_machine.core_pinning import claimed_core
-from atoll_emulation.uml.guest_init import LATE, PLACE, Guest
+from atoll_emulation.uml.guest_init import LATE, MOUNT_POINT, Guest
 from atoll_emulation.uml.kernel import UmlKernel
 
 CONSOLE = "console.log"
-"""In the output directory: what the kernel and the command printed."""
+"""In the output directory: the output of the kernel and of the command."""
 
 _MEMORY_MB = 1500
 _TAIL_LINES = 15
 
-# What a kernel of a healthy guest says about itself (arch/um/os-Linux of 6.1, printk of power-off).
-_CHATTER = re.compile(
+# Lines of the kernel of a healthy guest (arch/um/os-Linux of 6.1, printk of power-off).
+_USUAL_LINES = re.compile(
     r"Core dump limits :|\tsoft - |\thard - |Checking |Checking\.\.\.|none found$|.*\.\.\.OK$|UML running in |"
     r"Adding \d+ bytes to physical memory|Failed to initialize ubd device|mmapper_init|SELinux: |"
     r"(\[ *\d+\.\d+\] )?(reboot: (System halted|Power down)|Linux version |Kernel command line:)"
@@ -49,7 +49,7 @@ class CommandExit:
     """How a command inside the kernel ended."""
 
     status: int
-    console: str  # what it printed, without the kernel's small talk
+    console: str  # its output, without the usual lines of the kernel
 
 
 class RunningKernel:
@@ -88,8 +88,7 @@ class RunningKernel:
             how = f"`{command}` did not end within the virtual-time limit of its User-Mode Linux kernel"
             if status != LATE:
                 how = f"the User-Mode Linux kernel ended before `{command}` did"
-            msg = f"{how}{self.last_words()}"
-            raise LabError(msg)
+            raise LabError(f"{how}{self.last_words()}")
         return CommandExit(int(status), "".join(f"{line}\n" for line in self._lines()))
 
     def stop(self) -> None:
@@ -99,12 +98,12 @@ class RunningKernel:
 
     def last_words(self) -> str:
         """The last lines of the console, to end a message with; without the dumps of a kernel that panicked."""
-        said = [line for line in self._lines() if line and not _DUMP.match(line)]
-        return "; its last words:\n" + "\n".join(said[-_TAIL_LINES:]) if said else "; it printed nothing"
+        lines = [line for line in self._lines() if line and not _DUMP.match(line)]
+        return "; its last words:\n" + "\n".join(lines[-_TAIL_LINES:]) if lines else "; it printed nothing"
 
     def _lines(self) -> list[str]:
         lines = (line.rstrip() for line in self.console.read_text(errors="replace").splitlines())
-        return [line for line in lines if not _CHATTER.match(line)]
+        return [line for line in lines if not _USUAL_LINES.match(line)]
 
 
 def start_in_uml(
@@ -126,11 +125,10 @@ def start_in_uml(
     """
     why = why_no_namespaces()
     if why is not None:
-        msg = (
+        raise MachineError(
             f"User-Mode Linux needs namespaces, which cannot be made here ({why}); "
             "allow user namespaces: sysctl user.max_user_namespaces=10000, or run as root"
         )
-        raise MachineError(msg)
     output.mkdir(parents=True, exist_ok=True)
     guest = Guest(
         command,
@@ -150,17 +148,17 @@ def start_in_uml(
 
 
 def _boot_argv(kernel: UmlKernel, cpu: int, memory_mb: int, clock: VirtualClock | None) -> list[str]:
-    """The kernel's command line and environment: nothing in it tells one machine or user from another."""
-    variables = [f"TMPDIR={PLACE}"]
+    """The kernel's command line and environment: the same for every machine and user."""
+    variables = [f"TMPDIR={MOUNT_POINT}"]
     arguments = list(kernel.arguments)
     if clock is not None:
-        variables += [f"LD_PRELOAD={PLACE}/random.so", f"UML_RANDOM_SEED={clock.seed % 2**64}"]
+        variables += [f"LD_PRELOAD={MOUNT_POINT}/random.so", f"UML_RANDOM_SEED={clock.seed % 2**64}"]
         arguments += ["time-travel=inf-cpu", f"time-travel-start={clock.start_ns}"]
     return [
         *("taskset", "--cpu-list", str(cpu)),
-        *("setarch", "--addr-no-randomize", "env", "-i", *variables, f"{PLACE}/linux", *arguments),
+        *("setarch", "--addr-no-randomize", "env", "-i", *variables, f"{MOUNT_POINT}/linux", *arguments),
         *(f"mem={memory_mb}M", "root=none", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "noreboot"),
-        *(f"init={PLACE}/init", "umid=uml", f"uml_dir={PLACE}/", "con=null", "con0=null,fd:1"),
+        *(f"init={MOUNT_POINT}/init", "umid=uml", f"uml_dir={MOUNT_POINT}/", "con=null", "con0=null,fd:1"),
     ]
 
 
@@ -183,6 +181,5 @@ def run_in_uml(
     ):
         ended = running.wait(limit_s)
         if ended is None:
-            msg = f"the User-Mode Linux kernel was stopped after {limit_s:g} s{running.last_words()}"
-            raise LabError(msg)
+            raise LabError(f"the User-Mode Linux kernel was stopped after {limit_s:g} s{running.last_words()}")
         return ended

@@ -43,12 +43,12 @@ from atoll_emulation.uml.recipe import (
 from atoll_emulation.uml.source import download, find_source, source_series
 
 OnBuildProgress = Callable[[str, int, int], None]
-"""Takes the step under way, how many of its parts are done, and of how many (0: who knows)."""
+"""Takes the step under way, how many of its parts are done, and of how many (0: unknown)."""
 
 _SPACE_MB = 2000  # download, sources and objects together take 1.5 GB
 _LOG = "build.log"
 
-# What no configuration of ours compiles is left in the archive, but for what make and Kconfig read everywhere.
+# Parts that no configuration of ours compiles are not unpacked, except those that make and Kconfig read everywhere.
 _LEFT_OUT = (
     *(f"drivers/{name}/*.[ch]" for name in ("gpu", "media", "staging", "infiniband", "scsi", "usb")),
     *(f"drivers/net/{name}/*.[ch]" for name in ("ethernet", "wireless")),
@@ -70,7 +70,7 @@ _ENVIRONMENT = {
 def build_wanted(progress: OnBuildProgress, tell: Callable[[str], None], *, force: bool = False) -> Path | None:
     """Build the best of the wanted series whose source is to be had; None if it is there, unless by ``force``.
 
-    ``tell`` takes a line about which source is taken, and why. Raises what :func:`build` does for the last of them.
+    ``tell`` takes a line with the source and the reason for it. Raises as :func:`build_kernel` for the last of them.
     """
     wanted = wanted_recipes()
     why = f"chosen by {VARIABLE}" if chosen_series() else "the preferred release that is to be had"
@@ -114,17 +114,16 @@ def _make(cache: Path) -> None:
 
     Raises MachineError where atoll would not use kernels.
     """
-    made = [place for place in (cache, *cache.parents) if not place.exists()]
+    missing = [directory for directory in (cache, *cache.parents) if not directory.exists()]
     cache.mkdir(parents=True, exist_ok=True)
     if cache == shared_directory():
-        for place in made:
-            place.chmod(0o755)
+        for directory in missing:
+            directory.chmod(0o755)
     if why := distrusted(cache):
-        msg = (
+        raise MachineError(
             f"kernels in {cache} are not used: {why}; correct this, or name another place in "
             f"{SHARED if cache == shared_directory() else 'XDG_CACHE_HOME'}"
         )
-        raise MachineError(msg)
 
 
 @contextmanager
@@ -134,11 +133,10 @@ def _scratch(cache: Path) -> Generator[Path]:
     shutil.rmtree(scratch, ignore_errors=True)
     free_mb = shutil.disk_usage(cache).free // 10**6
     if free_mb < _SPACE_MB:
-        msg = (
+        raise MachineError(
             f"building a kernel takes {_SPACE_MB} MB in {cache}, where {free_mb} MB are free (XDG_CACHE_HOME names "
             "another place)"
         )
-        raise MachineError(msg)
     scratch.mkdir()
     try:
         yield scratch
@@ -157,11 +155,10 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -
         left_out = [f"--exclude=linux-*/{pattern}" for pattern in _LEFT_OUT]
         unpack = ["tar", "--no-same-owner", "--wildcards", *left_out, "--strip-components=1"]
         tools.run([*unpack, "-C", str(source), "-xf", str(archive)], f"{archive} cannot be unpacked")
-        found = _release(source / "Makefile")
-        recipe, series, chosen = recipe_for(found), series_of(found), chosen_series()
+        release = _release(source / "Makefile")
+        recipe, series, chosen = recipe_for(release), series_of(release), chosen_series()
         if chosen and series != chosen:
-            msg = f"{archive} is Linux {series}, but {VARIABLE}={chosen}; to build it: {VARIABLE}={series}"
-            raise UsageError(msg)
+            raise UsageError(f"{archive} is Linux {series}, but {VARIABLE}={chosen}; to build it: {VARIABLE}={series}")
         for patch in recipe.patches:
             apply = ["patch", "--batch", "--forward", "--strip=1", f"--directory={source}", f"--input={patch}"]
             tools.run(apply, f"the patch {patch.name} does not apply to {archive.name}; use Linux {recipe.series}")
@@ -172,9 +169,10 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -
         tools.run([*make, f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig"], "the kernel cannot be configured")
         configuration = (objects / ".config").read_text()
         if missing := missing_options(recipe.configuration, configuration):
-            lacks = ", ".join(missing)
-            msg = f"{archive.name} does not have the options for virtual time: {lacks}; use Linux {recipe.series}"
-            raise LabError(msg)
+            options = ", ".join(missing)
+            raise LabError(
+                f"{archive.name} does not have the options for virtual time: {options}; use Linux {recipe.series}"
+            )
         _compile(tools, make, recipe, progress)
         shim = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-o", str(result / SHIM), str(SHIM_SOURCE)]
         tools.run(shim, "the randomness shim does not compile")
@@ -205,8 +203,8 @@ def _archive(origin: Path | Recipe, directory: Path, tools: "_Tools", progress: 
 
 def _release(makefile: Path) -> str:
     """The release of a source, by the first lines of its Makefile: 6.1.192."""
-    found = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL) = (\d+)$", makefile.read_text(), re.MULTILINE))
-    return ".".join(found.get(name, "0") for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
+    numbers = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL) = (\d+)$", makefile.read_text(), re.MULTILINE))
+    return ".".join(numbers.get(name, "0") for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
 
 
 def _compile(tools: "_Tools", make: Sequence[str], recipe: Recipe, progress: OnBuildProgress) -> None:
@@ -282,13 +280,13 @@ class _Tools:
             text=True,
             errors="replace",
         )
-        said: deque[str] = deque(maxlen=200)
+        lines: deque[str] = deque(maxlen=200)
         with process:
             output = process.stdout or ()
             try:
                 for line in output:
                     self._log(line)
-                    said.append(line.rstrip())
+                    lines.append(line.rstrip())
                     if watch:
                         watch(line)
             except BaseException:
@@ -296,9 +294,8 @@ class _Tools:
                 deque(output, 0)  # ends when the last of them is gone, and no longer writes
                 raise
         if process.returncode != 0:
-            kept = self._scratch.parent / "failed.log"
-            (self._scratch / _LOG).replace(kept)
-            why = next(filter(_REASON.search, said), f"exit code {process.returncode}")
-            msg = f"{failure}: {why}; its output is in {kept}"
-            raise LabError(msg)
-        return list(said)
+            failed_log = self._scratch.parent / "failed.log"
+            (self._scratch / _LOG).replace(failed_log)
+            why = next(filter(_REASON.search, lines), f"exit code {process.returncode}")
+            raise LabError(f"{failure}: {why}; its output is in {failed_log}")
+        return list(lines)

@@ -30,7 +30,7 @@ SHARED = "ATOLL_SHARED_KERNELS"
 
 EXECUTABLE, SHIM = "linux", "fixed-random.so"
 
-_KEPT = re.compile(r"\d[\w.]*-[0-9a-f]{12}$")
+_KERNEL_NAME = re.compile(r"\d[\w.]*-[0-9a-f]{12}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +77,27 @@ def kernel_status() -> KernelStatus:
     Raises MachineError when this user cannot look there (the environment may be somebody else's), UsageError when
     ATOLL_KERNEL names no series.
     """
-    kept = {path: facts for place in _places() for path, facts in _kept(place).items() if may_run(path.name)}
-    if not kept:
+    kernels = {path: facts for cache in _trusted() for path, facts in _facts(cache).items() if may_run(path.name)}
+    if not kernels:
         try:
             _entries(_own_directory())
         except OSError as error:
-            msg = (
+            raise MachineError(
                 f"kernels for virtual time are kept in {_own_directory()}: {error.strerror}; "
                 "name another cache in XDG_CACHE_HOME"
-            )
-            raise MachineError(msg) from None
+            ) from None
         return KernelStatus("missing", cache_directory(), {})
-    best = max(kept, key=lambda path: _rank(path, kept[path]))
-    return KernelStatus("built" if _is_present(best) else "outdated", best, kept[best])
+    best = max(kernels, key=lambda path: _rank(path, kernels[path]))
+    return KernelStatus("built" if _is_present(best) else "outdated", best, kernels[best])
 
 
 def is_built(series: str) -> bool:
     """Whether an undamaged kernel of this series is there for this user; for root's builds: in the shared place."""
-    places = [shared_directory()] if cache_directory() == shared_directory() else _places()
+    directories = [shared_directory()] if cache_directory() == shared_directory() else _trusted()
     return any(
         series_of(path.name) == series and _is_present(path) and _damage(path, facts) is None
-        for place in places
-        for path, facts in _kept(place).items()
+        for directory in directories
+        for path, facts in _facts(directory).items()
     )
 
 
@@ -117,24 +116,19 @@ def sha256(file: Path) -> str:
 def unused_kernels() -> list[Path]:
     """The kernels that this user may remove: of other recipes, or with a newer release of their series in the cache."""
     unused: list[Path] = []
-    for place in _writable_places():
-        kept = _kept(place)
-        ranked = sorted(kept, key=lambda path: _rank(path, kept[path]))
+    for place in _writable():
+        kernels = _facts(place)
+        ranked = sorted(kernels, key=lambda path: _rank(path, kernels[path]))
         newest = {series_of(path.name): path for path in ranked if _is_present(path)}
         unused += [path for path in _kernels(place) if path not in newest.values()]
     return unused
 
 
-@dataclass(frozen=True, slots=True)
-class Cleaned:
-    """The outcome for kernels that this version of atoll does not use."""
+def clean_cache() -> tuple[list[Path], list[Path]]:
+    """Remove the kernels that this version of atoll does not use, except running ones; returns both kinds.
 
-    removed: tuple[Path, ...]
-    running: tuple[Path, ...]  # kept: something runs from them
-
-
-def clean_cache() -> Cleaned:
-    """Remove them, except running ones. Raises MachineError without permission, or while another process does."""
+    Raises MachineError without permission, or while another process does.
+    """
     removed: list[Path] = []
     running: list[Path] = []
     executed = set(_executed()) - {None}
@@ -148,9 +142,8 @@ def clean_cache() -> Cleaned:
                         shutil.rmtree(directory)
                         removed.append(directory)
         except OSError as error:
-            msg = f"{error.filename or place}: {error.strerror}; kernels are kept in {place}"
-            raise MachineError(msg) from error
-    return Cleaned(tuple(removed), tuple(running))
+            raise MachineError(f"{error.filename or place}: {error.strerror}; kernels are kept in {place}") from error
+    return removed, running
 
 
 @contextmanager
@@ -180,36 +173,36 @@ def _own_directory() -> Path:
     return Path(_xdg_cache() or Path.home() / ".cache") / "atoll" / "kernel"
 
 
-def _places() -> list[Path]:
+def _trusted() -> list[Path]:
     """Where kernels count for this user, the shared place first."""
-    found: list[Path] = []
+    trusted: list[Path] = []
     for place in (shared_directory(), _own_directory()):
-        with contextlib.suppress(OSError):  # another user's, whose HOME was kept
+        with contextlib.suppress(OSError):  # the HOME of another user
             _entries(place)
             if not distrusted(place):
-                found.append(place)
-    return found
+                trusted.append(place)
+    return trusted
 
 
-def _writable_places() -> list[Path]:
-    return _places() if cache_directory() == shared_directory() else [p for p in _places() if p == _own_directory()]
+def _writable() -> list[Path]:
+    return _trusted() if cache_directory() == shared_directory() else [p for p in _trusted() if p == _own_directory()]
 
 
-def distrusted(place: Path) -> str | None:
+def distrusted(directory: Path) -> str | None:
     """Return why kernels in a directory are not trusted; None if they are, or there is no such directory.
 
     Users other than root could have replaced kernels that others run.
     """
-    if place != shared_directory() and os.geteuid() != 0:
+    if directory != shared_directory() and os.geteuid() != 0:
         return None
     try:
-        kernels = [path for path in _entries(place) if _KEPT.match(path.name)]
-        for path in (place.parent, place, *kernels, *(file for kernel in kernels for file in _entries(kernel))):
+        kernels = [path for path in _entries(directory) if _KERNEL_NAME.match(path.name)]
+        for path in (directory.parent, directory, *kernels, *(file for kernel in kernels for file in _entries(kernel))):
             with contextlib.suppress(FileNotFoundError):
-                found = path.lstat()
-                if found.st_uid != 0:
+                status = path.lstat()
+                if status.st_uid != 0:
                     return f"{path} is not root's"
-                if found.st_mode & 0o022:
+                if status.st_mode & 0o022:
                     return f"other users than root can write {path}"
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
@@ -226,18 +219,18 @@ def _entries(directory: Path) -> list[Path]:
 
 def _kernels(place: Path) -> list[Path]:
     """The directories of kernels, damaged ones included."""
-    return [path for path in _entries(place) if _KEPT.match(path.name) and path.is_dir()]
+    return [path for path in _entries(place) if _KERNEL_NAME.match(path.name) and path.is_dir()]
 
 
-def _kept(place: Path) -> dict[Path, dict[str, str]]:
-    """The directories of kernels, with what their kernel.json says; none whose kernel.json does not parse."""
-    kept: dict[Path, dict[str, str]] = {}
+def _facts(place: Path) -> dict[Path, dict[str, str]]:
+    """The directories of kernels with the content of kernel.json, if that can be parsed."""
+    kernels: dict[Path, dict[str, str]] = {}
     for path in _kernels(place):
         with contextlib.suppress(OSError, ValueError):
             facts: Any = json.loads((path / "kernel.json").read_text())
             if isinstance(facts, dict) and "release" in facts:
-                kept[path] = facts
-    return kept
+                kernels[path] = facts
+    return kernels
 
 
 def _damage(kernel: Path, facts: dict[str, str]) -> str | None:
@@ -248,10 +241,10 @@ def _damage(kernel: Path, facts: dict[str, str]) -> str | None:
         if built is None and kernel.parent != shared_directory():
             continue
         try:
-            found = sha256(kernel / name)
+            actual = sha256(kernel / name)
         except OSError as error:
             return f"{kernel / name}: {error.strerror}"
-        if found != built:
+        if actual != built:
             return f"{kernel / name} is not the file that was built (SHA-256)"
     return None
 
@@ -269,13 +262,13 @@ def _rank(kernel: Path, facts: dict[str, str]) -> tuple[bool, bool, int, tuple[i
 
 
 def _executed() -> Iterator[tuple[int, int] | None]:
-    """The executable file of every process of this user; a kernel's own is mounted elsewhere in what it sees."""
+    """The executable file of every process of this user; a kernel sees its own elsewhere."""
     for process in Path("/proc").glob("[0-9]*"):
         yield _identity(process / "exe")
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
     with contextlib.suppress(OSError):  # it has ended, or is another user's
-        found = file.stat()
-        return found.st_dev, found.st_ino
+        status = file.stat()
+        return status.st_dev, status.st_ino
     return None

@@ -2,7 +2,7 @@
 """First process of the kernel: a root of its own over the machine's files, then the command, then power off.
 
 Pure: scripts as text. ``furnish`` runs outside, in the namespaces made for the kernel, and lays everything out below
-PLACE; ``init`` is what the kernel starts, ``run`` what ``init`` becomes once the root has changed.
+MOUNT_POINT; ``init`` is what the kernel starts, ``run`` what ``init`` becomes once the root has changed.
 """
 
 import shlex
@@ -13,13 +13,13 @@ from pathlib import Path
 OUTPUT = Path("/out")
 """Where the guest sees the output directory."""
 
-PLACE = Path("/sys")
+MOUNT_POINT = Path("/sys")
 """Where the kernel, its scripts, its memory and the output directory are in its namespaces: the same for every kernel
 on every machine, because command line and paths are part of what a kernel's random numbers come from. /sys, since it
 exists everywhere, no file of a user's is in it, and neither kernel nor guest look at the machine's."""
 
-_TOP = PLACE / "top"
-_INSIDE = Path("/run/uml")  # PLACE as seen from the furnished root
+_TOP = MOUNT_POINT / "top"
+_INSIDE = Path("/run/uml")  # MOUNT_POINT as seen from the furnished root
 _HERE = Path("/run/here")  # the directory where the command starts
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -77,9 +77,9 @@ ln -s /proc/self/fd $N/dev/fd
 for n in stdin:0 stdout:1 stderr:2; do ln -s fd/${{n#*:}} $N/dev/${{n%:*}}; done
 m -t tmpfs shm $N/dev/shm
 m -t tmpfs -o mode=755 run $N/run
-m -t hostfs -o {PLACE}/out none $N{OUTPUT}
+m -t hostfs -o {MOUNT_POINT}/out none $N{OUTPUT}
 mkdir $N{_INSIDE}
-m -t hostfs -o {PLACE} none $N{_INSIDE}
+m -t hostfs -o {MOUNT_POINT} none $N{_INSIDE}
 cd $N
 busybox pivot_root . mnt
 busybox umount -l /mnt
@@ -111,16 +111,16 @@ busybox poweroff -f
 """
 
     def furnish(self, kernel: Path, shim: Path, output: Path, memory_mb: int) -> str:
-        """Return the script of the first process outside: it sets PLACE up, runs its arguments, prints the status.
+        """Return the script of the first process outside: set MOUNT_POINT up, run the arguments, print the status.
 
-        PLACE is in memory and disappears with the namespaces, so no file is left behind. The kernel's
+        MOUNT_POINT is in memory and disappears with the namespaces, so no file is left behind. The kernel's
         memory is there, too: /dev/shm is small in some containers. The kernel writes to standard error.
         """
         text = [
             "set -e",
             "mount -t proc proc /proc",
-            f"mount -t tmpfs -o mode=755,size={memory_mb + 64}m uml {PLACE}",
-            f"cd {PLACE}",
+            f"mount -t tmpfs -o mode=755,size={memory_mb + 64}m uml {MOUNT_POINT}",
+            f"cd {MOUNT_POINT}",
             "mkdir top out",
             f"mount --rbind {shlex.quote(str(output))} out",
             "touch linux",

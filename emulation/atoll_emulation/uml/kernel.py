@@ -10,7 +10,7 @@ from atoll_core.errors import MachineError
 from atoll_emulation.uml.cache import kernel_status, verify_files
 from atoll_emulation.uml.recipe import recipe_for
 
-# What starting it takes, besides: program, Debian package.
+# Programs that start it, and their Debian packages.
 _TOOLS = {"busybox": "busybox", "unshare": "util-linux", "taskset": "util-linux", "setarch": "util-linux"}
 
 
@@ -19,7 +19,7 @@ class UmlKernel:
     """An executable kernel."""
 
     executable: Path
-    release: str  # what ``uname -r`` says inside
+    release: str  # as ``uname -r`` prints it inside
     shim: Path  # library that answers its calls for random numbers; only with virtual time
     mode: Literal["ptrace", "seccomp"] = "ptrace"  # how it stops its processes at their system calls
     arguments: tuple[str, ...] = ()  # of its command line, for the mode
@@ -32,8 +32,7 @@ def find_virtual_kernel() -> UmlKernel:
     """
     missing = missing_packages(_TOOLS)
     if missing:
-        msg = f"a kernel for virtual time cannot be started here: apt install {' '.join(sorted(missing))}"
-        raise MachineError(msg)
+        raise MachineError(f"a kernel for virtual time cannot be started here: apt install {' '.join(sorted(missing))}")
     status = kernel_status()
     if status.remedy is not None:
         raise MachineError(status.remedy)

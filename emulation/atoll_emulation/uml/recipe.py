@@ -76,7 +76,7 @@ RECIPES = (
         options=("CONFIG_NETFILTER_XTABLES_LEGACY=y", "CONFIG_IP_NF_IPTABLES_LEGACY=y"),
     ),
 )
-"""In ascending order of the release; docs/virtual-time.md says what has been tested on each."""
+"""In ascending order of the release; docs/virtual-time.md has the tests of each."""
 
 PREFERRED = ("7.2", "6.1")
 """The series to build and run without a choice of the user's, the best first."""
@@ -97,9 +97,8 @@ def chosen_series() -> str | None:
     """The series that the user chose by ATOLL_KERNEL. Raises UsageError for a word that is none."""
     given = os.environ.get(VARIABLE, "")
     if given and not _SERIES.fullmatch(given):
-        known = " and ".join(recipe.series for recipe in RECIPES)
-        msg = f"{VARIABLE}={given} is no release series of Linux; known ones: {known}"
-        raise UsageError(msg)
+        series = " and ".join(recipe.series for recipe in RECIPES)
+        raise UsageError(f"{VARIABLE}={given} is no release series of Linux; known ones: {series}")
     return given or None
 
 
@@ -111,11 +110,10 @@ def wanted_recipes() -> tuple[Recipe, ...]:
     chosen = chosen_series()
     known = {recipe.series: recipe for recipe in RECIPES}
     if chosen and chosen not in known:
-        msg = (
+        raise UsageError(
             f"{VARIABLE}={chosen}: only {' and '.join(known)} are built without a source; "
             f"name an archive of it: atoll kernel build --source linux-{chosen}.tar.xz"
         )
-        raise UsageError(msg)
     return tuple(known[series] for series in ([chosen] if chosen else PREFERRED))
 
 
@@ -136,7 +134,7 @@ def numbers(release: str) -> tuple[int, ...]:
 
 
 def missing_options(wanted: str, got: str) -> list[str]:
-    """The options that one configuration sets and another has not, in the words of the first: ``CONFIG_VETH=y``.
+    """The options that one configuration sets and another does not, as lines of the first: ``CONFIG_VETH=y``.
 
     Those after the line that begins with OPTIONAL need not be had.
     """

@@ -34,11 +34,9 @@ def find_source(given: Path | None, recipe: Recipe, place: Path = Path("/usr/src
     """
     if given and not given.is_file():
         wrong = "is no archive of kernel sources" if given.exists() else "no such file"
-        msg = f"--source {given}: {wrong}; name an archive of kernel sources, such as linux-6.1.192.tar.xz"
-        raise UsageError(msg)
+        raise UsageError(f"--source {given}: {wrong}; name an archive of kernel sources, such as linux-6.1.192.tar.xz")
     if platform.machine() != "x86_64":
-        msg = f"User-Mode Linux exists for x86 alone, and this machine is {platform.machine()}"
-        raise MachineError(msg)
+        raise MachineError(f"User-Mode Linux exists for x86 alone, and this machine is {platform.machine()}")
     missing = missing_packages(_TOOLS)
     if not _HEADER.exists():
         missing.add("libc6-dev")
@@ -109,8 +107,8 @@ def _installed(recipe: Recipe, place: Path) -> list[Path]:
 
 
 def _release(archive: Path) -> str:
-    found = _RELEASE.search(archive.name)
-    return found[1] if found else "0"
+    number = _RELEASE.search(archive.name)
+    return number[1] if number else "0"
 
 
 def _missing_for_download() -> set[str]:

@@ -156,8 +156,8 @@ def clock_point(machine: str, clock: ClockOffset, t_ns: int) -> MetricPoint:
 def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> MetricPoint:
     """The point of an event of the run or of the testbed."""
     state = str(fields.get("state", ""))
-    shown = event_text({**fields, "type": kind, "t_ns": t_ns})
-    text = shown.text[:_LONGEST_TEXT] if shown is not None else kind
+    text, _ = event_text({**fields, "type": kind, "t_ns": t_ns}) or (kind, "")
+    text = text[:_LONGEST_TEXT]
     return MetricPoint("event", {"kind": kind, "state": state}, {"text": text}, t_ns)
 
 

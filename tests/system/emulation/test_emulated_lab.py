@@ -43,10 +43,16 @@ def pair() -> Network:
     return from_json(Network, json.loads(first)["message"]["network"])
 
 
+async def started_lab(network: Network) -> EmulatedLab:
+    running = await EmulatedLab.begin(network, EventBus())
+    await running.complete()
+    return running
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(network: Network) -> AsyncIterator[EmulatedLab]:
     """One lab for every test that leaves it as it was."""
-    running = await EmulatedLab.start(network, EventBus())
+    running = await started_lab(network)
     yield running
     await running.stop()
 
@@ -306,7 +312,7 @@ def named(pids: set[int], word: str) -> list[int]:
 )
 async def test_a_killed_part_takes_the_whole_lab_with_it(pair: Network, victim: str, reason: str) -> None:
     """`kill -9` of any part: every process gone within seconds, and the daemon hears why."""
-    lab = await EmulatedLab.start(pair, EventBus())
+    lab = await started_lab(pair)
     namespace = Path(f"/proc/{lab.enter()[1].removeprefix('--target=')}/ns/pid").readlink()
     pids = in_namespace(namespace)
     init, server = named(pids, "atoll_emulation.mininet_lab.ns_init")
@@ -320,7 +326,7 @@ async def test_a_killed_part_takes_the_whole_lab_with_it(pair: Network, victim: 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_the_lab(pair: Network, number: int) -> None:
-    lab = await EmulatedLab.start(pair, EventBus())
+    lab = await started_lab(pair)
     pids = lab_processes(lab)
     os.kill(named(pids, "atoll_emulation.mininet_lab.ns_init")[0], number)
     await asyncio.wait_for(lab.dead, 60)
@@ -328,7 +334,7 @@ async def test_a_signal_ends_the_lab(pair: Network, number: int) -> None:
 
 
 async def test_stop_returns_when_everything_is_gone_and_may_be_repeated(pair: Network) -> None:
-    lab = await EmulatedLab.start(pair, EventBus())
+    lab = await started_lab(pair)
     visitor = await asyncio.create_subprocess_exec(*lab.enter(), "sleep", "100")
     pids = lab_processes(lab)
     await lab.stop()

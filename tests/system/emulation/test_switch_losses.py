@@ -50,7 +50,8 @@ async def lab_of_two() -> AsyncGenerator[tuple[Network, EmulatedLab]]:
     """The contract's example, w1 and i1 on a switch, which passes on what w1 sends."""
     first = (ROOT / "tests" / "data" / "contract" / "lab-init.jsonl").read_text().splitlines()[1]
     network = from_json(Network, json.loads(first)["message"]["network"])
-    lab = await EmulatedLab.start(network, EventBus())
+    lab = await EmulatedLab.begin(network, EventBus())
+    await lab.complete()
     try:
         await inside(lab, "ovs-ofctl -O OpenFlow13 add-flow s1 in_port=1,actions=output:2")
         yield network, lab

@@ -16,7 +16,7 @@ from atoll_core.lab.network import CONTROL, HostRole, Network
 from atoll_core.plan.flow_entry import FlowEntry
 from atoll_switches.capability_profile import refuse_unsupported
 from atoll_switches.configuration import ports_of
-from atoll_switches.entry_placement import Place, place_entries
+from atoll_switches.entry_placement import TableKind, place_entries
 
 NET = "192.168.10.0/24"
 
@@ -80,7 +80,7 @@ def test_hardware_takes_all_of_them(lab: tuple[Network, Experiment], driver: str
     entries = control_entries(network)
     refuse_unsupported(network, entries)
     placed = place_entries(network, experiment, entries)
-    assert {each.place for each in placed} == {Place.DATAPATH if driver == "ovs" else Place.HARDWARE}
+    assert {each.table_kind for each in placed} == {TableKind.DATAPATH if driver == "ovs" else TableKind.HARDWARE}
     assert {each.expects_packets_s for each in placed} == {1}, "control is quiet while an experiment runs"
 
 

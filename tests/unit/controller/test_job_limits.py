@@ -74,5 +74,5 @@ def test_a_plan_of_before_there_were_limits_is_read(project: Path) -> None:
     answer = to_json(spec)
     assert from_json(JobSpec, answer) == spec
     assert from_json(JobSpec, {key: part for key, part in answer.items() if key != "limits"}).limits == UNLIMITED
-    assert spec.limits.asked == {"nice": 3, "cpus": (0, 1)}
-    assert UNLIMITED.asked == {}
+    assert spec.limits.requested == {"nice": 3, "cpus": (0, 1)}
+    assert UNLIMITED.requested == {}

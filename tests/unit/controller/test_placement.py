@@ -14,7 +14,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
 from atoll_core.plan.flow_entry import Output, PopVlan, PushVlan
 from atoll_dashboards.diagram.lab_diagram import graph
-from atoll_switches.entry_placement import Place, packet_rates
+from atoll_switches.entry_placement import TableKind, packet_rates
 
 WHOLE = ("tap-w", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-i")
 
@@ -31,7 +31,7 @@ def placed(path: Path, driver: str) -> Placement:
 @pytest.mark.parametrize("driver", ["procurve-v2", "procurve-v3"])
 def test_the_demo_lies_in_hardware_from_v2_on(project: Path, driver: str) -> None:
     found = placed(project / "examples/geo.yaml", driver)
-    assert {(each.place, each.table) for each in found.entries} == {(Place.HARDWARE, 100)}
+    assert {(each.table_kind, each.table) for each in found.entries} == {(TableKind.HARDWARE, 100)}
     assert all(each.carries_packets_s is None and not each.remedy for each in found.entries)
     assert all(budget.fits for budget in found.budgets)
 
@@ -44,7 +44,7 @@ def test_on_v1_tags_and_copies_fall_to_software_with_reason_cost_and_remedy(proj
     for each in found.entries:
         outputs = sum(isinstance(action, Output) for action in each.entry.actions)
         tags = any(isinstance(action, PushVlan | PopVlan) for action in each.entry.actions)
-        assert (each.place is Place.SOFTWARE) == (tags or outputs > 1), each
+        assert (each.table_kind is TableKind.SOFTWARE) == (tags or outputs > 1), each
     assert {each.table for each in software} == {200}
     assert {each.carries_packets_s for each in software} == {100}
     assert all(each.remedy and each.reason for each in software)
@@ -77,7 +77,7 @@ def test_the_budget_counts_both_versions_of_a_change(project: Path) -> None:
 
 def test_open_vswitch_makes_no_difference_between_entries(project: Path) -> None:
     found = placed(project / "examples/geo.yaml", "ovs")
-    assert {each.place for each in found.entries} == {Place.DATAPATH}
+    assert {each.table_kind for each in found.entries} == {TableKind.DATAPATH}
     assert found.labels() == {}
 
 

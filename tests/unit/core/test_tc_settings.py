@@ -119,7 +119,7 @@ def test_the_bucket_holds_a_packet_and_what_a_late_timer_leaves(rate: int, slack
     direction = replace(GEO, rate=Rate(rate))
     bucket = bucket_bytes(Rate(rate), Duration(slack_ns))
     tbf = qdisc(link_settings(SAT, Link("sat", direction, GEO, Counted.IP), Duration(slack_ns)), "ifb-to-island", "tbf")
-    assert f"burst {bucket} " in tbf.words
+    assert f"burst {bucket} " in tbf.arguments
     least = 1540 + rate * slack_ns / 8e9
     assert least <= bucket <= least * (1 + 1e-9) + 2 * 64 * rate / 8e9 + 1
     kept = kernel_ticks(rate // 8, bucket)
@@ -140,7 +140,7 @@ def kernel_ticks(bytes_s: int, burst: int) -> int:
 def test_what_is_lost_at_the_receiver_has_passed_queue_and_rate() -> None:
     found = settings(replace(GEO, loss=Bernoulli(0.001)))
     delay = qdisc(found, "sat-i", "netem")
-    assert delay.words == "limit 26000 delay 250000.000us loss 0.1000000000%"
+    assert delay.arguments == "limit 26000 delay 250000.000us loss 0.1000000000%"
     assert delay.options["loss-random"] == {"loss": 0.001}
     assert qdisc(found, "ifb-to-island", "tbf").parent is None
     counted = found.config["link"]["to_island"]
@@ -152,8 +152,8 @@ def test_loss_before_the_queue_is_above_it_so_that_what_is_lost_takes_no_room() 
     found = settings(replace(GEO, loss=Bernoulli(0.001, Where.BEFORE)))
     loss, queue = qdisc(found, "ifb-to-island", "netem"), qdisc(found, "ifb-to-island", "tbf")
     assert (loss.parent, queue.parent) == (None, "1:1")
-    assert loss.words.endswith("loss 0.1000000000%")
-    assert "loss" not in qdisc(found, "sat-i", "netem").words
+    assert loss.arguments.endswith("loss 0.1000000000%")
+    assert "loss" not in qdisc(found, "sat-i", "netem").arguments
     assert found.config["link"]["to_island"]["loss"] == {"dev": "ifb-to-island", "handle": "1:"}
     assert found.config["link"]["to_world"]["loss"] is None
 
@@ -181,17 +181,17 @@ def test_packets_marked_le_have_a_queue_that_is_served_last(loss: Bernoulli | No
 def test_a_gilbert_elliott_channel_is_told_in_netems_order() -> None:
     """tc-netem(8): gemodel p r 1-h 1-k, where 1-h is the loss in the bad state and 1-k that in the good one."""
     found = settings(replace(GEO, loss=GilbertElliott(0.001, 0.2, loss_good=0.0, loss_bad=0.5)))
-    words = qdisc(found, "sat-i", "netem").words
+    words = qdisc(found, "sat-i", "netem").arguments
     assert words.endswith("loss gemodel 0.1000000000% 20.0000000000% 50.0000000000% 0.0000000000%")
 
 
 def test_jitter_keeps_the_order_unless_told_otherwise() -> None:
     jitter = Jitter(JitterShape.UNIFORM, Duration.parse("5 ms"))
     kept = qdisc(settings(replace(GEO, jitter=jitter)), "sat-i", "netem")
-    assert kept.words.endswith("delay 250000.000us 5000.000us rate 100000000000bit")
+    assert kept.arguments.endswith("delay 250000.000us 5000.000us rate 100000000000bit")
     assert kept.options["delay"] == {"delay": 0.25, "jitter": 0.005}
     reordered = qdisc(settings(replace(GEO, jitter=jitter, reorder=True)), "sat-i", "netem")
-    assert reordered.words.endswith("delay 250000.000us 5000.000us")
+    assert reordered.arguments.endswith("delay 250000.000us 5000.000us")
 
 
 def test_everything_tc_cannot_do_is_refused_at_once_each_with_its_place() -> None:
@@ -237,7 +237,7 @@ def test_a_class_that_jitters_too_far_is_refused(geo: tuple[Network, Experiment]
 
 def test_a_loss_of_nothing_and_a_delay_that_tc_does_not_show_are_not_looked_for() -> None:
     delay = qdisc(settings(replace(GEO, delay=Duration(1), loss=Bernoulli(0))), "sat-i", "netem")
-    assert delay.words == "limit 1000 delay 0.001us loss 0.0000000000%"
+    assert delay.arguments == "limit 1000 delay 0.001us loss 0.0000000000%"
     assert delay.options == {"limit": 1000, "loss-random": None, "loss-gemodel": None}
 
 

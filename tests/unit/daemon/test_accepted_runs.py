@@ -43,9 +43,9 @@ async def test_it_is_planned_with_its_settings_and_has_no_directory_yet(
     daemon: LabDaemon, project: Path, tmp_path: Path
 ) -> None:
     asked = described(project, "seed=5", "duration=77 s")
-    run = await daemon.accept_run(asked, RunOptions(Backend.TC, metrics=False), tmp_path, analyse=False)
-    assert run.planned.plan.seed == 5
-    loads = [job for job in run.planned.plan.jobs if job.phase is Phase.CLIENT]
+    planned = await daemon.plan_run(asked, RunOptions(Backend.TC, metrics=False), tmp_path)
+    assert planned.plan.seed == 5
+    loads = [job for job in planned.plan.jobs if job.phase is Phase.CLIENT]
     assert loads
     assert {job.config["duration_ns"] for job in loads if job.config} == {77 * 10**9}
     assert list(tmp_path.iterdir()) == []
@@ -54,7 +54,7 @@ async def test_it_is_planned_with_its_settings_and_has_no_directory_yet(
 async def test_what_cannot_be_carried_out_is_refused(daemon: LabDaemon, project: Path, tmp_path: Path) -> None:
     asked = described(project, "links.sat.to_island.queue_packets=100")
     with pytest.raises(PlanError, match="not possible with the tc backend"):
-        await daemon.accept_run(asked, RunOptions(Backend.TC), tmp_path, analyse=True)
+        await daemon.plan_run(asked, RunOptions(Backend.TC), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

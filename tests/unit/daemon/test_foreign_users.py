@@ -26,7 +26,7 @@ from atoll_daemon import socket_lock
 from atoll_daemon.client import connected, wait_gone
 from atoll_daemon.http import tcp_listener
 from atoll_daemon.lab_daemon import LabDaemon
-from atoll_daemon.replays.proxy import Upstream
+from atoll_daemon.replays.watch_server import Upstream
 from atoll_daemon.server import Server
 from atoll_daemon.socket_lock import bind_daemon_socket, daemon_holder, socket_name
 

@@ -102,10 +102,10 @@ def test_a_run_whose_request_or_events_cannot_be_read_is_told_as_such(tmp_path: 
     replay = Replay(run.dir.path)
     run.dir.event("change", 5, change=7, state="end")
     with pytest.raises(RunDirError, match=r"events\.jsonl is damaged"):
-        replay.whole()
+        replay.details()
     run.dir.update_manifest({"network": {}})
     with pytest.raises(RunDirError, match="has no complete run request"):
-        replay.whole()
+        replay.details()
 
 
 def test_the_verdict_of_a_run_is_its_last_event_with_its_text(tmp_path: Path) -> None:
@@ -113,15 +113,15 @@ def test_the_verdict_of_a_run_is_its_last_event_with_its_text(tmp_path: Path) ->
     run.second(0)
     run.end()
     replay = Replay(run.dir.path)
-    before = replay.whole()["events"]
+    before = replay.details()["events"]
     assert "verdict" not in {event["type"] for event in before}
     run.dir.write_summary({"verdict": "valid with caveats", "reasons": [], "caveats": ["a", "b"]})
-    *events, last = replay.whole()["events"]
+    *events, last = replay.details()["events"]
     assert events == before
     assert (last["text"], last["severity"]) == ("verdict: valid with caveats: a; b", "info")
-    assert (last["seq"], last["t_ns"]) == (len(before) + 1, replay.whole()["to_ns"])
+    assert (last["seq"], last["t_ns"]) == (len(before) + 1, replay.details()["to_ns"])
     run.dir.write_summary({"verdict": "invalid", "reasons": ["c"], "caveats": ["a"]})
-    *_, last = replay.whole()["events"]
+    *_, last = replay.details()["events"]
     assert (last["text"], last["severity"]) == ("verdict: invalid: c", "warning")
 
 
@@ -234,7 +234,7 @@ def test_events_are_those_that_the_daemon_tells(tmp_path: Path) -> None:
     run.event("note", 3, message="sw-c lost its control channel")
     run.event("step", 4, step="measure", state="failed", message="the disk is full")
     run.event("window", 5, start_ns=run.began_ns, end_ns=run.began_ns + 5 * SECOND_NS)
-    whole = Replay(run.dir.path).whole()
+    whole = Replay(run.dir.path).details()
     assert all(event == with_text(event) and event["text"] for event in whole["events"])
     answer = [{key: part for key, part in each.items() if key not in ("text", "severity")} for each in whole["events"]]
     assert [{**event, "t_ns": (event["t_ns"] - run.began_ns) / SECOND_NS} for event in answer] == [
@@ -263,7 +263,7 @@ def test_pictures_are_of_what_stood_when(tmp_path: Path) -> None:
         run.event("change", 12 * number, change=number, state="begin", what=[])
         run.event("change", 12 * number + 1, change=number, state="end", drain_ns=0)
     run.event("change", 36, change=3, state="failed", message="a probe was lost")
-    whole = Replay(run.dir.path).whole()
+    whole = Replay(run.dir.path).details()
     assert whole["picture"] == whole["pictures"][0]["picture"]
     stood = [
         (
@@ -284,7 +284,7 @@ def test_a_run_without_events_yet_can_be_looked_at(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path, place="virtual")
     (run.dir.path / SPOOL).unlink()
     replay = Replay(run.dir.path)
-    whole = replay.whole()
+    whole = replay.details()
     assert (whole["events"], whole["window"], whole["from_ns"], whole["place"]) == ([], None, run.began_ns, "virtual")
     assert replay.tail() is None
 
@@ -302,7 +302,7 @@ def test_a_run_without_metrics_has_the_points_of_its_counters_and_events(tmp_pat
     points = [point for message in messages(replay) for point in message["points"]]
     spooled = [point for message in messages(Replay(metered.dir.path)) for point in message["points"]]
     assert sorted(points, key=str) == sorted(spooled, key=str)
-    assert not replay.whole()["metrics"]
+    assert not replay.details()["metrics"]
     counted = run.dir.path / "link.jsonl"
     cut, whole = counted.read_bytes()[:-9], counted.read_bytes()
     counted.write_bytes(cut)
@@ -345,6 +345,6 @@ def test_damaged_counters_are_told_as_such(tmp_path: Path, line: bytes) -> None:
 @pytest.mark.parametrize("outcome", ["completed", "failed at step check: the configuration test failed"])
 def test_how_a_run_ended_is_told_in_its_own_words(tmp_path: Path, outcome: str) -> None:
     run = WatchedRun(tmp_path)
-    assert Replay(run.dir.path).whole()["outcome"] == "running"
+    assert Replay(run.dir.path).details()["outcome"] == "running"
     run.end(outcome)
-    assert Replay(run.dir.path).whole()["outcome"] == outcome
+    assert Replay(run.dir.path).details()["outcome"] == outcome

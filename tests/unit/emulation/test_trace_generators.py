@@ -16,7 +16,6 @@ from atoll_core.description.link_trace import read_trace
 from atoll_core.errors import MachineError, PlanError, UsageError
 from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.units import Duration, Rate
-from atoll_emulation.trace_generators import constellations
 from atoll_emulation.trace_generators.acm import MODES, Acm
 from atoll_emulation.trace_generators.orbit import (
     EARTH_RADIUS_KM,
@@ -26,7 +25,7 @@ from atoll_emulation.trace_generators.orbit import (
     distance_km,
     elevation_deg,
 )
-from atoll_emulation.trace_generators.passes import ConstellationService, Pass, Radio, pass_trace
+from atoll_emulation.trace_generators.passes import LEO, MEO, ConstellationService, pass_trace
 from atoll_emulation.trace_generators.rain import TROPICAL_KU, RainFade, attenuation_db, es_n0_loss_db, rain_trace
 from atoll_emulation.trace_generators.trace_rows import make_trace
 
@@ -34,8 +33,6 @@ pytestmark = pytest.mark.long
 
 S = 10**9
 FADE = RainFade(Rate(16 * 10**6), Duration(600 * S), fade_db=6, at=Duration(300 * S), seed=3)
-MEO = Pass(*constellations.MEO[:3], Duration(600 * S), seed=1, gap=Duration(S // 10))
-LEO = Pass(*constellations.LEO[:3], Duration(120 * S), seed=1, gap=Duration(S // 50))
 
 
 def slant_km(altitude_km: float, elevation: float) -> float:
@@ -258,7 +255,7 @@ def test_a_modem_goes_down_at_once_and_up_with_hysteresis():
 
 
 def test_a_longer_path_is_a_lower_rate():
-    rows = pass_trace(replace(MEO, radio=Radio(Rate(32 * 10**6), 13.0))).rows
+    rows = pass_trace(replace(MEO, rate=Rate(32 * 10**6), zenith_db=13.0)).rows
     near, far = min(rows, key=lambda row: row.delay or Duration(0)), max(rows, key=lambda row: row.delay or Duration(0))
     assert near.rate
     assert far.rate
