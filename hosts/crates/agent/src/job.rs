@@ -163,7 +163,8 @@ impl Job {
     /// Raise the limit of memory that its first process may write to; a higher one, or none, stays.
     pub fn raise_memory(&mut self, bytes: u64) -> Result<(), AgentError> {
         if self.limits.raise_memory(bytes) {
-            let raised = self.limits.of_process(self.leaf.is_some());
+            let by_group = self.leaf.as_ref().and_then(Leaf::ran_out_of_memory);
+            let raised = self.limits.of_process(by_group.is_some());
             if let Some(limit) = raised.map(data_limit) {
                 rustix::process::prlimit(Some(self.pid), Resource::Data, limit)?;
             }

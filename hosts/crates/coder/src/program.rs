@@ -9,7 +9,7 @@ use crate::lab_packets::is_of_testbed;
 use crate::outer;
 use crate::outlet::{Exit, Outlet};
 use crate::request::Request;
-use crate::stream::{Deliveries, Delivery};
+use crate::stream::Delivery;
 use crate::tunnel::{Tunnel, says_congestion};
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
 use atoll_headers::{ETHERNET_BYTES, ethernet_header};
@@ -42,8 +42,6 @@ pub(crate) struct Coder {
     testbed_ns: Option<u64>,
     sums: Sums,
     marked: Marked<Sums>,
-    /// Filled by decoders, and empty otherwise.
-    deliveries: Deliveries,
 }
 
 /// The addresses in frames.
@@ -110,7 +108,6 @@ impl Coder {
             testbed_ns: None,
             sums: Sums::default(),
             marked: Marked::default(),
-            deliveries: Deliveries::default(),
         })
     }
 
@@ -231,8 +228,7 @@ impl Coder {
             let outlet = &mut self.outlets[tunnel.outlet];
             tunnel.learn(now_ns, content, outlet, &mut self.sums);
         } else {
-            let mut deliveries = std::mem::take(&mut self.deliveries);
-            tunnel.decoder.take(now_ns, content, &mut deliveries);
+            let deliveries = tunnel.decoder.take(now_ns, content);
             tunnel.arrived(now_ns, (port, self.router.macs[port].0));
             for delivery in deliveries.iter() {
                 let congested = says_congestion(packet.tos()) && !delivery.recovered;
@@ -245,8 +241,6 @@ impl Coder {
                     None => frame.into_iter().for_each(|frame| out.send(frame)),
                 }
             }
-            deliveries.clear();
-            self.deliveries = deliveries;
         }
         self.release(number, now_ns, out);
         self.emit(number, now_ns, out);
