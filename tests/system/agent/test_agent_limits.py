@@ -261,10 +261,9 @@ while input():
     unshare = ["unshare", "--user", "--map-root-user"] if own_user_namespace else []
     async with agent_of([*unshare, *WITHOUT]) as agent:
         said: asyncio.Queue[str] = asyncio.Queue()
-        argv, limits = [sys.executable, "-c", script], JobLimits(data_bytes=400 * MB)
-        job = await agent.start_job(
-            "link", argv, config={}, on_output=said.put_nowait, limits=limits, privileges=()
-        )  # fmt: skip
+        without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+        argv, limits = [*without, sys.executable, "-c", script], JobLimits(data_bytes=400 * MB)
+        job = await agent.start_job("link", argv, config={}, on_output=said.put_nowait, limits=limits)
         for limit in (400 * MB, 900 * MB):
             await job.raise_memory(limit)
             await job.send({})

@@ -131,7 +131,7 @@ pub fn data_limit(bytes: u64) -> Rlimit {
 }
 
 /// Whether this process has `CAP_SYS_RESOURCE` in the initial user namespace, whose inode number is `PROC_USER_INIT_INO`
-/// (include/linux/proc_ns.h).
+/// (`include/linux/proc_ns.h`).
 fn can_raise_hard_limits() -> bool {
     let namespace = std::fs::read_link("/proc/self/ns/user");
     namespace.is_ok_and(|namespace| namespace.as_os_str() == "user:[4026531837]")

@@ -144,7 +144,7 @@ impl Decoder {
         recovered
     }
 
-    /// The place of a generation in the window, which is moved if it is a newer one; `None` if it is over since long.
+    /// The index of a generation in the window, which is moved if it is a newer one; `None` if it is over since long.
     fn reach(&mut self, now_ns: u64, generation: u32) -> Option<usize> {
         let ahead = generation.wrapping_sub(self.first);
         if !self.window.is_empty() {

@@ -24,7 +24,7 @@ pub(crate) struct SlidingDecoder {
     /// After this time without a packet, those that are missing do not come.
     over_ns: u64,
     last_ns: u64,
-    /// Numbers of packets that arrived and when, at the place of their number modulo [`REMEMBERED`].
+    /// Numbers of packets that arrived and when, at their number modulo [`REMEMBERED`].
     arrivals: Vec<Option<(u32, u64)>>,
     /// Numbers in the tunnel are so much more than those in the code, modulo [`NUMBERS`].
     number_less_id: Option<u16>,
@@ -64,7 +64,7 @@ impl SlidingDecoder {
         packet: &'a [u8],
     ) -> Deliveries<'a> {
         self.number_less_id = Some((number + NUMBERS - (id % u32::from(NUMBERS)) as u16) % NUMBERS);
-        self.arrivals[place(id)] = Some((id, now_ns));
+        self.arrivals[slot(id)] = Some((id, now_ns));
         let result = self.window.source(id, packet);
         Deliveries {
             // One that arrived itself is right, even if others were damaged.
@@ -95,12 +95,12 @@ impl SlidingDecoder {
     /// When the packet before this one came: about when it should have come itself.
     fn gap_ns(&self, id: u32) -> Option<u64> {
         let earlier = (1..u32::from(REMEMBERED)).map(|back| id.wrapping_sub(back));
-        let arrived = |id: u32| self.arrivals[place(id)].filter(|(number, _)| *number == id);
+        let arrived = |id: u32| self.arrivals[slot(id)].filter(|(number, _)| *number == id);
         earlier.filter_map(arrived).map(|(_, at_ns)| at_ns).next()
     }
 }
 
-fn place(id: u32) -> usize {
+fn slot(id: u32) -> usize {
     id as usize % usize::from(REMEMBERED)
 }
 
@@ -174,10 +174,6 @@ impl StreamDecoder for SlidingDecoder {
 
     fn recovery_ns(&mut self) -> &mut Peak {
         &mut self.received.recovery_ns
-    }
-
-    fn open_generations(&self) -> u64 {
-        0
     }
 }
 

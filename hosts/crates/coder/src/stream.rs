@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a tunnel needs of a code, whether it has generations or a sliding window.
+//! The interface of codes to tunnels, whether they have generations or a sliding window.
 
 use crate::counters::DecoderSums;
 use atoll_measures::Peak;
@@ -69,7 +69,7 @@ pub(crate) trait StreamEncoder: fmt::Debug {
     fn set_repairs(&mut self, repairs: u16);
 
     /// The other coder said what arrived.
-    fn learn(&mut self, report: &Report);
+    fn learn(&mut self, _report: &Report) {}
 }
 
 /// A packet that a decoder delivers.
@@ -131,7 +131,9 @@ pub(crate) trait StreamDecoder: fmt::Debug {
     fn recovery_ns(&mut self) -> &mut Peak;
 
     /// Generations of which more packets may come.
-    fn open_generations(&self) -> u64;
+    fn open_generations(&self) -> u64 {
+        0
+    }
 }
 
 /// What a decoder counts.
@@ -207,7 +209,7 @@ pub(crate) mod tests {
         content: &[u8],
     ) -> Vec<(Vec<u8>, bool)> {
         (decoder.take(now_ns, content).iter())
-            .map(|each| (each.packet.to_vec(), each.recovered))
+            .map(|delivery| (delivery.packet.to_vec(), delivery.recovered))
             .collect()
     }
 }
