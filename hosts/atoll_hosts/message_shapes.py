@@ -120,7 +120,7 @@ SPEAKS: tuple[ProtocolVersion, ...] = ((2, 2),)
 def agreed(ours: Iterable[ProtocolVersion], theirs: Iterable[ProtocolVersion]) -> ProtocolVersion | None:
     """The highest common major version with the lower of both minor versions; None if there is none.
 
-    The rule is in docs/contracts.md. The agent applies it, too (hosts/crates/agent/src/protocol_version.rs).
+    The rule is in docs/contracts.md. The agent applies it, too (hosts/crates/agent/src/protocol.rs).
     """
     known = list(theirs)
     common = [(major, min(minor, other)) for major, minor in ours for theirs_, other in known if major == theirs_]

@@ -242,6 +242,36 @@ async def test_a_limit_of_memory_is_raised_while_the_job_runs(kind: list[str]) -
             await job.wait()
 
 
+@pytest.mark.parametrize("own_user_namespace", [False, True])
+async def test_a_program_can_lift_its_limit_of_memory_only_if_the_agent_may_raise_no_hard_limit(
+    own_user_namespace: bool,
+) -> None:
+    """The agent raises hard limits with CAP_SYS_RESOURCE in the initial user namespace; elsewhere the limit is soft."""
+    script = """
+import contextlib, resource
+input()
+while input():
+    with contextlib.suppress(ValueError):
+        resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    print(*resource.getrlimit(resource.RLIMIT_DATA), flush=True)
+"""
+    initial = Path("/proc/self/ns/user").readlink() == Path("user:[4026531837]")
+    capabilities = int(Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0], 16)
+    is_hard = initial and bool(capabilities >> 24 & 1) and not own_user_namespace
+    unshare = ["unshare", "--user", "--map-root-user"] if own_user_namespace else []
+    async with agent_of([*unshare, *WITHOUT]) as agent:
+        said: asyncio.Queue[str] = asyncio.Queue()
+        without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+        argv, limits = [*without, sys.executable, "-c", script], JobLimits(data_bytes=400 * MB)
+        job = await agent.start_job("link", argv, config={}, on_output=said.put_nowait, limits=limits)
+        for limit in (400 * MB, 900 * MB):
+            await job.raise_memory(limit)
+            await job.send({})
+            assert await said.get() == (f"{limit} {limit}" if is_hard else "-1 -1")
+        await job.stop(0)
+        await job.wait()
+
+
 async def test_bounds_that_end_nothing_hold_as_well() -> None:
     """Descriptors, niceness and CPUs, of the job and of what it starts; none of the agent's own are touched.
 

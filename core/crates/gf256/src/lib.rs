@@ -44,12 +44,6 @@ impl Arithmetic {
         self.field
     }
 
-    /// The kernel.
-    #[must_use]
-    pub fn kernel(&self) -> Kernel {
-        self.kernel
-    }
-
     /// `destination[i] += factor * source[i]` for each i that both have.
     pub fn add_product(&self, destination: &mut [u8], source: &[u8], factor: u8) {
         let length = destination.len().min(source.len());

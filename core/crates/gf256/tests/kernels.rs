@@ -104,5 +104,4 @@ fn this_processor_has_a_kernel() {
     let available: Vec<Kernel> = Kernel::available().collect();
     assert_eq!(available.first(), Some(&Kernel::Tables));
     assert_eq!(available.last(), Some(&Kernel::fastest()));
-    assert_eq!(Arithmetic::new(Field::Aes).kernel(), Kernel::fastest());
 }

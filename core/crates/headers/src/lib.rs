@@ -68,13 +68,10 @@ pub fn append_tagged(buffer: &mut Vec<u8>, frame: &[u8], vlan: Option<VlanTag>) 
 /// is 0. Valid up to 128 KiB.
 #[must_use]
 pub fn internet_checksum(initial_sum: u32, bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|word| {
-        u32::from(u16::from_be_bytes([
-            word[0],
-            word.get(1).copied().unwrap_or(0),
-        ]))
-    });
-    let mut sum = initial_sum + words.sum::<u32>();
+    let words = bytes.chunks_exact(2); // compilers make vectors of whole words only
+    let odd = (words.remainder().first()).map_or(0, |byte| u32::from(*byte) << 8);
+    let words = words.map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let mut sum = initial_sum + odd + words.sum::<u32>();
     while sum > 0xffff {
         sum = (sum >> 16) + (sum & 0xffff);
     }

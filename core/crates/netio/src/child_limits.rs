@@ -3,6 +3,7 @@
 
 use crate::syscall::check;
 use rustix::process::{Resource, Rlimit, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -16,8 +17,8 @@ pub struct ChildLimits {
     pub group: Option<File>,
     /// CPU seconds of a single process: `SIGXCPU` then, `SIGKILL` a second later (`RLIMIT_CPU`).
     pub cpu_seconds: Option<u64>,
-    /// Private writable memory of a single process in bytes; requests beyond fail (`RLIMIT_DATA`, Linux 4.7). Soft, as
-    /// it may be raised later.
+    /// Private writable memory of a single process in bytes; requests beyond fail (`RLIMIT_DATA`, Linux 4.7). It may be
+    /// raised later: see [`data_limit`].
     pub data_bytes: Option<u64>,
     /// Open file descriptors of a single process, soft and hard.
     pub open_files: Option<Rlimit>,
@@ -39,8 +40,8 @@ static AUTOGROUP_EVERY: libc::timespec = libc::timespec {
 const AUTOGROUP_TRIES: usize = 5;
 
 /// Set the limits of the child that `command` starts. The niceness also applies to the session's autogroup if the child
-/// leads a session: call this after [`crate::process::configure_child`]. Limits of one number are both hard and soft, but
-/// for that of memory; signals of limits write no core files.
+/// leads a session: call this after [`crate::process::configure_child`]. Limits of one number are both hard and soft;
+/// signals of limits write no core files.
 ///
 /// A failure in the child (not permitted, no such CPU) is the error of `Command::spawn`.
 pub fn limit_child(command: &mut Command, limits: ChildLimits) {
@@ -115,14 +116,26 @@ pub fn autogroup_nice(pid: i32) -> Option<i32> {
     text.split_whitespace().last()?.parse().ok()
 }
 
-/// The soft limit of private writable memory that a child can have: at most the hard one of this process, which stays.
+/// The limit of private writable memory that a child can have: at most the hard one of this process. A soft limit alone if
+/// this process could not raise a hard one later.
 #[must_use]
 pub fn data_limit(bytes: u64) -> Rlimit {
-    let maximum = getrlimit(Resource::Data).maximum;
-    Rlimit {
-        current: Some(bytes.min(maximum.unwrap_or(u64::MAX))),
-        maximum,
-    }
+    let most = getrlimit(Resource::Data).maximum;
+    let current = Some(bytes.min(most.unwrap_or(u64::MAX)));
+    let maximum = if can_raise_hard_limits() {
+        current
+    } else {
+        most
+    };
+    Rlimit { current, maximum }
+}
+
+/// Whether this process has `CAP_SYS_RESOURCE` in the initial user namespace, whose inode number is `PROC_USER_INIT_INO`
+/// (`include/linux/proc_ns.h`).
+fn can_raise_hard_limits() -> bool {
+    let namespace = std::fs::read_link("/proc/self/ns/user");
+    namespace.is_ok_and(|namespace| namespace.as_os_str() == "user:[4026531837]")
+        && capabilities(None).is_ok_and(|held| held.effective.contains(CapabilitySet::SYS_RESOURCE))
 }
 
 #[cfg(target_env = "gnu")]

@@ -93,10 +93,10 @@ impl Memory {
         let differs = recent.bursts > expected + MORE * deviation
             || recent.bursts < expected - FEWER * deviation;
         let length = |memory: &Memory| memory.lost / memory.bursts.max(1.0);
-        let (mean, found) = (length(self), length(recent));
+        let (mean, recent_mean) = (length(self), length(recent));
         let length_deviation = mean.max(1.0) / recent.bursts.max(1.0).sqrt();
         let are_enough = self.bursts >= 1.0 && recent.bursts >= 3.0;
-        differs || (are_enough && (found - mean).abs() > SIGNIFICANT * length_deviation)
+        differs || (are_enough && (recent_mean - mean).abs() > SIGNIFICANT * length_deviation)
     }
 }
 
@@ -171,11 +171,10 @@ impl AdaptiveRedundancy {
     }
 
     fn remember(&mut self, new: Memory) {
-        let bursts = |memory: &Memory| new.bursts.max(memory.expected_bursts(new.packets));
-        let (long, short) = (bursts(&self.long), bursts(&self.long));
-        self.long.add(new, long / LONG_BURSTS);
-        self.short
-            .add(new, (short / SHORT_BURSTS).max(new.packets / SHORT_PACKETS));
+        let bursts = new.bursts.max(self.long.expected_bursts(new.packets));
+        self.long.add(new, bursts / LONG_BURSTS);
+        let share = (bursts / SHORT_BURSTS).max(new.packets / SHORT_PACKETS);
+        self.short.add(new, share);
         if self.long.is_contradicted_by(&self.short) {
             self.long = self.short;
         }
@@ -187,19 +186,13 @@ impl AdaptiveRedundancy {
 
     /// The number of repair packets that reaches the target: `present`, if it does with little to spare.
     fn fitting(&self, present: u16) -> u16 {
-        let Target {
-            size,
-            depth,
-            most,
-            residual: wanted,
-            ..
-        } = self.target;
-        let left = self.chain().residual(size, depth, most);
+        let Target { most, residual, .. } = self.target;
+        let residuals = (self.chain()).residual(self.target.size, self.target.depth, most);
         let least = |limit: f64| {
-            let found = left.iter().position(|share| *share <= limit);
-            found.map_or(most, |repairs| repairs as u16)
+            let repairs = residuals.iter().position(|share| *share <= limit);
+            repairs.map_or(most, |repairs| repairs as u16)
         };
-        present.clamp(least(wanted), least(wanted * MARGIN))
+        present.clamp(least(residual), least(residual * MARGIN))
     }
 
     fn update(&mut self, now_ns: u64) {

@@ -12,4 +12,4 @@ pub use adaptive::{AdaptiveRedundancy, Target};
 pub use bursts::{BurstCounter, LossSums, NUMBERS, RUNS};
 pub use loss_chain::LossChain;
 pub use queueing_delay::QueueingDelay;
-pub use report::{GENERATIONS_MAX, Report, ReportError};
+pub use report::{GENERATIONS_MAX, Report};

@@ -9,7 +9,7 @@
 use atoll_gf256::{Arithmetic, Field, Term};
 
 use crate::errors::CodeError;
-use crate::spare::{SpareBuffers, SpareTerms, extend_with_zeros};
+use crate::spare::{SpareBuffers, SpareTerms, extend_with_zeros, longest};
 use crate::symbol;
 
 /// Bytes of a vector register: rows have so many, zeros at the end, for short ones would be computed byte by byte.
@@ -38,7 +38,7 @@ struct Spare {
     terms: SpareTerms,
     factors: Vec<u8>,
     solved: Vec<usize>,
-    found: Vec<(usize, Vec<u8>)>,
+    solved_symbols: Vec<(usize, Vec<u8>)>,
 }
 
 /// An equation in reduced row echelon form: no other row has a coefficient at its pivot.
@@ -122,11 +122,6 @@ impl Elimination {
 
     pub(crate) fn is_damaged(&self) -> bool {
         self.damaged
-    }
-
-    /// The columns solved since the last call.
-    pub(crate) fn take_recovered(&mut self) -> Vec<usize> {
-        std::mem::take(&mut self.recovered)
     }
 
     /// Show the columns solved since the last call, and their symbols.
@@ -361,27 +356,27 @@ impl Elimination {
             }
         }
         // From the last on, so that numbers stay. None is learned before all are computed: see `subtract_known`.
-        let mut found = std::mem::take(&mut self.spare.found);
+        let mut symbols = std::mem::take(&mut self.spare.solved_symbols);
         for number in solved.iter().rev() {
             let row = self.rows.swap_remove(*number);
             let mut symbol = self.spare.symbols.take();
             let mixed = self.mix(&row.values[self.columns..], &mut symbol);
-            found.push((row.pivot, symbol));
+            symbols.push((row.pivot, symbol));
             self.release(row);
             if let Err(error) = mixed {
                 self.damaged = true;
                 self.clear_equations();
-                for (_, symbol) in found {
+                for (_, symbol) in symbols {
                     self.spare.symbols.give_back(symbol);
                 }
                 return Err(error);
             }
         }
-        for (column, symbol) in found.drain(..) {
+        for (column, symbol) in symbols.drain(..) {
             self.known[column] = Some(symbol);
             self.recovered.push(column);
         }
-        self.spare.found = found;
+        self.spare.solved_symbols = symbols;
         self.release_repairs();
         Ok(())
     }
@@ -399,12 +394,7 @@ impl Elimination {
                     })
                 }),
         );
-        let length = terms
-            .iter()
-            .map(|term| term.source.len())
-            .max()
-            .unwrap_or(0);
-        extend_with_zeros(sum, length);
+        extend_with_zeros(sum, longest(&terms));
         self.arithmetic.add_products(sum, &mut terms);
         self.spare.terms.give_back(terms);
         symbol::trim(sum)
@@ -428,14 +418,8 @@ impl Elimination {
                 });
             }
         }
-        let longest = terms
-            .iter()
-            .map(|term| term.source.len())
-            .max()
-            .unwrap_or(0);
-        if longest > symbol.len() {
-            symbol.resize(longest, 0); // damaged, or another generation's: what it is mixed into will not be a packet
-        }
+        // A longer source is damaged, or another generation's: what the symbol is mixed into will not be a packet.
+        symbol.resize(longest(&terms).max(symbol.len()), 0);
         self.arithmetic.add_products(symbol, &mut terms);
         self.spare.terms.give_back(terms);
     }

@@ -1,14 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The decoder of one generation.
+//! Random linear network coding as a block code, and its decoder of one generation.
 
 use atoll_gf256::Field;
 
-use crate::block_code::{BlockDecoder, Progress};
+use crate::block_code::{BlockCode, BlockDecoder, BlockEncoder, Progress};
 use crate::coefficients;
 use crate::elimination::Elimination;
 use crate::errors::CodeError;
-use crate::generation_encoder::check_size;
+use crate::generation_encoder::{GenerationEncoder, check_size, check_sources};
 use crate::symbol;
+
+/// Random linear network coding in generations of at most `size` packets.
+#[derive(Debug, Clone, Copy)]
+pub struct Rlnc {
+    /// 2 to [`crate::MOST_SOURCES`].
+    pub size: u16,
+}
+
+impl BlockCode for Rlnc {
+    fn encoder(&self, generation: u32) -> Result<Box<dyn BlockEncoder>, CodeError> {
+        Ok(Box::new(GenerationEncoder::new(generation, self.size)?))
+    }
+
+    fn decoder(
+        &self,
+        generation: u32,
+        longest_packet: usize,
+    ) -> Result<Box<dyn BlockDecoder>, CodeError> {
+        let decoder = GenerationDecoder::new(generation, self.size, longest_packet)?;
+        Ok(Box::new(decoder))
+    }
+}
 
 /// Recovers the packets of one generation from any sufficient set of its packets.
 ///
@@ -58,19 +80,8 @@ impl GenerationDecoder {
         self.elimination.rank() as u16
     }
 
-    /// A packet of the generation, if it was received or recovered.
-    #[must_use]
-    pub fn packet(&self, index: u16) -> Option<&[u8]> {
-        self.elimination
-            .known(usize::from(index))
-            .map(symbol::packet)
-    }
-
     fn admit(&mut self, sources: usize) -> Result<(), CodeError> {
-        let limit = usize::from(self.size);
-        if sources == 0 || sources > limit {
-            return Err(CodeError::Sources { sources, limit });
-        }
+        check_sources(sources, usize::from(self.size))?;
         self.elimination.grow(sources);
         self.count = self.count.max(sources as u16);
         Ok(())

@@ -3,9 +3,10 @@
 
 use atoll_gf256::{Arithmetic, Field, Term};
 
+use crate::block_code::BlockEncoder;
 use crate::errors::CodeError;
 use crate::header::Header;
-use crate::spare::{SpareTerms, extend_with_zeros};
+use crate::spare::{SpareTerms, extend_with_zeros, longest};
 use crate::symbol::Sources;
 use crate::{MOST_SOURCES, coefficients};
 
@@ -38,60 +39,26 @@ impl GenerationEncoder {
             next_seed: 0,
         })
     }
+}
 
-    /// Take the next packet; the header with which it is to be sent.
-    ///
-    /// # Errors
-    /// If the generation is full, or the packet is longer than 65535 bytes.
-    pub fn push(&mut self, packet: &[u8]) -> Result<Header, CodeError> {
+impl BlockEncoder for GenerationEncoder {
+    fn push(&mut self, packet: &[u8]) -> Result<Header, CodeError> {
         let limit = usize::from(self.size);
         self.sources.push(packet, limit, self.generation)
     }
 
-    /// Forget everything: the encoder of another generation, which uses the buffers of this one.
-    pub fn restart(&mut self, generation: u32) {
-        self.generation = generation;
-        self.next_seed = 0;
-        self.sources.clear();
-    }
-
-    /// The number of packets that it took.
-    #[must_use]
-    pub fn count(&self) -> u16 {
-        self.sources.symbols().len() as u16
-    }
-
-    /// True if it takes no more packets.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.count() == self.size
-    }
-
-    /// Replace `symbol` by that of the next repair packet, a combination of all packets so far, two bytes longer than
-    /// the longest of them; the header with which it is to be sent.
-    ///
-    /// # Errors
-    /// If there was no packet yet.
-    pub fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError> {
-        if self.sources.symbols().is_empty() {
-            return Err(CodeError::Sources {
-                sources: 0,
-                limit: usize::from(self.size),
-            });
-        }
-        let (generation, count, seed) = (self.generation, self.count(), self.next_seed);
+    /// A combination of all packets so far, two bytes longer than the longest of them.
+    fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError> {
+        let symbols = self.sources.symbols();
+        check_sources(symbols.len(), usize::from(self.size))?;
+        let (generation, count, seed) = (self.generation, symbols.len() as u16, self.next_seed);
         self.next_seed = seed.wrapping_add(1);
         self.coefficients.clear();
-        coefficients::of_generation(
-            self.arithmetic.field(),
-            generation,
-            count,
-            seed,
-            &mut self.coefficients,
-        );
+        let field = self.arithmetic.field();
+        coefficients::of_generation(field, generation, count, seed, &mut self.coefficients);
         combine(
             self.arithmetic,
-            self.sources.symbols().iter().map(Vec::as_slice),
+            symbols.iter().map(Vec::as_slice),
             &self.coefficients,
             &mut self.terms,
             symbol,
@@ -102,6 +69,12 @@ impl GenerationEncoder {
             seed,
         })
     }
+
+    fn restart(&mut self, generation: u32) {
+        self.generation = generation;
+        self.next_seed = 0;
+        self.sources.clear();
+    }
 }
 
 pub(crate) fn check_size(size: u16) -> Result<(), CodeError> {
@@ -109,6 +82,14 @@ pub(crate) fn check_size(size: u16) -> Result<(), CodeError> {
         2..=MOST_SOURCES => Ok(()),
         _ => Err(CodeError::GenerationSize(usize::from(size))),
     }
+}
+
+/// Refuse a number of sources, or none, for which there is no room.
+pub(crate) fn check_sources(sources: usize, limit: usize) -> Result<(), CodeError> {
+    if (1..=limit).contains(&sources) {
+        return Ok(());
+    }
+    Err(CodeError::Sources { sources, limit })
 }
 
 /// Replace `sum` by a combination of symbols, as long as the longest of them.
@@ -124,13 +105,8 @@ pub(crate) fn combine<'a>(
         source,
         factor: *factor,
     }));
-    let longest = terms
-        .iter()
-        .map(|term| term.source.len())
-        .max()
-        .unwrap_or(0);
     sum.clear();
-    extend_with_zeros(sum, longest);
+    extend_with_zeros(sum, longest(&terms));
     arithmetic.add_products(sum, &mut terms);
     spare.give_back(terms);
 }

@@ -5,7 +5,7 @@ use atoll_gf256::{Arithmetic, Field};
 use atoll_random::SplitMix64;
 
 use crate::errors::CodeError;
-use crate::generation_encoder::{check_size, combine};
+use crate::generation_encoder::{check_size, check_sources, combine};
 use crate::header::Header;
 use crate::spare::SpareTerms;
 use crate::{coefficients, symbol};
@@ -105,12 +105,7 @@ impl Recoder {
         coefficients: &mut Vec<u8>,
         symbol: &mut Vec<u8>,
     ) -> Result<Header, CodeError> {
-        if self.held.is_empty() {
-            return Err(CodeError::Sources {
-                sources: 0,
-                limit: usize::from(self.size),
-            });
-        }
+        check_sources(self.held.len(), usize::from(self.size))?;
         let factors: Vec<u8> = (0..self.held.len()).map(|_| self.factor()).collect();
         combine(
             self.arithmetic,
@@ -137,10 +132,7 @@ impl Recoder {
     }
 
     fn check(&self, sources: usize, symbol: &[u8]) -> Result<(), CodeError> {
-        let limit = usize::from(self.size);
-        if sources == 0 || sources > limit {
-            return Err(CodeError::Sources { sources, limit });
-        }
+        check_sources(sources, usize::from(self.size))?;
         symbol::check_length(symbol.len(), self.longest_packet)
     }
 }

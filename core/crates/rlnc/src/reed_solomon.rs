@@ -5,7 +5,7 @@ use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
 use crate::block_code::{BlockCode, BlockDecoder, BlockEncoder, Progress};
 use crate::errors::CodeError;
-use crate::generation_encoder::check_size;
+use crate::generation_encoder::{check_size, check_sources};
 use crate::header::Header;
 use crate::symbol::{self, Sources};
 
@@ -93,24 +93,13 @@ impl BlockEncoder for Encoder {
 
     fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError> {
         let count = self.sources.symbols().len();
-        if count == 0 {
-            return Err(CodeError::Sources {
-                sources: 0,
-                limit: usize::from(self.code.size),
-            });
-        }
+        check_sources(count, usize::from(self.code.size))?;
+        let (number, most) = (self.sent, usize::from(self.code.repairs));
         if self.repairs.is_none() {
-            self.repairs = Some(repairs(
-                self.sources.symbols(),
-                usize::from(self.code.repairs),
-            )?);
+            self.repairs = Some(repairs(self.sources.symbols(), most)?);
         }
-        let number = self.sent;
-        let found = self
-            .repairs
-            .as_ref()
-            .and_then(|repairs| repairs.get(number));
-        symbol.clone_from(found.ok_or(CodeError::Repairs(usize::from(self.code.repairs)))?);
+        let repair = self.repairs.iter().flatten().nth(number);
+        symbol.clone_from(repair.ok_or(CodeError::Repairs(most))?);
         self.sent += 1;
         Ok(Header::Repair {
             generation: self.generation,
@@ -141,8 +130,8 @@ fn repairs(symbols: &[Vec<u8>], count: usize) -> Result<Vec<Vec<u8>>, CodeError>
             .add_original_shard(extended(symbol, longest))
             .map_err(|_| CodeError::Damaged)?;
     }
-    let found = encoder.encode().map_err(|_| CodeError::Damaged)?;
-    Ok(found.recovery_iter().map(<[u8]>::to_vec).collect())
+    let result = encoder.encode().map_err(|_| CodeError::Damaged)?;
+    Ok(result.recovery_iter().map(<[u8]>::to_vec).collect())
 }
 
 fn extended(symbol: &[u8], length: usize) -> Vec<u8> {
@@ -157,8 +146,8 @@ impl Decoder {
         if !self.closed || self.missing() > 0 || self.sources[..count].iter().all(Option::is_some) {
             return Ok(());
         }
-        for (index, symbol) in self.decoded(count)? {
-            let symbol = symbol::trimmed(symbol)?;
+        for (index, mut symbol) in self.decoded(count)? {
+            symbol::trim(&mut symbol)?;
             self.recovered
                 .push((index as u16, symbol::packet(&symbol).to_vec()));
             self.sources[index] = Some(symbol);
@@ -166,14 +155,13 @@ impl Decoder {
         Ok(())
     }
 
+    /// The length of the generation's repair packets, if one arrived.
+    fn repair_length(&self) -> Option<usize> {
+        self.repairs.iter().flatten().map(Vec::len).next()
+    }
+
     fn decoded(&self, count: usize) -> Result<Vec<(usize, Vec<u8>)>, CodeError> {
-        let length = self
-            .repairs
-            .iter()
-            .flatten()
-            .map(Vec::len)
-            .next()
-            .unwrap_or(0);
+        let length = self.repair_length().unwrap_or(0);
         let damaged = |_| CodeError::Damaged;
         let mut decoder =
             ReedSolomonDecoder::new(count, self.repairs.len(), length).map_err(damaged)?;
@@ -229,22 +217,16 @@ impl BlockDecoder for Decoder {
         {
             return Err(CodeError::Sources { sources, limit });
         }
-        let known = self
-            .repairs
-            .iter()
-            .flatten()
-            .next()
-            .map_or(symbol.len(), Vec::len);
-        if symbol.len() % 2 == 1 || symbol.len() != known {
+        let length = self.repair_length().unwrap_or(symbol.len());
+        if symbol.len() % 2 == 1 || symbol.len() != length {
             return Err(CodeError::Damaged);
         }
         let number = seed as usize;
-        let place = self
-            .repairs
-            .get(number)
-            .ok_or(CodeError::Repairs(usize::from(self.code.repairs)))?;
+        let Some(before) = self.repairs.get(number) else {
+            return Err(CodeError::Repairs(usize::from(self.code.repairs)));
+        };
         (self.count, self.closed) = (count, true);
-        if place.is_some() || self.missing() == 0 {
+        if before.is_some() || self.missing() == 0 {
             return Ok(Progress::Redundant);
         }
         self.repairs[number] = Some(symbol.to_vec());

@@ -3,7 +3,7 @@
 
 use crate::block_code::{BlockCode, BlockDecoder, BlockEncoder, Progress};
 use crate::errors::CodeError;
-use crate::generation_encoder::check_size;
+use crate::generation_encoder::{check_size, check_sources};
 use crate::header::Header;
 use crate::symbol::{self, Sources};
 
@@ -64,12 +64,7 @@ impl BlockEncoder for Encoder {
 
     fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError> {
         let (count, seed) = (self.sources.symbols().len(), self.repairs);
-        if count == 0 {
-            return Err(CodeError::Sources {
-                sources: 0,
-                limit: self.size,
-            });
-        }
+        check_sources(count, self.size)?;
         self.repairs = seed.wrapping_add(1);
         symbol.clone_from(&self.sources.symbols()[seed as usize % count]);
         Ok(Header::Repair {
@@ -89,10 +84,7 @@ impl BlockEncoder for Encoder {
 impl Decoder {
     /// Count a source. False if it is known.
     fn mark(&mut self, index: u16, count: u16) -> Result<bool, CodeError> {
-        let (sources, limit) = (usize::from(count), self.known.len());
-        if count == 0 || sources > limit {
-            return Err(CodeError::Sources { sources, limit });
-        }
+        check_sources(usize::from(count), self.known.len())?;
         self.count = self.count.max(count);
         Ok(!std::mem::replace(
             &mut self.known[usize::from(index)],
@@ -109,7 +101,8 @@ impl BlockDecoder for Decoder {
 
     fn repair(&mut self, count: u16, seed: u32, symbol: &[u8]) -> Result<Progress, CodeError> {
         symbol::check_length(symbol.len(), self.longest_packet)?;
-        let symbol = symbol::trimmed(symbol.to_vec())?;
+        let mut symbol = symbol.to_vec();
+        symbol::trim(&mut symbol)?;
         let index = (seed % u32::from(count.max(1))) as u16;
         let useful = self.mark(index, count)?;
         if useful {

@@ -11,7 +11,7 @@ use atoll_gf256::{Arithmetic, Field};
 use crate::block_code::Progress;
 use crate::elimination::Elimination;
 use crate::errors::CodeError;
-use crate::generation_encoder::{check_size, combine};
+use crate::generation_encoder::{check_size, check_sources, combine};
 use crate::header::Header;
 use crate::spare::SpareTerms;
 use crate::{coefficients, symbol};
@@ -78,12 +78,7 @@ impl WindowEncoder {
     /// If the window is empty.
     pub fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError> {
         let (first, count, seed) = (self.first(), self.symbols.len() as u16, self.next_seed);
-        if count == 0 {
-            return Err(CodeError::Sources {
-                sources: 0,
-                limit: usize::from(self.width),
-            });
-        }
+        check_sources(self.symbols.len(), usize::from(self.width))?;
         self.next_seed = seed.wrapping_add(1);
         let coefficients = coefficients::of_window(first, count, seed);
         combine(
@@ -169,15 +164,13 @@ impl WindowDecoder {
         symbol: &[u8],
     ) -> Result<Progress, CodeError> {
         symbol::check_length(symbol.len(), self.longest_packet)?;
-        let (sources, limit) = (usize::from(count), self.elimination.columns());
-        if sources == 0 || sources > limit {
-            return Err(CodeError::Sources { sources, limit });
-        }
+        let columns = self.elimination.columns();
+        check_sources(usize::from(count), columns)?;
         if !self.reach(first, count) {
             return Ok(Progress::Redundant);
         }
         let mut coefficients = self.elimination.spare_row();
-        coefficients.resize(limit, 0);
+        coefficients.resize(columns, 0);
         for (number, coefficient) in coefficients::of_window(first, count, seed)
             .into_iter()
             .enumerate()
@@ -190,15 +183,14 @@ impl WindowDecoder {
     /// The packets recovered since the last call, with their numbers. Call it after each packet: what leaves the window
     /// is forgotten.
     pub fn recovered(&mut self) -> Vec<(u32, Vec<u8>)> {
-        let columns = self.elimination.take_recovered();
-        let end = self.window.map_or(0, |(_, end)| end);
+        let newest = self.window.map_or(0, |(_, end)| end).wrapping_sub(1);
         let width = self.elimination.columns() as u32;
-        let packet = |column: usize| {
-            let newest = end.wrapping_sub(1);
+        let mut recovered = Vec::new();
+        self.elimination.each_recovered(|column, symbol| {
             let id = newest.wrapping_sub((newest % width + width - column as u32) % width);
-            Some((id, symbol::packet(self.elimination.known(column)?).to_vec()))
-        };
-        columns.into_iter().filter_map(packet).collect()
+            recovered.push((id, symbol::packet(symbol).to_vec()));
+        });
+        recovered
     }
 
     /// The window: the number of its oldest packet, and the number after its newest one. `None` before the first packet.

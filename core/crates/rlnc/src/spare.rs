@@ -43,6 +43,12 @@ impl SpareTerms {
     }
 }
 
+/// The length of the longest source.
+pub(crate) fn longest(terms: &[Term<'_>]) -> usize {
+    let lengths = terms.iter().map(|term| term.source.len());
+    lengths.max().unwrap_or(0)
+}
+
 /// Append so many zeros, by copying them: `resize` of a buffer that has been used stores byte by byte.
 pub(crate) fn extend_with_zeros(buffer: &mut Vec<u8>, count: usize) {
     const ZEROS: [u8; 2048] = [0; 2048];

@@ -68,12 +68,6 @@ impl Sources {
 }
 
 /// Cut off the zeros after the packet.
-pub(crate) fn trimmed(mut symbol: Vec<u8>) -> Result<Vec<u8>, CodeError> {
-    trim(&mut symbol)?;
-    Ok(symbol)
-}
-
-/// The same in its place.
 pub(crate) fn trim(symbol: &mut Vec<u8>) -> Result<(), CodeError> {
     let [high, low, ..] = *symbol.as_slice() else {
         return Err(CodeError::Damaged);

@@ -36,20 +36,20 @@ pub fn other_owners(
     let refuse = || AgentError::Machine(format!("{own:?} is not a MAC address"));
     let own = parse_mac(own).ok_or_else(refuse)?;
     let mut socket = Interface::find(interface)
-        .and_then(|found| PacketSocket::open(&found, RING_FRAME_BYTES))
+        .and_then(|interface| PacketSocket::open(&interface, RING_FRAME_BYTES))
         .map_err(AgentError::file(interface))?;
     let probe = probe(own, address);
-    let mut found = BTreeSet::new();
+    let mut owners = BTreeSet::new();
     for number in 1..=PROBES {
         socket
             .send(std::iter::once(&probe[..]))
             .map_err(AgentError::file(interface))?;
         let pause = if number == PROBES { LAST } else { EVERY };
         listen(&mut socket, Instant::now() + pause, |frame| {
-            found.extend(claim(frame, address).filter(|mac| *mac != own));
+            owners.extend(claim(frame, address).filter(|mac| *mac != own));
         })?;
     }
-    Ok(found
+    Ok(owners
         .into_iter()
         .map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"))
         .collect())

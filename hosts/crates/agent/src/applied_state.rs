@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Default)]
 pub struct AppliedState {
     hosts: BTreeMap<String, Applied>,
-    sysctls: sysctl::Written,
+    sysctls: sysctl::OriginalSysctls,
     lock: Option<MachineLock>,
     /// Everything was undone, and the agent ends.
     closed: bool,
@@ -54,45 +54,34 @@ impl AppliedState {
         settings: HostSettings,
     ) -> Result<Value, AgentError> {
         self.check_open()?;
-        if self
-            .hosts
-            .get(host)
-            .is_some_and(|held| held.may_become(&settings))
-        {
-            return self.change(host, settings);
+        let applied = self.hosts.get_mut(host);
+        if let Some(applied) = applied.filter(|applied| applied.may_become(&settings)) {
+            let former = applied.note_change(settings)?;
+            return self.carry_out(host, |applied| applied.apply_change(&former));
         }
         let namespace = Namespace::open(netns)?;
         if self.hosts.contains_key(host) {
             self.unset(host)?;
         }
         let applied = Applied::survey(namespace, settings)?;
-        let was = applied.was();
         self.hosts.insert(host.to_owned(), applied);
-        let outcome = self.write_down().and_then(|()| self.hosts[host].apply());
-        if let Err(error) = outcome {
-            return Err(match self.unset(host) {
-                Ok(()) => error,
-                Err(left) => AgentError::Machine(format!("{error}; {left}")),
-            });
-        }
-        Ok(was)
+        self.carry_out(host, Applied::apply)
     }
 
-    /// Replace the settings of a machine that packets pass; returns its state before all.
-    fn change(&mut self, host: &str, settings: HostSettings) -> Result<Value, AgentError> {
-        let held = self.hosts.get_mut(host).expect("it was set");
-        let former = held.note_change(settings)?;
-        let was = held.was();
-        let outcome = self
-            .write_down()
-            .and_then(|()| self.hosts[host].apply_change(&former));
-        if let Err(error) = outcome {
-            return Err(match self.unset(host) {
-                Ok(()) => error,
-                Err(left) => AgentError::Machine(format!("{error}; {left}")),
-            });
-        }
-        Ok(was)
+    /// Write the journal and take steps on a machine; returns its state before all. After a failure it is restored.
+    fn carry_out(
+        &mut self,
+        host: &str,
+        steps: impl FnOnce(&Applied) -> Result<(), AgentError>,
+    ) -> Result<Value, AgentError> {
+        let done = self.write_down().and_then(|()| steps(&self.hosts[host]));
+        let Err(error) = done else {
+            return Ok(self.hosts[host].was());
+        };
+        Err(match self.unset(host) {
+            Ok(()) => error,
+            Err(left) => AgentError::Machine(format!("{error}; {left}")),
+        })
     }
 
     /// Undo [`Self::set`]. After a failure the settings remain here and in the journal, to be undone later.
@@ -167,7 +156,7 @@ impl Journal {
             let new = path.with_extension("new");
             fs::write(&new, serde_json::to_string(self)?).and_then(|()| fs::rename(&new, path))
         };
-        saved.map_err(AgentError::file(&path.to_string_lossy()))
+        saved.map_err(AgentError::file(path))
     }
 }
 
@@ -209,7 +198,7 @@ fn read_journal(path: &Path) -> Result<Option<Journal>, AgentError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(AgentError::file(&path.to_string_lossy())(error)),
+        Err(error) => return Err(AgentError::file(path)(error)),
     };
     serde_json::from_str(&text).map(Some).map_err(|error| {
         let path = path.display();

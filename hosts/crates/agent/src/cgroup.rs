@@ -109,7 +109,7 @@ impl Tree {
         let leaf = Leaf {
             path: self.path.join(format!("job-{}", self.made)),
         };
-        fs::create_dir(&leaf.path).map_err(AgentError::file(&leaf.path.to_string_lossy()))?;
+        fs::create_dir(&leaf.path).map_err(AgentError::file(&leaf.path))?;
         if let Some(limit) = memory_bytes.filter(|_| self.has_memory) {
             leaf.write("memory.max", &limit.to_string())?;
             leaf.write("memory.oom.group", "1")?;
@@ -132,7 +132,7 @@ impl Leaf {
         OpenOptions::new()
             .write(true)
             .open(&path)
-            .map_err(AgentError::file(&path.to_string_lossy()))
+            .map_err(AgentError::file(path))
     }
 
     /// Whether it contains a live process.
@@ -163,7 +163,7 @@ impl Leaf {
 
     fn write(&self, file: &str, text: &str) -> Result<(), AgentError> {
         let path = self.path.join(file);
-        fs::write(&path, text).map_err(AgentError::file(&path.to_string_lossy()))
+        fs::write(&path, text).map_err(AgentError::file(path))
     }
 }
 

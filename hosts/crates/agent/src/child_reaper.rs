@@ -84,7 +84,7 @@ fn listed_children() -> Vec<Pid> {
 
 /// The parent's id in a line of /proc/PID/stat (proc(5)): the second field after the name, which is
 /// in parentheses and may hold blanks and parentheses itself.
-fn parent(stat: &str) -> Option<&str> {
+pub fn parent(stat: &str) -> Option<&str> {
     let (_, after_name) = stat.rsplit_once(") ")?;
     after_name.split(' ').nth(1)
 }

@@ -48,7 +48,7 @@ fn tool_within(
         program: program.to_owned(),
         source,
     };
-    let (mut stdin, mut stdout, mut stderr) = (memory()?, memory()?, memory()?);
+    let (mut stdin, mut stdout, mut stderr) = (memory_file()?, memory_file()?, memory_file()?);
     stdin.write_all(input.as_bytes())?;
     stdin.rewind()?;
     let mut child = command(program)
@@ -82,7 +82,7 @@ fn tool_within(
     fail(one_line(&text(&mut stderr)?))
 }
 
-fn memory() -> io::Result<File> {
+fn memory_file() -> io::Result<File> {
     Ok(memfd_create("tool", MemfdFlags::CLOEXEC)?.into())
 }
 

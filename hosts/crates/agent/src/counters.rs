@@ -62,24 +62,19 @@ const UDP: [(&str, &str); 6] = [
 
 /// The TCP counters by our names, from the texts of both files. Counters that a kernel does not have are absent.
 pub fn of_tcp(snmp: &str, netstat: &str) -> Map<String, Value> {
-    TCP.iter()
-        .filter_map(|(group, name, ours)| {
-            let text = if *group == "Tcp:" { snmp } else { netstat };
-            Some(((*ours).to_owned(), Value::from(counted(text, group, name)?)))
-        })
-        .collect()
+    let counter = |(group, name, ours): &(&str, &str, &str)| {
+        let text = if *group == "Tcp:" { snmp } else { netstat };
+        Some(((*ours).to_owned(), counted(text, group, name)?.into()))
+    };
+    TCP.iter().filter_map(counter).collect()
 }
 
 /// The UDP counters by our names. Counters that a kernel does not have are absent.
 pub fn of_udp(snmp: &str) -> Map<String, Value> {
-    UDP.iter()
-        .filter_map(|(name, ours)| {
-            Some((
-                (*ours).to_owned(),
-                Value::from(counted(snmp, "Udp:", name)?),
-            ))
-        })
-        .collect()
+    let counter = |(name, ours): &(&str, &str)| {
+        Some(((*ours).to_owned(), counted(snmp, "Udp:", name)?.into()))
+    };
+    UDP.iter().filter_map(counter).collect()
 }
 
 /// Packets that waited for a processor, summed over all processors since each was brought up.

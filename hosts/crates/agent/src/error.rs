@@ -2,6 +2,7 @@
 //! Errors of requests, each as one line for its sender.
 
 use std::io;
+use std::path::Path;
 
 /// Why a request was refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -12,23 +13,6 @@ pub enum AgentError {
     /// The output of a tool, or the journal, is not of the shape that it has.
     #[error("unexpected JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// A job of that name is still running.
-    #[error("job {0:?} is already running")]
-    JobRunning(String),
-    /// No such job, or it has ended.
-    #[error("no job {0:?} is running")]
-    NoJob(String),
-    /// The job's input pipe is full and so is the agent's buffer for it.
-    #[error("job {job:?} does not read its input ({pending} bytes wait)")]
-    InputBlocked {
-        /// Its name.
-        job: String,
-        /// Bytes not yet taken.
-        pending: usize,
-    },
-    /// The signal's name is none the agent sends.
-    #[error("unknown signal {0:?}; known: TERM, INT, HUP, KILL, USR1, USR2")]
-    Signal(String),
     /// A program could not be started.
     #[error("cannot start {program}: {source}")]
     Start {
@@ -53,19 +37,9 @@ pub enum AgentError {
         /// Its message, on one line.
         message: String,
     },
-    /// The machine is not what the settings describe.
+    /// The machine, or a job on it, is not what the request needs.
     #[error("{0}")]
     Machine(String),
-    /// A sysctl holds something else after it was written.
-    #[error("sysctl {name}: wrote {wanted:?}, reads {held:?}")]
-    SysctlNotTaken {
-        /// Its name with dots.
-        name: String,
-        /// The value written.
-        wanted: String,
-        /// The value read back.
-        held: String,
-    },
     /// A system call failed that normally cannot.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -73,8 +47,8 @@ pub enum AgentError {
 
 impl AgentError {
     /// The error of using `path`.
-    pub(crate) fn file(path: &str) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_owned();
+    pub(crate) fn file(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.as_ref().display().to_string();
         move |source| Self::File { path, source }
     }
 }

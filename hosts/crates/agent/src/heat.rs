@@ -10,6 +10,7 @@
 //!
 //! A machine that shows none of these has no sensors, and is never looked at: a virtual machine, for one.
 
+use crate::machine_info::object;
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -136,18 +137,14 @@ impl Heat {
             self.look(now);
         }
         let looks = |count: u64| self.has_sensors().then_some(count);
-        let figures = json!({
+        object(json!({
             "temperature_c": self.now.map(|now| now.celsius),
             "temperature_max_c": self.highest.map(|highest| highest.celsius),
             "temperature_limit_c": self.highest.and_then(|highest| highest.limit_c),
             "heat_looks": looks(self.looks),
             "hot_looks": looks(self.hot_looks),
             "low_voltage_looks": self.firmware.as_ref().and_then(|_| looks(self.low_voltage_looks)),
-        });
-        match figures {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        }
+        }))
     }
 
     /// The highest temperature counts from now on.
@@ -243,13 +240,13 @@ fn children(directory: &Path, prefix: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
     };
-    let mut found: Vec<PathBuf> = entries
+    let mut paths: Vec<PathBuf> = entries
         .flatten()
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
         .map(|entry| entry.path())
         .collect();
-    found.sort();
-    found
+    paths.sort();
+    paths
 }
 
 fn text(file: &Path) -> Option<String> {

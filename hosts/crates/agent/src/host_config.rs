@@ -13,11 +13,14 @@ use std::fmt::Write as _;
 /// An interface as it is: one element of `ip -json address show`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceState {
+    /// Its name.
     #[serde(rename = "ifname")]
-    name: String,
+    pub name: String,
+    /// Its MAC address; empty: it has none.
     #[serde(rename = "address", default)]
-    mac: String,
-    mtu: u32,
+    pub mac: String,
+    /// Bytes of the longest packet.
+    pub mtu: u32,
     flags: Vec<String>,
     addr_info: Vec<AddressState>,
 }
@@ -51,31 +54,32 @@ pub struct MachineState {
 }
 
 impl InterfaceState {
-    fn has_flag(&self, flag: &str) -> bool {
-        self.flags.iter().any(|held| held == flag)
+    /// Whether it has a flag such as `UP`.
+    pub fn has_flag(&self, flag: &str) -> bool {
+        self.flags.iter().any(|present| present == flag)
     }
 
-    fn holds(&self, address: &str) -> bool {
-        self.addr_info
-            .iter()
-            .any(|held| format!("{}/{}", held.local, held.prefixlen) == address)
+    /// Its addresses, with prefix lengths.
+    pub fn addresses(&self) -> impl Iterator<Item = String> {
+        let addresses = self.addr_info.iter();
+        addresses.map(|address| format!("{}/{}", address.local, address.prefixlen))
     }
 }
 
 impl HostSettings {
     /// Each interface's present state, in the order of the settings; or what is wrong with the
     /// machine: an interface that is not there or has another MAC address.
-    pub fn match_machine(&self, found: &[InterfaceState]) -> Result<Vec<InterfaceState>, String> {
+    pub fn match_machine(&self, states: &[InterfaceState]) -> Result<Vec<InterfaceState>, String> {
         self.interfaces
             .iter()
-            .map(|wanted| {
-                let state = found.iter().find(|state| state.name == wanted.name).ok_or_else(|| {
-                    format!("no interface {}; there are: {}", wanted.name, names(found))
+            .map(|interface| {
+                let state = states.iter().find(|state| state.name == interface.name).ok_or_else(|| {
+                    format!("no interface {}; there are: {}", interface.name, names(states))
                 })?;
-                if !state.mac.eq_ignore_ascii_case(&wanted.mac) {
+                if !state.mac.eq_ignore_ascii_case(&interface.mac) {
                     return Err(format!(
                         "interface {} has MAC address {}, the plan says {}: correct the description of the lab",
-                        wanted.name, state.mac, wanted.mac
+                        interface.name, state.mac, interface.mac
                     ));
                 }
                 Ok(state.clone())
@@ -84,11 +88,11 @@ impl HostSettings {
     }
 
     /// The settings of those interfaces that are still there.
-    pub fn present_in(&self, found: &[InterfaceState]) -> Self {
+    pub fn present_in(&self, states: &[InterfaceState]) -> Self {
         let mut present = self.clone();
         present
             .interfaces
-            .retain(|wanted| found.iter().any(|state| state.name == wanted.name));
+            .retain(|interface| states.iter().any(|state| state.name == interface.name));
         present
     }
 
@@ -228,7 +232,7 @@ impl HostSettings {
             if let Some(address) = interface
                 .address
                 .as_ref()
-                .filter(|address| !state.holds(address))
+                .filter(|address| !state.addresses().any(|present| present == **address))
             {
                 let _ = writeln!(batch, "address delete {address} dev {device}");
             }
@@ -247,7 +251,7 @@ impl HostSettings {
             let kept = before
                 .neighbours
                 .iter()
-                .filter(|held| held.device == *device);
+                .filter(|neighbour| neighbour.device == *device);
             for NeighbourState { address, mac, .. } in kept {
                 let _ = writeln!(
                     batch,
@@ -271,8 +275,8 @@ impl InterfaceSettings {
     }
 }
 
-fn names(found: &[InterfaceState]) -> String {
-    found
+fn names(states: &[InterfaceState]) -> String {
+    states
         .iter()
         .map(|state| state.name.as_str())
         .collect::<Vec<_>>()

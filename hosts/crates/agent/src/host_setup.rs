@@ -157,8 +157,8 @@ impl Before {
             let routes: Vec<RouteState> = serde_json::from_str(&tool("ip", &arguments, "")?)?;
             settings.check_tables(&routes).map_err(refuse)?;
         }
-        let (found, neighbours) = machine_state()?;
-        let interfaces = settings.match_machine(&found).map_err(refuse)?;
+        let (interfaces, neighbours) = machine_state()?;
+        let interfaces = settings.match_machine(&interfaces).map_err(refuse)?;
         let offloads = settings
             .interfaces
             .iter()
@@ -235,25 +235,26 @@ fn change_steps(
     before: &Before,
 ) -> Result<(), AgentError> {
     let (was, now) = (sysctls_of(former), sysctls_of(settings));
-    let is_of = |some: &[(String, String)], name: &str| some.iter().any(|(known, _)| known == name);
-    let other: Vec<_> = now
+    let is_of =
+        |sysctls: &[(String, String)], name: &str| sysctls.iter().any(|(other, _)| other == name);
+    let changed: Vec<_> = now
         .iter()
-        .filter(|each| !was.contains(each))
+        .filter(|sysctl| !was.contains(sysctl))
         .cloned()
         .collect();
-    sysctl::write_all(&other)?;
-    let over = |(name, _): &&(String, String)| is_of(&was, name) && !is_of(&now, name);
-    let over: Vec<_> = before.sysctls.iter().filter(over).cloned().collect();
+    sysctl::write_all(&changed)?;
+    let is_over = |(name, _): &&(String, String)| is_of(&was, name) && !is_of(&now, name);
+    let over: Vec<_> = before.sysctls.iter().filter(is_over).cloned().collect();
     let left = sysctl::restore(&over);
     let batch = settings.batch();
-    let known: BTreeSet<_> = former
+    let former_lines: BTreeSet<_> = former
         .batch()
         .split_inclusive('\n')
         .map(str::to_owned)
         .collect();
     let routes = batch
         .split_inclusive('\n')
-        .filter(|line| !known.contains(*line));
+        .filter(|line| !former_lines.contains(*line));
     run_batch(&routes.collect::<String>())?;
     let kept = settings.deletions();
     let gone = former
@@ -347,10 +348,11 @@ fn failed_lines(batch: &str, message: &str) -> Vec<String> {
         };
         let number: Option<usize> = number.parse().ok();
         let line = number.and_then(|number| batch.lines().nth(number.checked_sub(1)?));
-        let (line, words) = (line.unwrap_or("-batch"), complaint.join("; "));
+        let (line, complaint_text) = (line.unwrap_or("-batch"), complaint.join("; "));
         complaint.clear();
-        if !line.contains(" delete ") || !NOT_THERE.iter().any(|text| words.contains(text)) {
-            failed.push(format!("{line}: {words}"));
+        if !line.contains(" delete ") || !NOT_THERE.iter().any(|text| complaint_text.contains(text))
+        {
+            failed.push(format!("{line}: {complaint_text}"));
         }
     }
     failed.extend(complaint.into_iter().map(str::to_owned));
@@ -359,9 +361,9 @@ fn failed_lines(batch: &str, message: &str) -> Vec<String> {
 
 /// The answer to `read`, from the calling thread's namespace.
 pub fn read(sysctls: &[String], interfaces: &[String]) -> Result<Map<String, Value>, AgentError> {
-    let mut held = Map::new();
+    let mut values = Map::new();
     for name in sysctls {
-        held.insert(name.clone(), sysctl::read(name)?.into());
+        values.insert(name.clone(), sysctl::read(name)?.into());
     }
     let mut features = Map::new();
     for interface in interfaces {
@@ -380,7 +382,7 @@ pub fn read(sysctls: &[String], interfaces: &[String]) -> Result<Map<String, Val
         counters.insert(interface.clone(), counted);
     }
     let mut answer = Map::new();
-    answer.insert("sysctls".to_owned(), held.into());
+    answer.insert("sysctls".to_owned(), values.into());
     answer.insert("offloads".to_owned(), features.into());
     answer.insert("counters".to_owned(), counters.into());
     Ok(answer)

@@ -68,13 +68,6 @@ pub struct Stream {
     splitter: LineSplitter,
 }
 
-/// The descriptors of a process that was just started.
-struct Ends {
-    ended: OwnedFd,
-    streams: Vec<Stream>,
-    input: Option<Input>,
-}
-
 #[derive(Debug)]
 struct Input {
     pipe: OwnedFd,
@@ -113,9 +106,8 @@ impl Job {
         let mut confinement = limits.confinement(has_memory && leaf.is_some(), open_files);
         confinement.group = group;
         let netns = request.netns.as_deref();
-        netio::process::configure_child(&mut command, netns).map_err(AgentError::file(
-            &netns.unwrap_or(Path::new("")).to_string_lossy(),
-        ))?;
+        netio::process::configure_child(&mut command, netns)
+            .map_err(AgentError::file(netns.unwrap_or(Path::new(""))))?;
         netio::child_limits::limit_child(&mut command, confinement);
         let directory = request.directory.as_deref();
         if let Some(directory) = directory {
@@ -132,8 +124,8 @@ impl Job {
             })
         })?;
         let pid = Pid::from_child(&child);
-        let ends = match Ends::of(&mut child) {
-            Ok(ends) => ends,
+        let (ended, streams, input) = match descriptors(&mut child) {
+            Ok(descriptors) => descriptors,
             Err(error) => {
                 orphans.add(pid, leaf, mark, Instant::now()); // nobody could manage it: to be killed at once
                 return Err(error);
@@ -143,11 +135,11 @@ impl Job {
             name: request.job.clone(),
             pid,
             netns: request.netns.clone(),
-            ended: ends.ended,
+            ended,
             kill_at: None,
-            over_at: limits.wall().map(|wall| Instant::now() + wall),
-            streams: ends.streams,
-            input: ends.input,
+            over_at: (limits.wall_ns).map(|ns| Instant::now() + Duration::from_nanos(ns)),
+            streams,
+            input,
             limits: limits.clone(),
             leaf,
             mark,
@@ -163,7 +155,8 @@ impl Job {
     /// Raise the limit of memory that its first process may write to; a higher one, or none, stays.
     pub fn raise_memory(&mut self, bytes: u64) -> Result<(), AgentError> {
         if self.limits.raise_memory(bytes) {
-            let raised = self.limits.of_process(self.leaf.is_some());
+            let by_group = self.leaf.as_ref().and_then(Leaf::ran_out_of_memory);
+            let raised = self.limits.of_process(by_group.is_some());
             if let Some(limit) = raised.map(data_limit) {
                 rustix::process::prlimit(Some(self.pid), Resource::Data, limit)?;
             }
@@ -209,7 +202,7 @@ impl Job {
     /// The limit that ended it, in words, now that it has ended.
     pub fn exceeded(&self, ended: &Ended) -> Option<String> {
         if self.timed_out {
-            return Some(self.limits.wall_words());
+            return Some(self.limits.wall_text());
         }
         let memory = match self.leaf.as_ref().and_then(Leaf::ran_out_of_memory) {
             Some(true) => self.limits.memory_bytes,
@@ -238,10 +231,10 @@ impl Job {
         };
         let pending = input.pending.len();
         if pending > 0 && pending + bytes.len() > MOST_INPUT {
-            return Err(AgentError::InputBlocked {
-                job: self.name.clone(),
-                pending,
-            });
+            return Err(AgentError::Machine(format!(
+                "job {:?} does not read its input ({pending} bytes wait)",
+                self.name
+            )));
         }
         input.pending.extend(bytes);
         self.write_input();
@@ -283,21 +276,17 @@ impl Job {
     }
 }
 
-impl Ends {
-    fn of(child: &mut Child) -> Result<Self, AgentError> {
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let stdout = stdout.map(|pipe| Stream::new("stdout", pipe.into()));
-        let stderr = stderr.map(|pipe| Stream::new("stderr", pipe.into()));
-        let stdin = child.stdin.take();
-        Ok(Self {
-            ended: pidfd_open(Pid::from_child(child), PidfdFlags::empty())?,
-            streams: [stdout, stderr]
-                .into_iter()
-                .flatten()
-                .collect::<Result<_, _>>()?,
-            input: stdin.map(|pipe| Input::new(pipe.into())).transpose()?,
-        })
-    }
+/// Of a process that was just started: one that is readable when it has ended, and its pipes.
+fn descriptors(child: &mut Child) -> Result<(OwnedFd, Vec<Stream>, Option<Input>), AgentError> {
+    let stdout = (child.stdout.take()).map(|pipe| Stream::new("stdout", pipe.into()));
+    let stderr = (child.stderr.take()).map(|pipe| Stream::new("stderr", pipe.into()));
+    let streams = stdout.into_iter().chain(stderr);
+    let input = (child.stdin.take()).map(|pipe| Input::new(pipe.into()));
+    Ok((
+        pidfd_open(Pid::from_child(child), PidfdFlags::empty())?,
+        streams.collect::<Result<_, _>>()?,
+        input.transpose()?,
+    ))
 }
 
 impl Input {
@@ -379,15 +368,15 @@ fn executable(program: &str) -> &str {
     program
 }
 
-fn destination(place: &str) -> Result<Stdio, AgentError> {
-    if place == LINES {
+fn destination(output: &str) -> Result<Stdio, AgentError> {
+    if output == LINES {
         return Ok(Stdio::piped());
     }
     let file: File = OpenOptions::new()
         .append(true)
         .create(true)
-        .open(place)
-        .map_err(AgentError::file(place))?;
+        .open(output)
+        .map_err(AgentError::file(output))?;
     Ok(file.into())
 }
 

@@ -69,7 +69,7 @@ fn owner(directory: Option<&Path>) -> Result<(u32, u32), AgentError> {
     let Some(directory) = directory else {
         return Ok(NOBODY);
     };
-    let found = fs::metadata(directory).map_err(AgentError::file(&directory.to_string_lossy()))?;
+    let found = fs::metadata(directory).map_err(AgentError::file(directory))?;
     let is_open = found.mode() & OPEN_TO_OTHERS == OPEN_TO_OTHERS;
     Ok(if is_open {
         NOBODY

@@ -46,7 +46,6 @@ mod packet_filter;
 mod policy_routing;
 mod private_directory;
 mod protocol;
-mod protocol_version;
 mod requests;
 mod settings;
 mod settings_check;

@@ -75,11 +75,11 @@ impl Limits {
     /// Why a job could not be started, if that was for its limits: only the privileged may have more descriptors than
     /// the agent may.
     pub fn refusal(&self, error: &io::Error) -> Option<AgentError> {
-        let (asked, most) = (self.open_files?, getrlimit(Resource::Nofile).maximum?);
-        let refused = error.kind() == io::ErrorKind::PermissionDenied && asked > most;
+        let (open_files, most) = (self.open_files?, getrlimit(Resource::Nofile).maximum?);
+        let refused = error.kind() == io::ErrorKind::PermissionDenied && open_files > most;
         refused.then(|| {
             AgentError::Machine(format!(
-                "open_files {asked} is more than the {most} that this user may have; raise it in /etc/security/limits.conf"
+                "open_files {open_files} is more than the {most} that this user may have; raise it in /etc/security/limits.conf"
             ))
         })
     }
@@ -111,11 +111,6 @@ impl Limits {
                 "niceness {nice} has an effect within its session only: the niceness of the session is {of_session} and could not be changed"
             )
         })
-    }
-
-    /// How long the job may last.
-    pub fn wall(&self) -> Option<Duration> {
-        self.wall_ns.map(Duration::from_nanos)
     }
 
     /// Raise `data_bytes`; returns false if a higher one, or none, stays.
@@ -150,12 +145,12 @@ impl Limits {
     pub fn exceeded(&self, ended: &Ended, memory: Option<u64>) -> Option<String> {
         let signal = ended.status.signal();
         if let (Some(limit), Some(XFSZ)) = (self.file_bytes, signal) {
-            let what = if self.files_in_memory {
+            let name = if self.files_in_memory {
                 "files_limit of the inventory, for files in memory,"
             } else {
                 "file size limit"
             };
-            return Some(format!("{what} {}", bytes(limit)));
+            return Some(format!("{name} {}", bytes(limit)));
         }
         if let Some(limit) = self.cpu_ns {
             let used_up = ended.cpu >= Duration::from_nanos(limit);
@@ -167,7 +162,7 @@ impl Limits {
     }
 
     /// The limit of the job's duration, in words.
-    pub fn wall_words(&self) -> String {
+    pub fn wall_text(&self) -> String {
         format!("time limit {}", seconds(self.wall_ns.unwrap_or(0)))
     }
 }
@@ -182,11 +177,6 @@ pub fn raise_open_files() -> Rlimit {
     };
     setrlimit(Resource::Nofile, raised).ok(); // then as many as before
     inherited
-}
-
-/// The process that [`Ended`] was.
-pub fn pid_of(ended: &Ended) -> Option<Pid> {
-    Pid::from_raw(ended.pid)
 }
 
 fn bytes(count: u64) -> String {
@@ -250,7 +240,7 @@ mod tests {
         assert_eq!(said(ended(KILL, 3, 0), None), "CPU time limit 2 s");
         let memory = Some(512_000_000);
         assert_eq!(said(ended(KILL, 0, 0), memory), "memory limit 512 MB");
-        assert_eq!(limits.wall_words(), "time limit 1.5 s");
+        assert_eq!(limits.wall_text(), "time limit 1.5 s");
     }
 
     #[test]

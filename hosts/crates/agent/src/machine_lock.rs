@@ -39,7 +39,7 @@ impl MachineLock {
         let directory = directory();
         private_directory::make(&directory)?;
         let path = directory.join("claim");
-        let fault = |error| AgentError::file(&path.to_string_lossy())(error);
+        let fault = |error| AgentError::file(&path)(error);
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)

@@ -6,18 +6,19 @@
 
 use crate::AgentError;
 use crate::cgroup::Leaf;
+use crate::child_reaper;
 use crate::counters::{self, Waiting};
 use crate::heat::Heat;
 use crate::job::Job;
-use crate::machine_info::clock_ns;
+use crate::machine_info::{clock_ns, object};
 use crate::memory::kilobytes;
 use crate::namespace::Namespace;
-use crate::protocol::Asked;
+use crate::protocol::SampledHost;
 use rustix::process::Pid;
 use serde_json::{Map, Value, json};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The shortest interval: below it, sampling itself would dominate the figures.
@@ -44,8 +45,8 @@ struct Host {
 }
 
 impl Metrics {
-    /// Sample `asked` at once and then at the interval `every`.
-    pub fn new(every: Duration, asked: Vec<Asked>, now: Instant) -> Result<Self, AgentError> {
+    /// Sample these hosts at once and then at the interval `every`.
+    pub fn new(every: Duration, hosts: Vec<SampledHost>, now: Instant) -> Result<Self, AgentError> {
         if every < LEAST_EVERY {
             let least = LEAST_EVERY.as_millis();
             return Err(AgentError::Machine(format!(
@@ -55,21 +56,18 @@ impl Metrics {
         Ok(Self {
             every,
             next: now,
-            hosts: asked
-                .into_iter()
-                .map(Host::open)
-                .collect::<Result<_, _>>()?,
+            hosts: (hosts.into_iter().map(Host::open)).collect::<Result<_, _>>()?,
             before: None,
         })
     }
 
-    /// Sample `asked` once, without a subscription.
+    /// Sample these hosts once, without a subscription.
     pub fn once(
-        asked: Vec<Asked>,
+        hosts: Vec<SampledHost>,
         jobs: &[Job],
         heat: &mut Heat,
     ) -> Result<Map<String, Value>, AgentError> {
-        Ok(Self::new(LEAST_EVERY, asked, Instant::now())?.sample(jobs, heat))
+        Ok(Self::new(LEAST_EVERY, hosts, Instant::now())?.sample(jobs, heat))
     }
 
     /// When the next sample is due.
@@ -98,7 +96,7 @@ impl Metrics {
                 Err(_) => unread.push(host.name.clone()),
             }
         }
-        let sample = json!({
+        object(json!({
             "t_ns": clock_ns(),
             "machine": self.machine(heat),
             "clock": clock(),
@@ -106,11 +104,7 @@ impl Metrics {
             "hosts": hosts,
             "jobs": jobs.iter().filter_map(|job| self.job(job)).collect::<Map<_, _>>(),
             "unread": unread,
-        });
-        match sample {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        }
+        }))
     }
 
     fn machine(&mut self, heat: &mut Heat) -> Value {
@@ -164,29 +158,24 @@ impl Metrics {
 }
 
 impl Host {
-    fn open(asked: Asked) -> Result<Self, AgentError> {
+    fn open(host: SampledHost) -> Result<Self, AgentError> {
         let open = |name: &str| {
             let path = format!("/proc/thread-self/net/{name}");
-            File::open(&path).map_err(AgentError::file(&path))
+            File::open(&path).map_err(AgentError::file(path))
         };
-        let namespace = Namespace::open(asked.netns.as_deref())?;
+        let namespace = Namespace::open(host.netns.as_deref())?;
         let [device, snmp, netstat] =
             namespace.run(|| Ok([open("dev")?, open("snmp")?, open("netstat")?]))?;
-        let table = whole(&device)?;
-        if let Some(name) = asked
-            .interfaces
-            .iter()
-            .find(|name| counters::of_interface(&table, name).is_none())
-        {
-            return Err(AgentError::Machine(format!(
-                "{}: no interface {name}",
-                asked.host
-            )));
+        let table = read_again(&device)?;
+        let is_absent = |name: &&String| counters::of_interface(&table, name).is_none();
+        if let Some(name) = host.interfaces.iter().find(is_absent) {
+            let host = host.host;
+            return Err(AgentError::Machine(format!("{host}: no interface {name}")));
         }
         Ok(Self {
-            name: asked.host,
-            netns: asked.netns,
-            interfaces: asked.interfaces,
+            name: host.host,
+            netns: host.netns,
+            interfaces: host.interfaces,
             device,
             snmp,
             netstat,
@@ -194,21 +183,21 @@ impl Host {
     }
 
     fn read(&self) -> Result<Value, AgentError> {
-        let table = whole(&self.device)?;
+        let table = read_again(&self.device)?;
         // An interface that has disappeared is left out.
         let interfaces: Map<String, Value> = self
             .interfaces
             .iter()
             .filter_map(|name| Some((name.clone(), counters::of_interface(&table, name)?)))
             .collect();
-        let snmp = whole(&self.snmp)?;
-        let tcp = counters::of_tcp(&snmp, &whole(&self.netstat)?);
+        let snmp = read_again(&self.snmp)?;
+        let tcp = counters::of_tcp(&snmp, &read_again(&self.netstat)?);
         Ok(json!({"interfaces": interfaces, "tcp": tcp, "udp": counters::of_udp(&snmp)}))
     }
 }
 
 /// Read a file of the kernel's from its beginning, which renews its content.
-fn whole(file: &File) -> Result<String, AgentError> {
+fn read_again(file: &File) -> Result<String, AgentError> {
     let mut content = Vec::new();
     let mut chunk = [0; 8192];
     loop {
@@ -294,11 +283,8 @@ fn clock() -> Value {
 }
 
 fn agent(jobs: usize) -> Value {
-    let stat = fs::read_to_string(Path::new("/proc/self/stat")).unwrap_or_default();
-    let parent = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.split(' ').nth(1));
-    let own = parent.and_then(|parent| Process::parse(&stat, parent));
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let own = child_reaper::parent(&stat).and_then(|parent| Process::parse(&stat, parent));
     json!({
         "cpu_ns": own.as_ref().map(|own| own.cpu_ns),
         "memory_bytes": own.as_ref().map(|own| own.memory_bytes),
@@ -309,6 +295,7 @@ fn agent(jobs: usize) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn busy_is_all_but_idle_and_waiting() {

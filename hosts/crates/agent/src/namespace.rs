@@ -22,7 +22,7 @@ impl Namespace {
         let Some(path) = path else {
             return Ok(Self(None));
         };
-        let file = File::open(path).map_err(AgentError::file(&path.to_string_lossy()))?;
+        let file = File::open(path).map_err(AgentError::file(path))?;
         Ok(Self(Some((path.to_owned(), file))))
     }
 
@@ -42,7 +42,7 @@ impl Namespace {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
                 move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-                    .map_err(|errno| AgentError::file(&path.to_string_lossy())(errno.into()))?;
+                    .map_err(|errno| AgentError::file(path)(errno.into()))?;
                 work()
             });
             inside

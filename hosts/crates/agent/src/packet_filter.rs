@@ -68,7 +68,7 @@ impl PacketRule {
 }
 
 impl HostSettings {
-    /// Whether the rules are for this machine's experiment interfaces only; an error in words.
+    /// Whether the rules are for this machine's experiment interfaces only; if not, why.
     pub fn check_packet_rules(&self) -> Result<(), String> {
         for rule in &self.packet_rules {
             if rule.interfaces.is_empty() {

@@ -5,7 +5,7 @@
 //! experiment routes to. Rules and routes carry [`PROTOCOL`], so that those of others with the same
 //! words are never deleted.
 
-use crate::settings::{HostSettings, LegPair, Mark};
+use crate::settings::{HostSettings, LegPair, LocalDelivery};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ const MARK_PRIORITY: u32 = 11;
 const LEG_PRIORITY: u32 = 12;
 
 impl LegPair {
-    /// Whether tables and marks tell this pair from another; an error in words.
+    /// Whether tables and marks tell this pair from another; if not, why.
     fn check_apart(&self, other: &Self) -> Result<(), String> {
         if self.table == other.table {
             let table = self
@@ -47,12 +47,12 @@ impl LegPair {
 }
 
 impl HostSettings {
-    /// Whether legs, tables and marks make sense; an error in words.
+    /// Whether legs, tables and marks make sense; if not, why.
     pub fn check_routing(&self) -> Result<(), String> {
-        let mut seen = BTreeSet::new();
+        let mut legs = BTreeSet::new();
         for name in self.legs.iter().flat_map(LegPair::interfaces) {
             self.check_interface(name)?;
-            if !seen.insert(name) {
+            if !legs.insert(name) {
                 return Err(format!("{name} is a leg twice"));
             }
         }
@@ -163,35 +163,28 @@ impl HostSettings {
             for interface in legs.interfaces() {
                 add(LEG_PRIORITY, &format!("iif {interface}"), table);
             }
-            for (mark, prefix) in legs.mark.iter().flat_map(|mark| self.with_prefixes(mark)) {
-                add(MARK_PRIORITY, &format!("to {prefix} fwmark {mark}"), table);
+            if let Some(mark) = legs.mark {
+                for prefix in self.prefixes() {
+                    add(MARK_PRIORITY, &format!("to {prefix} fwmark {mark}"), table);
+                }
             }
         }
-        if let Some(local) = &self.local {
-            for (mark, prefix) in self.with_prefixes(&local.mark) {
-                let selector = format!("to {prefix} fwmark {mark}");
-                add(LOCAL_PRIORITY, &selector, local.table);
+        if let Some(LocalDelivery { mark, table }) = self.local {
+            for prefix in self.prefixes() {
+                add(LOCAL_PRIORITY, &format!("to {prefix} fwmark {mark}"), table);
             }
         }
         rules
     }
 
     fn local_routes(&self) -> Vec<String> {
-        let tables = self.local.iter().map(|local| local.table);
-        let route = |table| {
-            let prefixes = self.prefixes().into_iter();
-            prefixes.map(move |prefix| {
-                format!("local {prefix} dev lo table {table} protocol {PROTOCOL}")
-            })
+        let Some(LocalDelivery { table, .. }) = self.local else {
+            return Vec::new();
         };
-        tables.flat_map(route).collect()
-    }
-
-    fn with_prefixes(&self, mark: &Mark) -> impl Iterator<Item = (Mark, &str)> {
-        let mark = *mark;
-        self.prefixes()
-            .into_iter()
-            .map(move |prefix| (mark, prefix))
+        let prefixes = self.prefixes().into_iter();
+        prefixes
+            .map(|prefix| format!("local {prefix} dev lo table {table} protocol {PROTOCOL}"))
+            .collect()
     }
 
     /// The experiment's prefixes: all that the machine has routes to.
@@ -206,6 +199,7 @@ impl HostSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Mark;
     use crate::settings::tests::box_with_spare_legs;
 
     #[test]

@@ -2,7 +2,7 @@
 //! Directories that are this user's alone, at known places where others may write: /tmp, /var/tmp.
 //!
 //! Another user may have made one of that name before. In a directory with the sticky bit nobody but its owner can
-//! replace one that was found to be ours.
+//! replace one that was status to be ours.
 
 use crate::AgentError;
 use rustix::fs::{Mode, OFlags, fstat, open};
@@ -19,7 +19,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 pub fn make(path: &Path) -> Result<(), AgentError> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            Err(AgentError::file(&path.to_string_lossy())(error))
+            Err(AgentError::file(path)(error))
         }
         _ => check(path),
     }
@@ -27,10 +27,10 @@ pub fn make(path: &Path) -> Result<(), AgentError> {
 
 /// Refuse a path that is no directory, a symbolic link to one, or a directory that others own or may write to.
 pub fn check(path: &Path) -> Result<(), AgentError> {
-    let fault = |error: io::Error| AgentError::file(&path.to_string_lossy())(error);
-    let refuse = |what: &str| {
+    let fault = |error: io::Error| AgentError::file(path)(error);
+    let refuse = |complaint: &str| {
         Err(AgentError::Machine(format!(
-            "{} {what}: it may have been created by another user; remove it",
+            "{} {complaint}: it may have been created by another user; remove it",
             path.display()
         )))
     };
@@ -40,11 +40,11 @@ pub fn check(path: &Path) -> Result<(), AgentError> {
         Err(Errno::ACCESS) => return refuse("is not this user's own directory"),
         opened => opened.map_err(|errno| fault(errno.into()))?,
     };
-    let found = fstat(&directory).map_err(|errno| fault(errno.into()))?;
-    if found.st_uid != rustix::process::geteuid().as_raw() {
-        return refuse(&format!("is the directory of user {}", found.st_uid));
+    let status = fstat(&directory).map_err(|errno| fault(errno.into()))?;
+    if status.st_uid != rustix::process::geteuid().as_raw() {
+        return refuse(&format!("is the directory of user {}", status.st_uid));
     }
-    if found.st_mode & WRITABLE_BY_OTHERS != 0 {
+    if status.st_mode & WRITABLE_BY_OTHERS != 0 {
         return refuse("is a directory that others may write to");
     }
     Ok(())

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The messages of `docs/contracts.md`, "Agent", as values.
+//! The messages of `docs/contracts.md`, "Agent", as values, and the versions of the protocol.
+//!
+//! A *major* version is one language: its messages mean the same in all its minor versions, and unknown fields and
+//! events are ignored. A *minor* version adds to it. Each side sends the highest minor version of each major version that
+//! it supports; both then keep to the highest major that both have, and in it to the lower minor.
+//! The examples in `tests/data/contract/agent-versions.jsonl` hold this and the other side's rule to the same outcomes.
 
 use crate::AgentError;
 use crate::job_privileges::{Privilege, User};
 use crate::limits::Limits;
-use crate::protocol_version::Version;
 use crate::settings::HostSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -86,7 +90,6 @@ pub enum Operation {
         /// The machine's name: what `unset` takes back.
         host: String,
         /// Its network namespace; null for the agent's own.
-        #[serde(default)]
         netns: Option<PathBuf>,
         /// `atoll_core.plan.plan.HostSettings`.
         settings: HostSettings,
@@ -99,7 +102,6 @@ pub enum Operation {
     /// Write sysctls, verified; undone only by writing `was`, or by the end of the namespace.
     Sysctl {
         /// Network namespace; null for the agent's own.
-        #[serde(default)]
         netns: Option<PathBuf>,
         /// Names with dots, and values.
         sysctls: Vec<(String, String)>,
@@ -107,7 +109,6 @@ pub enum Operation {
     /// Read sysctls, offloads and interface counters.
     Read {
         /// Network namespace; null for the agent's own.
-        #[serde(default)]
         netns: Option<PathBuf>,
         /// Names with dots.
         #[serde(default)]
@@ -122,12 +123,12 @@ pub enum Operation {
         every_ns: u64,
         /// The objects to sample.
         #[serde(default)]
-        hosts: Vec<Asked>,
+        hosts: Vec<SampledHost>,
     },
     /// Answer with one sample of [`Operation::Measure`].
     Sample {
         /// The objects to sample.
-        hosts: Vec<Asked>,
+        hosts: Vec<SampledHost>,
     },
     /// Heartbeat; not answered.
     Beat,
@@ -143,7 +144,6 @@ pub enum Operation {
     /// Find other owners of an interface's address.
     Owners {
         /// Network namespace; null for the agent's own.
-        #[serde(default)]
         netns: Option<PathBuf>,
         /// The interface.
         interface: String,
@@ -157,7 +157,6 @@ pub enum Operation {
         /// The run's name.
         name: String,
         /// In memory, and no file of a job may be larger; none: on disk.
-        #[serde(default)]
         memory_bytes: Option<u64>,
     },
     /// List the files of a run.
@@ -174,11 +173,10 @@ pub enum Operation {
 
 /// A host to sample: a network namespace and some interfaces in it.
 #[derive(Debug, Deserialize)]
-pub struct Asked {
+pub struct SampledHost {
     /// Its name in samples.
     pub host: String,
     /// Its network namespace; null for the agent's own.
-    #[serde(default)]
     pub netns: Option<PathBuf>,
     /// Interface names.
     #[serde(default)]
@@ -191,7 +189,6 @@ pub struct StartJob {
     /// Its name: unique among running jobs.
     pub job: String,
     /// Network namespace; null for the agent's own.
-    #[serde(default)]
     pub netns: Option<PathBuf>,
     /// Program and arguments; `atoll-host` is the agent's own executable.
     pub argv: Vec<String>,
@@ -205,19 +202,16 @@ pub struct StartJob {
     #[serde(default = "default_stdout")]
     pub stdout: String,
     /// `lines`, a file to append to, or null: the agent's own standard error.
-    #[serde(default)]
     pub stderr: Option<String>,
     /// Its limits.
     #[serde(default)]
     pub limits: Limits,
     /// The capabilities that it keeps; null: all of the agent's.
-    #[serde(default)]
     pub privileges: Option<Vec<Privilege>>,
     /// Its user, if there are `privileges`.
     #[serde(default)]
     pub user: User,
     /// Its working directory; null: the agent's.
-    #[serde(default)]
     pub directory: Option<PathBuf>,
 }
 
@@ -298,6 +292,32 @@ pub enum Message<'a> {
         #[serde(flatten)]
         fields: Map<String, Value>,
     },
+}
+
+/// Major and minor.
+pub type Version = (u32, u32);
+
+/// The versions that this program supports, the best last.
+pub const SPEAKS: [Version; 1] = [(2, 2)];
+
+/// The version that two sides have in common; none: they cannot talk.
+pub fn common_version(ours: &[Version], theirs: &[Version]) -> Option<Version> {
+    ours.iter()
+        .flat_map(|our| theirs.iter().map(move |their| (our, their)))
+        .filter(|(our, their)| our.0 == their.0)
+        .map(|(our, their)| (our.0, our.1.min(their.1)))
+        .max()
+}
+
+/// Versions as text: `1.1`, `1.0 and 2.3`.
+pub fn version_text(versions: &[Version]) -> String {
+    if versions.is_empty() {
+        return "no version".to_owned();
+    }
+    let texts = versions
+        .iter()
+        .map(|(major, minor)| format!("{major}.{minor}"));
+    texts.collect::<Vec<_>>().join(" and ")
 }
 
 #[cfg(test)]
@@ -388,5 +408,29 @@ mod tests {
         let request = Request::parse(b"{nonsense");
         assert_eq!(request.id, Value::Null);
         assert!(request.operation.is_err());
+    }
+
+    #[derive(Deserialize)]
+    struct Example {
+        keeper: Vec<Version>,
+        agent: Vec<Version>,
+        agreed: Option<Version>,
+    }
+
+    #[test]
+    fn both_sides_come_to_the_contracts_outcomes() {
+        let examples = include_str!("../../../../tests/data/contract/agent-versions.jsonl");
+        let mut seen = 0;
+        for line in examples.lines() {
+            let example: Example = serde_json::from_str(line).unwrap();
+            assert_eq!(
+                common_version(&example.agent, &example.keeper),
+                example.agreed,
+                "{line}"
+            );
+            seen += 1;
+        }
+        assert!(seen >= 6);
+        assert_eq!(version_text(&SPEAKS), "2.2");
     }
 }

@@ -9,8 +9,10 @@ use crate::job::Job;
 use crate::machine_info;
 use crate::metrics::Metrics;
 use crate::namespace::Namespace;
-use crate::protocol::{Asked, Message, Operation, Request, StartJob};
-use crate::protocol_version::{self, SPEAKS};
+use crate::protocol::{
+    Message, Operation, Request, SPEAKS, SampledHost, StartJob, Version, common_version,
+    version_text,
+};
 use crate::signals;
 use crate::spool;
 use crate::supervisor::Supervisor;
@@ -20,6 +22,7 @@ use std::time::{Duration, Instant};
 
 /// How a request is answered.
 enum Outcome {
+    Nothing,
     Now(AgentAnswer),
     /// It may take long, so the worker thread does it.
     Later(Task),
@@ -29,27 +32,21 @@ impl Supervisor {
     /// Carry out the request in a line, and answer it now or later.
     pub(crate) fn answer(&mut self, line: &[u8]) {
         let Request { id, operation } = Request::parse(line);
-        let outcome = match operation {
-            Ok(Operation::Beat) => return,
-            Ok(Operation::Hello { speaks }) => match self.greeted(&speaks) {
+        let answer = match operation.map(|operation| self.perform(operation)) {
+            Ok(Outcome::Nothing) => return,
+            Ok(Outcome::Now(answer)) => answer,
+            Ok(Outcome::Later(task)) => match self.worker.add(id.clone(), task) {
                 Ok(()) => return,
                 Err(error) => Err(error),
             },
-            Ok(operation) => match self.perform(operation) {
-                Outcome::Now(answer) => answer,
-                Outcome::Later(task) => match self.worker.add(id.clone(), task) {
-                    Ok(()) => return,
-                    Err(error) => Err(error),
-                },
-            },
             Err(error) => Err(error),
         };
-        self.say_answer(&id, outcome);
+        self.say_answer(&id, answer);
     }
 
     /// Answer a request.
-    pub(crate) fn say_answer(&mut self, id: &Value, outcome: AgentAnswer) {
-        let (ok, error, fields) = match outcome {
+    pub(crate) fn say_answer(&mut self, id: &Value, answer: AgentAnswer) {
+        let (ok, error, fields) = match answer {
             Ok(fields) => (true, None, fields),
             Err(error) => (false, Some(error.to_string()), Map::new()),
         };
@@ -62,16 +59,16 @@ impl Supervisor {
     }
 
     /// Refuse a side with no version in common.
-    fn greeted(&mut self, speaks: &[protocol_version::Version]) -> Result<(), AgentError> {
-        if protocol_version::agreed(&SPEAKS, speaks).is_some() {
+    fn check_versions(&mut self, speaks: &[Version]) -> Result<(), AgentError> {
+        if common_version(&SPEAKS, speaks).is_some() {
             return Ok(());
         }
         self.close();
         Err(AgentError::Machine(format!(
             "this atoll-host {} speaks protocol {}, not {}: install the one that fits, on this machine or on yours",
             env!("CARGO_PKG_VERSION"),
-            protocol_version::words(&SPEAKS),
-            protocol_version::words(speaks),
+            version_text(&SPEAKS),
+            version_text(speaks),
         )))
     }
 
@@ -98,7 +95,11 @@ impl Supervisor {
                 sample.map(|sample| fields("sample", sample.into()))
             }
             Operation::Clock => Ok(fields("t_ns", machine_info::clock_ns().into())),
-            Operation::Hello { .. } | Operation::Beat => Ok(Map::new()),
+            Operation::Beat => return Outcome::Nothing,
+            Operation::Hello { speaks } => match self.check_versions(&speaks) {
+                Ok(()) => return Outcome::Nothing,
+                Err(error) => Err(error),
+            },
             Operation::Set {
                 host,
                 netns,
@@ -174,8 +175,11 @@ impl Supervisor {
 
     fn start(&mut self, mut request: StartJob) -> AgentAnswer {
         request.limits.hold_files_in_memory(self.memory_file_bytes);
-        if self.jobs.iter().any(|job| job.name == request.job) {
-            return Err(AgentError::JobRunning(request.job.clone()));
+        let name = &request.job;
+        if self.jobs.iter().any(|job| job.name == *name) {
+            return Err(AgentError::Machine(format!(
+                "job {name:?} is already running"
+            )));
         }
         let job = Job::start(
             &request,
@@ -195,11 +199,11 @@ impl Supervisor {
         self.jobs
             .iter_mut()
             .find(|job| job.name == name)
-            .ok_or_else(|| AgentError::NoJob(name.to_owned()))
+            .ok_or_else(|| AgentError::Machine(format!("no job {name:?} is running")))
     }
 
     /// Subscribe to metrics. With an interval of 0 the last sample comes before the answer.
-    fn subscribe(&mut self, every_ns: u64, hosts: Vec<Asked>) -> AgentAnswer {
+    fn subscribe(&mut self, every_ns: u64, hosts: Vec<SampledHost>) -> AgentAnswer {
         if every_ns > 0 {
             let every = Duration::from_nanos(every_ns);
             self.metrics = Some(Metrics::new(every, hosts, Instant::now())?);
@@ -215,6 +219,6 @@ fn later(task: impl FnOnce(&SharedState) -> AgentAnswer + Send + 'static) -> Out
     Outcome::Later(Box::new(task))
 }
 
-fn fields(name: &str, what: Value) -> Map<String, Value> {
-    Map::from_iter([(name.to_owned(), what)])
+fn fields(name: &str, value: Value) -> Map<String, Value> {
+    Map::from_iter([(name.to_owned(), value)])
 }

@@ -14,13 +14,11 @@ pub struct HostSettings {
     /// Names with dots, and values: of the network, and of no other interface.
     pub sysctls: Vec<(String, String)>,
     /// Whether the kernel forwards what comes in by the experiment interfaces; none: as it is.
-    #[serde(default)]
     pub forwarding: Option<bool>,
     /// The pairs of legs of a routed box.
     #[serde(default)]
     pub legs: Vec<LegPair>,
     /// Delivery of marked packets to a transparent proxy.
-    #[serde(default)]
     pub local: Option<LocalDelivery>,
     /// For packets that come in, in this order.
     #[serde(default)]
@@ -60,13 +58,10 @@ pub struct RouteSettings {
     /// The destinations.
     pub prefix: String,
     /// Bytes of the longest packet to them; none: that of the interface.
-    #[serde(default)]
     pub mtu: Option<u32>,
     /// Initial congestion window of TCP, in segments; none: the kernel's.
-    #[serde(default)]
     pub initial_window: Option<u32>,
     /// Initial receive window of TCP, in segments; none: the kernel's.
-    #[serde(default)]
     pub initial_receive_window: Option<u32>,
 }
 
@@ -109,10 +104,8 @@ pub struct LegPair {
     pub island: String,
     /// The routing table of both interfaces' routes, for packets that come in by them and for
     /// packets with the mark; none: the main one.
-    #[serde(default)]
     pub table: Option<u32>,
     /// Packets that come in by the pair get it; packets of programs that have it use the table.
-    #[serde(default)]
     pub mark: Option<Mark>,
     /// Treat frames addressed to others as addressed to this machine, and route them.
     #[serde(default)]
@@ -149,16 +142,12 @@ pub struct PacketRule {
     #[serde(default)]
     pub transparent_socket: bool,
     /// Only those with this mark.
-    #[serde(default)]
     pub mark: Option<Mark>,
     /// The mark that they get; the other bits stay.
-    #[serde(default)]
     pub set_mark: Option<Mark>,
     /// The TCP or UDP port of the transparent listener, at 127.0.0.1 or any address, that they go to.
-    #[serde(default)]
     pub tproxy_port: Option<u16>,
     /// None: later rules apply, too.
-    #[serde(default)]
     pub verdict: Option<RuleVerdict>,
 }
 
@@ -191,7 +180,7 @@ pub enum RuleVerdict {
 }
 
 impl HostSettings {
-    /// Whether an interface is one of these settings; an error in words.
+    /// Whether an interface is one of these settings; if not, why.
     pub fn check_interface(&self, name: &str) -> Result<(), String> {
         if self.interfaces.iter().any(|each| each.name == name) {
             return Ok(());
@@ -203,7 +192,7 @@ impl HostSettings {
 }
 
 impl Mark {
-    /// Whether the mask has all bits of the value; an error in words.
+    /// Whether the mask has all bits of the value; if not, why.
     pub fn check(self) -> Result<(), String> {
         if self.mask == 0 || self.value & !self.mask != 0 {
             return Err(format!(

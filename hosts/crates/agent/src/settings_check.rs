@@ -13,7 +13,7 @@ const SHORTEST_PREFIX: u8 = 8;
 const SCOPES: [&str; 3] = ["all", "default", "lo"];
 
 impl HostSettings {
-    /// Whether the settings are of this machine's experiment interfaces only; an error in words.
+    /// Whether the settings are of this machine's experiment interfaces only; if not, why.
     pub fn check(&self) -> Result<(), String> {
         for interface in &self.interfaces {
             interface.check()?;

@@ -41,7 +41,11 @@ pub fn parse(name: &str) -> Result<Signal, AgentError> {
         "KILL" => Signal::KILL,
         "USR1" => Signal::USR1,
         "USR2" => Signal::USR2,
-        _ => return Err(AgentError::Signal(name.to_owned())),
+        _ => {
+            return Err(AgentError::Machine(format!(
+                "unknown signal {name:?}; known: TERM, INT, HUP, KILL, USR1, USR2"
+            )));
+        }
     })
 }
 

@@ -33,7 +33,7 @@ fn root(below: &str) -> PathBuf {
 }
 
 /// The directory of a run; a name that could lead anywhere else is refused.
-fn place(below: &str, name: &str) -> Result<PathBuf, AgentError> {
+fn run_directory(below: &str, name: &str) -> Result<PathBuf, AgentError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
         return Err(AgentError::Machine(format!(
@@ -45,12 +45,12 @@ fn place(below: &str, name: &str) -> Result<PathBuf, AgentError> {
 
 /// The same in memory if it is there, else on disk, below a root that is ours or not there.
 fn existing(name: &str) -> Result<PathBuf, AgentError> {
-    let mut directory = place(DISK, name)?;
+    let mut directory = run_directory(DISK, name)?;
     for below in [MEMORY, DISK] {
         if root(below).symlink_metadata().is_ok() {
             private_directory::check(&root(below))?;
-            if place(below, name)?.exists() {
-                directory = place(below, name)?;
+            if run_directory(below, name)?.exists() {
+                directory = run_directory(below, name)?;
                 break;
             }
         }
@@ -61,7 +61,7 @@ fn existing(name: &str) -> Result<PathBuf, AgentError> {
 /// Make the directory of a run; its path. `memory_bytes`: in memory, with room for a file of that size.
 pub fn make(name: &str, memory_bytes: Option<u64>) -> Result<PathBuf, AgentError> {
     let below = if memory_bytes.is_some() { MEMORY } else { DISK };
-    let directory = place(below, name)?;
+    let directory = run_directory(below, name)?;
     for root in [root(MEMORY), root(DISK)] {
         if root.symlink_metadata().is_ok() {
             private_directory::check(&root)?;
@@ -74,7 +74,7 @@ pub fn make(name: &str, memory_bytes: Option<u64>) -> Result<PathBuf, AgentError
     private_directory::make(&root(below))?;
     for folder in FOLDERS {
         let path = directory.join(folder);
-        fs::create_dir_all(&path).map_err(AgentError::file(&path.to_string_lossy()))?;
+        fs::create_dir_all(&path).map_err(AgentError::file(path))?;
     }
     Ok(directory)
 }
@@ -82,7 +82,7 @@ pub fn make(name: &str, memory_bytes: Option<u64>) -> Result<PathBuf, AgentError
 /// The files of a run with their sizes in bytes, by path below its directory; none if there is no directory.
 pub fn files(name: &str) -> Result<Value, AgentError> {
     let directory = existing(name)?;
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for folder in FOLDERS {
         let Ok(entries) = fs::read_dir(directory.join(folder)) else {
             continue;
@@ -90,17 +90,17 @@ pub fn files(name: &str) -> Result<Value, AgentError> {
         for entry in entries {
             let entry = entry?;
             let file = format!("{folder}/{}", entry.file_name().to_string_lossy());
-            found.push(json!({"name": file, "bytes": entry.metadata()?.len()}));
+            files.push(json!({"name": file, "bytes": entry.metadata()?.len()}));
         }
     }
-    Ok(json!({"path": directory, "files": found}))
+    Ok(json!({"path": directory, "files": files}))
 }
 
 /// Delete the directory of a run.
 pub fn discard(name: &str) -> Result<(), AgentError> {
     let directory = existing(name)?;
     if directory.exists() {
-        fs::remove_dir_all(&directory).map_err(AgentError::file(&directory.to_string_lossy()))?;
+        fs::remove_dir_all(&directory).map_err(AgentError::file(directory))?;
     }
     for below in [MEMORY, DISK] {
         fs::remove_dir(root(below)).ok(); // the last one takes the root along
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_name_cannot_lead_out_of_the_spool() {
         for name in ["", "..", ".hidden", "a/b", "/etc", "a b"] {
-            assert!(place(DISK, name).is_err(), "{name:?}");
+            assert!(run_directory(DISK, name).is_err(), "{name:?}");
         }
     }
 

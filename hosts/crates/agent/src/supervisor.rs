@@ -8,21 +8,19 @@ use crate::command::TOOL_LIMIT;
 use crate::heartbeat::Heartbeat;
 use crate::heat::Heat;
 use crate::job::{Job, StreamEnded};
-use crate::limits;
 use crate::line_splitter::LineSplitter;
 use crate::message_queue::MessageQueue;
 use crate::metrics::Metrics;
 use crate::orphans::Orphans;
-use crate::protocol::Message;
-use crate::protocol_version::SPEAKS;
+use crate::protocol::{Message, SPEAKS};
 use crate::signals;
 use crate::worker::Worker;
 use netio::children::{self, Ended};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Rlimit, Signal};
+use rustix::process::{Pid, Rlimit, Signal};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -58,11 +56,11 @@ pub struct Supervisor {
     heartbeat: Option<Heartbeat>,
 }
 
-/// A descriptor that poll found ready.
+/// A descriptor to poll.
 #[derive(Clone, Copy)]
-enum Ready {
-    Requests(PollFlags),
-    Reader(PollFlags),
+enum Source {
+    Requests,
+    Reader,
     EndRequested,
     Answered,
     Ended,
@@ -114,8 +112,8 @@ impl Supervisor {
     fn watch(&mut self) -> Result<(), AgentError> {
         while !self.finished() {
             self.output.flush();
-            for ready in self.wait()? {
-                self.handle(ready)?;
+            for (source, flags) in self.wait()? {
+                self.handle(source, flags)?;
             }
             self.kill_overdue()?;
             self.beat();
@@ -138,7 +136,7 @@ impl Supervisor {
 
     /// Wait for events. With a full output queue nothing is read, but the end of
     /// any stream or job is still seen.
-    fn wait(&self) -> Result<Vec<Ready>, AgentError> {
+    fn wait(&self) -> Result<Vec<(Source, PollFlags)>, AgentError> {
         let stdin = io::stdin();
         let stdout = io::stdout();
         let taking = if self.output.is_full() {
@@ -151,77 +149,65 @@ impl Supervisor {
         } else {
             PollFlags::OUT
         };
-        let mut what = Vec::new();
+        let mut sources = Vec::new();
         let mut fds = Vec::new();
+        let mut watch = |source: Source, fd, flags: PollFlags| {
+            sources.push(source);
+            fds.push(PollFd::from_borrowed_fd(fd, flags));
+        };
         if self.give_up_at.is_none() {
-            what.push(Ready::Requests(PollFlags::empty()));
-            fds.push(PollFd::new(&stdin, taking));
-            what.push(Ready::EndRequested);
-            fds.push(PollFd::new(&self.end_requested, PollFlags::IN));
+            watch(Source::Requests, stdin.as_fd(), taking);
+            watch(
+                Source::EndRequested,
+                self.end_requested.as_fd(),
+                PollFlags::IN,
+            );
         }
         if !self.output.reader_gone() {
-            what.push(Ready::Reader(PollFlags::empty()));
-            fds.push(PollFd::new(&stdout, writing));
+            watch(Source::Reader, stdout.as_fd(), writing);
         }
         if !taking.is_empty() {
-            what.push(Ready::Answered);
-            fds.push(PollFd::from_borrowed_fd(self.worker.answered(), taking));
+            watch(Source::Answered, self.worker.answered(), taking);
         }
         for (number, job) in self.jobs.iter().enumerate() {
             if let Some(pipe) = job.blocked_input() {
-                what.push(Ready::Input(number));
-                fds.push(PollFd::from_borrowed_fd(pipe, PollFlags::OUT));
+                watch(Source::Input(number), pipe, PollFlags::OUT);
             }
-            for (which, stream) in job.streams.iter().enumerate() {
+            for (index, stream) in job.streams.iter().enumerate() {
                 if !taking.is_empty() {
-                    what.push(Ready::Stream(number, which));
-                    fds.push(PollFd::from_borrowed_fd(stream.pipe(), taking));
+                    watch(Source::Stream(number, index), stream.pipe(), taking);
                 }
             }
-            what.push(Ready::Ended);
-            fds.push(PollFd::new(&job.ended, PollFlags::IN));
+            watch(Source::Ended, job.ended.as_fd(), PollFlags::IN);
         }
         match poll(&mut fds, self.time_to_wake().as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let flags: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
-        let mut ready: Vec<Ready> = what
-            .into_iter()
-            .zip(flags)
-            .filter(|(_, flags)| !flags.is_empty())
-            .map(|(what, flags)| match what {
-                Ready::Requests(_) => Ready::Requests(flags),
-                Ready::Reader(_) => Ready::Reader(flags),
-                other => other,
-            })
-            .collect();
+        let ready = sources.into_iter().zip(fds.iter().map(PollFd::revents));
+        let mut ready: Vec<_> = ready.filter(|(_, flags)| !flags.is_empty()).collect();
         // Requests and ended jobs last: they change which job has which number, and a job's last
         // lines come before its exit. Of streams that end, the higher number goes first.
         ready.reverse();
-        ready.sort_by_key(|ready| match ready {
-            Ready::Reader(_)
-            | Ready::EndRequested
-            | Ready::Answered
-            | Ready::Input(_)
-            | Ready::Stream(..) => 0,
-            Ready::Requests(_) => 1,
-            Ready::Ended => 2,
+        ready.sort_by_key(|(source, _)| match source {
+            Source::Requests => 1,
+            Source::Ended => 2,
+            _ => 0,
         });
-        ready.dedup_by(|a, b| matches!((a, b), (Ready::Ended, Ready::Ended)));
+        ready.dedup_by(|one, other| matches!((one.0, other.0), (Source::Ended, Source::Ended)));
         Ok(ready)
     }
 
-    fn handle(&mut self, ready: Ready) -> Result<(), AgentError> {
-        match ready {
-            Ready::Requests(flags) => self.take_requests(flags)?,
-            Ready::EndRequested => self.close(),
-            Ready::Answered => self.say_answers(),
-            Ready::Reader(flags) if flags.intersects(GONE) => self.output.abandon(),
-            Ready::Reader(_) => self.output.flush(),
-            Ready::Ended => self.reap()?,
-            Ready::Input(number) => self.jobs[number].write_input(),
-            Ready::Stream(number, which) => self.relay(number, which),
+    fn handle(&mut self, source: Source, flags: PollFlags) -> Result<(), AgentError> {
+        match source {
+            Source::Requests => self.take_requests(flags)?,
+            Source::EndRequested => self.close(),
+            Source::Answered => self.say_answers(),
+            Source::Reader if flags.intersects(GONE) => self.output.abandon(),
+            Source::Reader => self.output.flush(),
+            Source::Ended => self.reap()?,
+            Source::Input(number) => self.jobs[number].write_input(),
+            Source::Stream(number, index) => self.relay(number, index),
         }
         Ok(())
     }
@@ -261,13 +247,13 @@ impl Supervisor {
         }
     }
 
-    fn relay(&mut self, number: usize, which: usize) {
+    fn relay(&mut self, number: usize, index: usize) {
         let Self { jobs, output, .. } = self;
         let Job { name, streams, .. } = &mut jobs[number];
-        let stream = &mut streams[which];
+        let stream = &mut streams[index];
         let stream_name = stream.name;
         if let Err(StreamEnded) = stream.read(|line| say_line(output, name, stream_name, line)) {
-            streams.remove(which);
+            streams.remove(index);
         }
     }
 
@@ -280,7 +266,7 @@ impl Supervisor {
     }
 
     fn ended(&mut self, ended: &Ended) {
-        let pid = limits::pid_of(ended);
+        let pid = Pid::from_raw(ended.pid);
         let Some(number) = self.jobs.iter().position(|job| Some(job.pid) == pid) else {
             return; // adopted
         };

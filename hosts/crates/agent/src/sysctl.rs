@@ -22,11 +22,9 @@ pub fn write(name: &str, wanted: &str) -> Result<String, AgentError> {
         fs::write(path_of(name)?, &wanted).map_err(|error| explain(name, error))?;
         let held = read(name)?;
         if held != wanted {
-            return Err(AgentError::SysctlNotTaken {
-                name: name.to_owned(),
-                wanted,
-                held,
-            });
+            return Err(AgentError::Machine(format!(
+                "sysctl {name}: wrote {wanted:?}, reads {held:?}"
+            )));
         }
     }
     Ok(was)
@@ -50,16 +48,16 @@ pub fn write_all(sysctls: &[(String, String)]) -> Result<Vec<(String, String)>, 
 
 /// The original values of sysctls, by network namespace.
 #[derive(Debug, Default)]
-pub struct Written(Vec<WrittenThere>);
+pub struct OriginalSysctls(Vec<NamespaceSysctls>);
 
 #[derive(Debug)]
-struct WrittenThere {
+struct NamespaceSysctls {
     netns: Option<PathBuf>,
     namespace: Namespace,
     was: Vec<(String, String)>,
 }
 
-impl Written {
+impl OriginalSysctls {
     /// Remember the values before the first write; returns the namespace.
     pub fn note(
         &mut self,
@@ -67,40 +65,40 @@ impl Written {
         namespace: Namespace,
         was: &[(String, String)],
     ) -> usize {
-        let known = self.0.iter().position(|there| there.netns == netns);
-        let place = known.unwrap_or_else(|| {
-            self.0.push(WrittenThere {
+        let position = self.0.iter().position(|entry| entry.netns == netns);
+        let index = position.unwrap_or_else(|| {
+            self.0.push(NamespaceSysctls {
                 netns,
                 namespace,
                 was: Vec::new(),
             });
             self.0.len() - 1
         });
-        let first = &mut self.0[place].was;
+        let originals = &mut self.0[index].was;
         for (name, before) in was {
-            if !first.iter().any(|(held, _)| held == name) {
-                first.push((name.clone(), before.clone()));
+            if !originals.iter().any(|(noted, _)| noted == name) {
+                originals.push((name.clone(), before.clone()));
             }
         }
-        place
+        index
     }
 
     /// One that [`Self::note`] named.
-    pub fn namespace(&self, place: usize) -> &Namespace {
-        &self.0[place].namespace
+    pub fn namespace(&self, index: usize) -> &Namespace {
+        &self.0[index].namespace
     }
 
     /// Those of the agent's own network namespace.
     pub fn own(&self) -> Vec<(String, String)> {
-        let own = self.0.iter().filter(|there| there.namespace.is_own());
-        own.flat_map(|there| there.was.clone()).collect()
+        let own = self.0.iter().filter(|entry| entry.namespace.is_own());
+        own.flat_map(|entry| entry.was.clone()).collect()
     }
 
     /// Restore everything; returns failures as messages, and remembers their values.
     pub fn restore(&mut self) -> Vec<String> {
         let mut problems = Vec::new();
-        self.0.retain(|there| {
-            let restored = there.namespace.run(|| Ok(restore(&there.was)));
+        self.0.retain(|entry| {
+            let restored = entry.namespace.run(|| Ok(restore(&entry.was)));
             let failed = restored.unwrap_or_else(|error| vec![error.to_string()]);
             problems.extend_from_slice(&failed);
             !failed.is_empty()
@@ -148,7 +146,7 @@ fn normal(text: &str) -> String {
 }
 
 fn explain(name: &str, error: io::Error) -> AgentError {
-    AgentError::file(&format!("sysctl {name}"))(error)
+    AgentError::file(format!("sysctl {name}"))(error)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const A_MOMENT: Duration = Duration::from_millis(10);
+const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// The answer to a request.
 pub type AgentAnswer = Result<Map<String, Value>, AgentError>;
@@ -41,7 +41,7 @@ impl SharedState {
             match self.0.try_lock() {
                 Ok(held) => return Some(held),
                 Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
-                Err(TryLockError::WouldBlock) if Instant::now() < end => thread::sleep(A_MOMENT),
+                Err(TryLockError::WouldBlock) if Instant::now() < end => thread::sleep(LOCK_POLL),
                 Err(TryLockError::WouldBlock) => return None,
             }
         }

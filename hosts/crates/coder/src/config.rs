@@ -74,10 +74,8 @@ pub(crate) struct Config {
     /// Repair packets of so many packets; if they are adapted, without reports of the other coder.
     pub(crate) redundancy: u16,
     /// Repair packets follow the losses that the other coder reports.
-    #[serde(default)]
     pub(crate) adaptive: Option<AdaptiveConfig>,
     /// Reports between the coders, which both send or neither.
-    #[serde(default)]
     pub(crate) feedback: Option<FeedbackConfig>,
     pub(crate) interleave: u16,
     pub(crate) flush_ns: u64,
@@ -133,8 +131,8 @@ impl TryFrom<String> for Mac {
                 .ok()
                 .filter(|_| part.len() == 2)
         });
-        let found: Option<Vec<u8>> = bytes.collect();
-        found
+        let bytes: Option<Vec<u8>> = bytes.collect();
+        bytes
             .and_then(|bytes| bytes.try_into().ok())
             .map(Self)
             .ok_or_else(|| format!("'{text}' is no MAC address"))
@@ -265,7 +263,6 @@ pub(crate) enum Scheduling {
     Interspersed {},
     Deferred {
         after_ns: u64,
-        #[serde(default)]
         generations: Option<u64>,
     },
     Titrated {
@@ -339,7 +336,11 @@ impl Config {
     /// The limit of the program's memory: of each tunnel, the packets that the decoder and the encoder keep, and the
     /// bytes that wait. A buffer that shrinks is up to four times as large as its content.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let longest = self.interfaces().map(|each| each.mtu).max().unwrap_or(0);
+        let longest = self
+            .interfaces()
+            .map(|interface| interface.mtu)
+            .max()
+            .unwrap_or(0);
         let packet = u64::from(longest) + u64::from(self.generation) + PACKET_BYTES;
         let of_a_generation = u64::from(self.generation) + u64::from(MOST_SOURCES);
         let packets = 4 * HELD_MAX as u64 + of_a_generation * u64::from(self.interleave);

@@ -26,28 +26,20 @@ pub(crate) struct DecoderSums {
     pub(crate) longer_bursts: u64,
 }
 
-impl std::ops::AddAssign for DecoderSums {
-    fn add_assign(&mut self, other: Self) {
-        self.arrived_source_packets += other.arrived_source_packets;
-        self.arrived_repair_packets += other.arrived_repair_packets;
-        self.useful_repair_packets += other.useful_repair_packets;
-        self.recovered_packets += other.recovered_packets;
-        self.recovery_delay_ns += other.recovery_delay_ns;
-        self.complete_generations += other.complete_generations;
-        self.lost_generations += other.lost_generations;
-        self.lost_packets += other.lost_packets;
-        self.late_packets += other.late_packets;
-        self.malformed_packets += other.malformed_packets;
-        self.missing_source_packets += other.missing_source_packets;
-        self.bursts_of_1 += other.bursts_of_1;
-        self.bursts_of_2 += other.bursts_of_2;
-        self.bursts_of_3_to_4 += other.bursts_of_3_to_4;
-        self.bursts_of_5_to_8 += other.bursts_of_5_to_8;
-        self.longer_bursts += other.longer_bursts;
-    }
+/// [`sums!`], which can be added.
+macro_rules! added_sums {
+    ($name:ident { $($sum:ident),+ $(,)? }) => {
+        sums!($name { $($sum),+ });
+
+        impl std::ops::AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$sum += other.$sum;)+
+            }
+        }
+    };
 }
 
-sums!(DecoderSums {
+added_sums!(DecoderSums {
     arrived_source_packets,
     arrived_repair_packets,
     useful_repair_packets,

@@ -6,7 +6,7 @@
 
 use crate::counters::DecoderSums;
 use crate::numbering;
-use crate::stream::{Deliveries, Delivery, Received, StreamDecoder};
+use crate::stream::{Deliveries, Received, StreamDecoder};
 use atoll_measures::Peak;
 use atoll_redundancy::{GENERATIONS_MAX, NUMBERS, Report};
 use atoll_rlnc::{BlockCode, BlockDecoder, CodeError, Header, Progress};
@@ -75,16 +75,15 @@ impl Decoder {
         }
     }
 
-    fn source(
+    fn source<'a>(
         &mut self,
         now_ns: u64,
         at: usize,
         (number, index): (u16, u16),
-        packet: &[u8],
-        deliveries: &mut Deliveries,
-    ) {
+        packet: &'a [u8],
+    ) -> Deliveries<'a> {
         let Slot::Open(open) = &mut self.window[at] else {
-            return; // it came twice, or after it was recovered
+            return Deliveries::default(); // it came twice, or after it was recovered
         };
         open.last_ns = now_ns;
         open.first_number = Some((number + NUMBERS - index) % NUMBERS);
@@ -94,15 +93,12 @@ impl Decoder {
         *arrived_ns = now_ns.max(1);
         let result = open.decoder.systematic(index, packet);
         // One that arrived itself is right, even if others of its generation were damaged.
-        if result == Ok(Progress::Useful) || (result.is_err() && is_first) {
-            open.delivered += 1;
-            deliveries.push(Delivery {
-                packet,
-                recovered: false,
-                number: Some(number),
-            });
+        let is_new = result == Ok(Progress::Useful) || (result.is_err() && is_first);
+        open.delivered += u16::from(is_new);
+        Deliveries {
+            arrived: is_new.then_some((packet, number)),
+            recovered: self.recovered(now_ns, at, result),
         }
-        self.take_recovered(now_ns, at, result, deliveries);
     }
 
     fn repair(
@@ -111,46 +107,44 @@ impl Decoder {
         at: usize,
         (first_number, count, seed): (u16, u16, u32),
         symbol: &[u8],
-        deliveries: &mut Deliveries,
-    ) {
+    ) -> Vec<(Vec<u8>, Option<u16>)> {
         let Slot::Open(open) = &mut self.window[at] else {
-            return;
+            return Vec::new();
         };
         open.last_ns = now_ns;
         open.sources = open.sources.max(count);
         open.first_number.get_or_insert(first_number);
         let result = open.decoder.repair(count, seed, symbol);
         self.received.sums.useful_repair_packets += u64::from(result == Ok(Progress::Useful));
-        self.take_recovered(now_ns, at, result, deliveries);
+        self.recovered(now_ns, at, result)
     }
 
-    fn take_recovered(
+    /// The packets that a packet recovered, and their numbers in the tunnel.
+    fn recovered(
         &mut self,
         now_ns: u64,
         at: usize,
         result: Result<Progress, CodeError>,
-        deliveries: &mut Deliveries,
-    ) {
+    ) -> Vec<(Vec<u8>, Option<u16>)> {
         self.received.sums.malformed_packets += u64::from(result.is_err());
+        let mut recovered = Vec::new();
         let Slot::Open(open) = &mut self.window[at] else {
-            return;
+            return recovered;
         };
         for (index, packet) in open.decoder.recovered() {
             let since_ns = open.gap_ns(usize::from(index));
             open.delivered += 1;
             self.received.recovered(now_ns, since_ns);
-            deliveries.push(Delivery {
-                packet: &packet,
-                recovered: true,
-                number: (open.first_number).map(|first| (first + index) % NUMBERS),
-            });
+            let number = (open.first_number).map(|first| (first + index) % NUMBERS);
+            recovered.push((packet, number));
         }
         if open.delivered >= self.size {
             self.end(at);
         }
+        recovered
     }
 
-    /// The place of a generation in the window, which is moved if it is a newer one; `None` if it is over since long.
+    /// The index of a generation in the window, which is moved if it is a newer one; `None` if it is over since long.
     fn reach(&mut self, now_ns: u64, generation: u32) -> Option<usize> {
         let ahead = generation.wrapping_sub(self.first);
         if !self.window.is_empty() {
@@ -199,25 +193,20 @@ impl Decoder {
 }
 
 impl StreamDecoder for Decoder {
-    fn take(&mut self, now_ns: u64, content: &[u8], deliveries: &mut Deliveries) {
+    fn take<'a>(&mut self, now_ns: u64, content: &'a [u8]) -> Deliveries<'a> {
+        let mut deliveries = Deliveries::default();
         match numbering::parse(content) {
             Ok((number, Header::Systematic { generation, index }, packet)) => {
                 self.received.sums.arrived_source_packets += 1;
                 if index >= self.size || packet.len() > self.longest_packet {
                     self.received.sums.malformed_packets += 1;
-                    return;
-                }
-                if let Some(slot) = self.reach(now_ns, generation) {
+                } else if let Some(slot) = self.reach(now_ns, generation) {
                     self.received.arrived(now_ns, number);
-                    self.source(now_ns, slot, (number, index), packet, deliveries);
+                    deliveries = self.source(now_ns, slot, (number, index), packet);
                 } else {
                     // Whether it was recovered is forgotten. A duplicate does less harm than a loss.
                     self.received.sums.late_packets += 1;
-                    deliveries.push(Delivery {
-                        packet,
-                        recovered: false,
-                        number: Some(number),
-                    });
+                    deliveries.arrived = Some((packet, number));
                 }
             }
             Ok((
@@ -232,23 +221,16 @@ impl StreamDecoder for Decoder {
                 self.received.sums.arrived_repair_packets += 1;
                 if count == 0 || count > self.size || symbol.len() > self.longest_packet + 4 {
                     self.received.sums.malformed_packets += 1;
-                    return;
-                }
-                match self.reach(now_ns, generation) {
-                    Some(slot) => {
-                        self.repair(
-                            now_ns,
-                            slot,
-                            (first_number, count, seed),
-                            symbol,
-                            deliveries,
-                        );
-                    }
-                    None => self.received.sums.late_packets += 1,
+                } else if let Some(slot) = self.reach(now_ns, generation) {
+                    let fields = (first_number, count, seed);
+                    deliveries.recovered = self.repair(now_ns, slot, fields, symbol);
+                } else {
+                    self.received.sums.late_packets += 1;
                 }
             }
             _ => self.received.sums.malformed_packets += 1,
         }
+        deliveries
     }
 
     fn restart(&mut self) {

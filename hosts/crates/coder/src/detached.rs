@@ -69,7 +69,7 @@ impl DetachedCoder {
         let frames = self.out.take();
         frames
             .into_iter()
-            .map(|each| (each.port, each.frame))
+            .map(|frame| (frame.port, frame.frame))
             .collect()
     }
 }

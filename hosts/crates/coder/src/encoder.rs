@@ -2,7 +2,6 @@
 //! The encoder of block codes: packets into generations, and the repair packets of each.
 
 use crate::stream::{Made, Repair, Shape, StreamEncoder};
-use atoll_redundancy::Report;
 use atoll_rlnc::{BlockCode, BlockEncoder, CodeError, Header};
 
 /// Encodes the packets of one direction.
@@ -82,11 +81,8 @@ impl StreamEncoder for Encoder {
 
     /// When the next generation ends that is not whole.
     fn next_ns(&self) -> Option<u64> {
-        self.open
-            .iter()
-            .flatten()
-            .map(|each| each.flush_at_ns)
-            .min()
+        let open = self.open.iter().flatten();
+        open.map(|generation| generation.flush_at_ns).min()
     }
 
     /// End the generations whose time is over.
@@ -102,9 +98,6 @@ impl StreamEncoder for Encoder {
         }
         Ok(made)
     }
-
-    /// Which packets of a generation arrived changes nothing: its repair packets are of all.
-    fn learn(&mut self, _report: &Report) {}
 }
 
 impl Generation {

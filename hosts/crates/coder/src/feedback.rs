@@ -5,8 +5,8 @@ use crate::config::{AdaptiveConfig, FeedbackConfig};
 use crate::stream::Shape;
 use atoll_redundancy::{AdaptiveRedundancy, NUMBERS, QueueingDelay, Report, Target};
 
-/// Packets are found by their numbers if those of this time have different ones.
-const FOUND_FOR_NS: u64 = 2_000_000_000;
+/// A number identifies a packet if all packets of this time have different ones.
+const UNIQUE_FOR_NS: u64 = 2_000_000_000;
 
 /// When a decoder sends reports.
 #[derive(Debug)]
@@ -57,14 +57,14 @@ impl Reporting {
     }
 }
 
-/// A source packet of which a report told.
+/// How long a source packet waited, by a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Waited {
     pub(crate) sent_ns: u64,
     pub(crate) waited_ns: u64,
 }
 
-/// What an encoder knows by reports.
+/// What reports say to an encoder.
 #[derive(Debug)]
 pub(crate) struct Learning {
     timeout_ns: u64,
@@ -114,7 +114,7 @@ impl Learning {
         let number = self.next;
         self.next = (number + 1) % NUMBERS;
         match self.sent_ns.get_mut(usize::from(number)) {
-            Some(each) => *each = now_ns,
+            Some(sent_ns) => *sent_ns = now_ns,
             None => self.sent_ns.push(now_ns),
         }
         number
@@ -136,7 +136,7 @@ impl Learning {
         if let Some(adaptive) = &mut self.adaptive {
             adaptive.learn(now_ns, report.losses);
         }
-        let sent_ns = self.found(now_ns, report.newest)?;
+        let sent_ns = self.sent_at_ns(now_ns, report.newest)?;
         let held_ns = 1000 * u64::from(report.held_us);
         self.rtt_ns = now_ns.saturating_sub(sent_ns).saturating_sub(held_ns);
         self.queueing_ns = delay.of(now_ns, sent_ns, report.arrived_ns);
@@ -171,10 +171,10 @@ impl Learning {
     }
 
     /// When the packet of this number was sent; `None` if it may be another one of the same number.
-    fn found(&self, now_ns: u64, number: u16) -> Option<u64> {
+    fn sent_at_ns(&self, now_ns: u64, number: u16) -> Option<u64> {
         if self.sent_ns.len() == usize::from(NUMBERS) {
             let oldest_ns = self.sent_ns[usize::from(self.next)];
-            if now_ns.saturating_sub(oldest_ns) < FOUND_FOR_NS {
+            if now_ns.saturating_sub(oldest_ns) < UNIQUE_FOR_NS {
                 return None;
             }
         }

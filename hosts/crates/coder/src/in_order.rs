@@ -40,7 +40,7 @@ pub(crate) struct InOrder<T> {
     last_ns: u64,
     /// The number whose turn it is. `None` before the first packet.
     next: Option<u16>,
-    /// Packets by how far they are ahead of `next`, whose own place is the first one.
+    /// Packets by how far they are ahead of `next`, whose own index is the first one.
     waiting: VecDeque<Option<Held<T>>>,
     /// Those that wait, or waited, in the order in which they came: when, and their numbers.
     arrivals: VecDeque<(u64, u16)>,
@@ -75,19 +75,19 @@ impl<T> InOrder<T> {
             self.restart(now_ns); // so many were lost that it may be behind or ahead
         }
         let ahead = self.ahead(number);
-        let place = usize::from(ahead);
-        if ahead >= NUMBERS / 2 || self.waiting.get(place).is_some_and(Option::is_some) {
+        let index = usize::from(ahead);
+        if ahead >= NUMBERS / 2 || self.waiting.get(index).is_some_and(Option::is_some) {
             return self.released.push(item); // a duplicate, or given up: it does less harm than a loss
         }
-        if place == 0 {
+        if index == 0 {
             self.released.push(item);
             self.step();
             return self.release_next(now_ns);
         }
-        if self.waiting.len() <= place {
-            self.waiting.resize_with(place + 1, || None);
+        if self.waiting.len() <= index {
+            self.waiting.resize_with(index + 1, || None);
         }
-        self.waiting[place] = Some(Held {
+        self.waiting[index] = Some(Held {
             item,
             bytes,
             since_ns: now_ns,
@@ -169,8 +169,8 @@ impl<T> InOrder<T> {
         }
         // Those that were released are no longer waited for.
         while let Some((_, number)) = self.arrivals.front().copied() {
-            let place = usize::from(self.ahead(number));
-            if matches!(self.waiting.get(place), Some(Some(_))) {
+            let index = usize::from(self.ahead(number));
+            if matches!(self.waiting.get(index), Some(Some(_))) {
                 break;
             }
             self.arrivals.pop_front();

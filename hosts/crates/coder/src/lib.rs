@@ -26,7 +26,6 @@ mod numbering;
 mod outer;
 mod outlet;
 mod program;
-mod request;
 mod scheduler;
 mod sliding_decoder;
 mod sliding_encoder;
@@ -54,7 +53,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     limit_memory(config.memory_bytes(), Config::MEMORY_SETTINGS)?;
     let ports = config
         .interfaces()
-        .map(|each| Port::open(&each.name, each.mtu))
+        .map(|interface| Port::open(&interface.name, interface.mtu))
         .collect::<io::Result<Vec<Port>>>()?;
     let settings = Settings {
         departures: Some(Departures::Engine), // nothing is known before it is due

@@ -5,7 +5,8 @@ use crate::config::{Config, Mac};
 use crate::counters::Sums;
 use crate::feedback::Waited;
 use crate::scheduler::Scheduler;
-use atoll_frame_engine::FrameOutput;
+use atoll_frame_engine::{FrameOutput, Outgoing};
+use atoll_headers::ETHERNET_BYTES;
 use atoll_redundancy::{QueueingDelay, Report};
 use atoll_rlnc::Header;
 use std::collections::BTreeMap;
@@ -60,10 +61,10 @@ impl Outlet {
         self.delays.entry(peer).or_default()
     }
 
-    /// A report came that is fresh until this instant, and may tell how long a packet waited.
-    pub(crate) fn learn(&mut self, fresh_until_ns: u64, found: Option<Waited>) {
+    /// A report came that is fresh until this instant, and may say how long a packet waited.
+    pub(crate) fn learn(&mut self, fresh_until_ns: u64, waited: Option<Waited>) {
         self.fresh_until_ns = self.fresh_until_ns.max(fresh_until_ns);
-        if let Some(Waited { sent_ns, waited_ns }) = found {
+        if let Some(Waited { sent_ns, waited_ns }) = waited {
             self.scheduler.learn(sent_ns, waited_ns);
         }
     }
@@ -77,9 +78,8 @@ impl Outlet {
 
     /// Drop the repair packets of a tunnel that its report makes useless: how many.
     pub(crate) fn discard(&mut self, tunnel: usize, report: &Report) -> u64 {
-        let of_tunnel = |each: &Waiting| each.tunnel == tunnel;
         self.scheduler
-            .discard(|each| of_tunnel(each) && each.is_useless(report))
+            .discard(|waiting| waiting.tunnel == tunnel && waiting.is_useless(report))
     }
 }
 
@@ -88,4 +88,22 @@ pub(crate) struct Exit<'a> {
     pub(crate) outlet: &'a mut Outlet,
     pub(crate) out: &'a mut FrameOutput<()>,
     pub(crate) sums: &'a mut Sums,
+}
+
+impl Exit<'_> {
+    /// Send a frame that is none of a repair packet.
+    pub(crate) fn send(&mut self, now_ns: u64, port: usize, frame: Vec<u8>) {
+        let bytes = (frame.len() - ETHERNET_BYTES) as u32;
+        self.outlet.scheduler.sent(now_ns, bytes);
+        self.out.send(outgoing(port, now_ns, frame));
+    }
+}
+
+pub(crate) fn outgoing(port: usize, scheduled_ns: u64, frame: Vec<u8>) -> Outgoing<()> {
+    Outgoing {
+        port,
+        scheduled_ns,
+        frame,
+        tag: (),
+    }
 }

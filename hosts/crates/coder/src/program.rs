@@ -4,18 +4,19 @@
 use crate::config::{Config, Mac, Side, Signal};
 use crate::counters::{Figures, Line, Present, Sums};
 use crate::flow_table::FlowTable;
+use crate::in_order::InOrder;
 use crate::ipv4::{self, Ipv4, UDP};
 use crate::lab_packets::is_of_testbed;
 use crate::outer;
-use crate::outlet::{Exit, Outlet};
-use crate::request::Request;
-use crate::stream::{Deliveries, Delivery};
+use crate::outlet::{Exit, Outlet, outgoing};
+use crate::stream::Delivery;
 use crate::tunnel::{Tunnel, says_congestion};
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
 use atoll_headers::{ETHERNET_BYTES, ethernet_header};
-use atoll_measures::{Count, Marked, Peak};
+use atoll_measures::{Marked, Peak};
 use atoll_redundancy::{AdaptiveRedundancy, Report};
 use atoll_rlnc::CodeError;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -25,6 +26,14 @@ const ETHERTYPE_IPV4: u16 = 0x0800;
 const MEASURED_NS: u64 = 1_000_000_000;
 /// For destinations that are no host: a coder of a tunnel within this one takes all frames.
 const NOBODY: Mac = Mac([2, 0, 0, 0, 0, 0]);
+
+/// A request, one line of JSON (docs/contracts.md, "coder").
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "op", rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Request {
+    /// End a measurement, begin the next one.
+    Mark { id: u64 },
+}
 
 /// `atoll-host coder`.
 #[derive(Debug)]
@@ -42,8 +51,6 @@ pub(crate) struct Coder {
     testbed_ns: Option<u64>,
     sums: Sums,
     marked: Marked<Sums>,
-    /// Filled by decoders, and empty otherwise.
-    deliveries: Deliveries,
 }
 
 /// The addresses in frames.
@@ -86,9 +93,9 @@ impl Coder {
         let (mut tunnels, mut outlets) = (Vec::<Tunnel>::new(), Vec::new());
         for (number, tunnel) in config.tunnels.iter().enumerate() {
             let mut before = config.tunnels[..number].iter();
-            let known = before.position(|each| config.share_a_queue(each, tunnel));
-            let outlet = known.map_or(outlets.len(), |first| tunnels[first].outlet);
-            if known.is_none() {
+            let shared = before.position(|other| config.share_a_queue(other, tunnel));
+            let outlet = shared.map_or(outlets.len(), |first| tunnels[first].outlet);
+            if shared.is_none() {
                 outlets.push(Outlet::new(config));
             }
             tunnels.push(Tunnel::new(config, (number, outlet), began)?);
@@ -98,7 +105,7 @@ impl Coder {
             tunnels,
             outlets,
             router: Router {
-                macs: config.interfaces().map(|each| each.mac).collect(),
+                macs: config.interfaces().map(|interface| interface.mac).collect(),
                 hosts: hosts.map(|(address, mac)| (*address, *mac)).collect(),
             },
             flows: FlowTable::default(),
@@ -110,7 +117,6 @@ impl Coder {
             testbed_ns: None,
             sums: Sums::default(),
             marked: Marked::default(),
-            deliveries: Deliveries::default(),
         })
     }
 
@@ -231,8 +237,7 @@ impl Coder {
             let outlet = &mut self.outlets[tunnel.outlet];
             tunnel.learn(now_ns, content, outlet, &mut self.sums);
         } else {
-            let mut deliveries = std::mem::take(&mut self.deliveries);
-            tunnel.decoder.take(now_ns, content, &mut deliveries);
+            let deliveries = tunnel.decoder.take(now_ns, content);
             tunnel.arrived(now_ns, (port, self.router.macs[port].0));
             for delivery in deliveries.iter() {
                 let congested = says_congestion(packet.tos()) && !delivery.recovered;
@@ -245,8 +250,6 @@ impl Coder {
                     None => frame.into_iter().for_each(|frame| out.send(frame)),
                 }
             }
-            deliveries.clear();
-            self.deliveries = deliveries;
         }
         self.release(number, now_ns, out);
         self.emit(number, now_ns, out);
@@ -262,9 +265,9 @@ impl Coder {
         delivery: Delivery<'_>,
         out: &mut FrameOutput<()>,
     ) -> Option<Outgoing<()>> {
-        let (reach, from) = (&self.tunnels[tunnel].reach, side_of(arrival.port));
+        let (tunnel, from) = (&self.tunnels[tunnel], side_of(arrival.port));
         let inner = Ipv4::parse(delivery.packet)
-            .filter(|inner| inner.ttl() > 1 && reach.carries(inner, from));
+            .filter(|inner| inner.ttl() > 1 && tunnel.carries(inner, from));
         let Some(inner) = inner else {
             self.sums.decoded.malformed_packets += 1;
             return None;
@@ -309,72 +312,50 @@ impl Coder {
         }
     }
 
-    fn sums(&self) -> Sums {
-        let mut decoded = self.sums.decoded;
-        for tunnel in &self.tunnels {
-            decoded += tunnel.decoder.sums();
-        }
-        let held = || {
-            self.tunnels
-                .iter()
-                .filter_map(|tunnel| tunnel.in_order.as_ref())
-        };
-        Sums {
-            decoded,
-            held_packets: held().map(|each| each.sums().packets).sum(),
-            held_ns: held().map(|each| each.sums().waited_ns).sum(),
-            given_up_packets: held().map(|each| each.sums().given_up).sum(),
-            dropped_repair_packets: (self.outlets.iter().map(|each| each.scheduler.dropped()))
-                .sum(),
-            redundancy_changes: self.adaptive().map(AdaptiveRedundancy::changes).sum(),
-            fallbacks: self.adaptive().map(AdaptiveRedundancy::fallbacks).sum(),
-            ..self.sums
-        }
-    }
-
-    fn adaptive(&self) -> impl Iterator<Item = &AdaptiveRedundancy> {
-        let coding = self.tunnels.iter().filter(|tunnel| tunnel.codes);
-        coding.filter_map(Tunnel::adaptive)
-    }
-
-    fn sums_at(&self, now: Now) -> Sums {
-        Sums {
+    fn sums(&self, now: Now) -> Sums {
+        let mut sums = Sums {
             cpu_ns: now.cpu_ns,
-            ..self.sums()
+            ..self.sums
+        };
+        for tunnel in &self.tunnels {
+            sums.decoded += tunnel.decoder.sums();
+            if let Some(held) = tunnel.in_order.as_ref().map(InOrder::sums) {
+                sums.held_packets += held.packets;
+                sums.held_ns += held.waited_ns;
+                sums.given_up_packets += held.given_up;
+            }
+            if let Some(adaptive) = tunnel.adaptive() {
+                sums.redundancy_changes += adaptive.changes();
+                sums.fallbacks += adaptive.fallbacks();
+            }
         }
+        let dropped = (self.outlets.iter()).map(|outlet| outlet.scheduler.dropped());
+        sums.dropped_repair_packets = dropped.sum();
+        sums
     }
 
     fn present(&mut self, longest: impl Fn(&mut Peak) -> u64) -> Present {
-        let peaks = self
-            .tunnels
-            .iter_mut()
-            .map(|tunnel| longest(tunnel.decoder.recovery_ns()));
-        let recovery_delay_max_ns = peaks.max().unwrap_or(0);
-        let held = (self.outlets.iter().map(|each| each.scheduler.held())).sum::<Count>();
-        let open = self
-            .tunnels
-            .iter()
-            .map(|tunnel| tunnel.decoder.open_generations());
-        let delays = || self.tunnels.iter().map(Tunnel::delays_ns);
-        Present {
-            waiting_repair_packets: held.packets,
-            waiting_repair_bytes: held.bytes,
-            open_generations: open.sum(),
-            rank_deficit: (self.tunnels.iter())
-                .map(|tunnel| tunnel.decoder.rank_deficit())
-                .sum(),
-            redundancy: (self.tunnels.iter().map(Tunnel::repairs).max())
-                .unwrap_or(0)
-                .into(),
-            fallback: self.adaptive().any(AdaptiveRedundancy::is_fallback).into(),
-            queueing_delay_ns: delays().map(|each| each.0).max().unwrap_or(0),
-            report_rtt_ns: delays().map(|each| each.1).max().unwrap_or(0),
-            recovery_delay_max_ns,
-            packets_on_hold: (self.tunnels.iter())
-                .filter_map(|tunnel| tunnel.in_order.as_ref())
-                .map(|each| each.held().packets)
-                .sum(),
+        let mut present = Present::default();
+        for tunnel in &mut self.tunnels {
+            let recovery_ns = longest(tunnel.decoder.recovery_ns());
+            present.recovery_delay_max_ns = present.recovery_delay_max_ns.max(recovery_ns);
+            present.open_generations += tunnel.decoder.open_generations();
+            present.rank_deficit += tunnel.decoder.rank_deficit();
+            present.redundancy = present.redundancy.max(tunnel.repairs().into());
+            let is_fallback = (tunnel.adaptive()).is_some_and(AdaptiveRedundancy::is_fallback);
+            present.fallback |= u64::from(is_fallback);
+            let (queueing_ns, rtt_ns) = tunnel.delays_ns();
+            present.queueing_delay_ns = present.queueing_delay_ns.max(queueing_ns);
+            present.report_rtt_ns = present.report_rtt_ns.max(rtt_ns);
+            if let Some(in_order) = &tunnel.in_order {
+                present.packets_on_hold += in_order.held().packets;
+            }
         }
+        for held in (self.outlets.iter()).map(|outlet| outlet.scheduler.held()) {
+            present.waiting_repair_packets += held.packets;
+            present.waiting_repair_bytes += held.bytes;
+        }
+        present
     }
 
     fn expire(&mut self, now_ns: u64) {
@@ -385,20 +366,11 @@ impl Coder {
 
     fn measurement(&mut self, now: Now) -> Figures {
         self.expire(now.monotonic_ns);
-        let sums = self.sums_at(now);
+        let sums = self.sums(now);
         Figures {
             sums: self.marked.measure(sums),
             present: self.present(Peak::take_measurement),
         }
-    }
-}
-
-fn outgoing(port: usize, scheduled_ns: u64, frame: Vec<u8>) -> Outgoing<()> {
-    Outgoing {
-        port,
-        scheduled_ns,
-        frame,
-        tag: (),
     }
 }
 
@@ -424,7 +396,7 @@ impl FrameProgram for Coder {
     }
 
     fn next_wake(&self) -> Option<u64> {
-        let repairs = (self.outlets.iter()).filter_map(|each| each.scheduler.next_ns());
+        let repairs = (self.outlets.iter()).filter_map(|outlet| outlet.scheduler.next_ns());
         (self.tunnels.iter())
             .filter_map(Tunnel::next_ns)
             .chain(repairs)
@@ -472,7 +444,7 @@ impl FrameProgram for Coder {
         Line::Counters {
             t_ns: now.real_time_ns,
             figures: Figures {
-                sums: self.sums_at(now),
+                sums: self.sums(now),
                 present: self.present(Peak::take_interval),
             },
             error: self.tunnels.iter().find_map(Tunnel::error),

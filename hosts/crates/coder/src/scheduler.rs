@@ -84,10 +84,10 @@ impl<T> Scheduler<T> {
     /// Drop the packets that nobody needs any more: how many.
     pub(crate) fn discard(&mut self, is_useless: impl Fn(&T) -> bool) -> u64 {
         let (before, held) = (self.waiting.len(), &mut self.held);
-        self.waiting.retain(|each| {
-            let stays = !is_useless(&each.item);
+        self.waiting.retain(|packet| {
+            let stays = !is_useless(&packet.item);
             if !stays {
-                held.remove(each.bytes);
+                held.remove(packet.bytes);
             }
             stays
         });

@@ -5,7 +5,7 @@
 
 use crate::counters::DecoderSums;
 use crate::numbering;
-use crate::stream::{Deliveries, Delivery, Received, StreamDecoder};
+use crate::stream::{Deliveries, Received, StreamDecoder};
 use atoll_measures::Peak;
 use atoll_redundancy::{NUMBERS, Report};
 use atoll_rlnc::{CodeError, Header, MOST_SOURCES, Progress, WindowDecoder};
@@ -24,7 +24,7 @@ pub(crate) struct SlidingDecoder {
     /// After this time without a packet, those that are missing do not come.
     over_ns: u64,
     last_ns: u64,
-    /// Numbers of packets that arrived and when, at the place of their number modulo [`REMEMBERED`].
+    /// Numbers of packets that arrived and when, at their number modulo [`REMEMBERED`].
     arrivals: Vec<Option<(u32, u64)>>,
     /// Numbers in the tunnel are so much more than those in the code, modulo [`NUMBERS`].
     number_less_id: Option<u16>,
@@ -57,60 +57,56 @@ impl SlidingDecoder {
         })
     }
 
-    fn source(
+    fn source<'a>(
         &mut self,
         now_ns: u64,
         (number, id): (u16, u32),
-        packet: &[u8],
-        deliveries: &mut Deliveries,
-    ) {
+        packet: &'a [u8],
+    ) -> Deliveries<'a> {
         self.number_less_id = Some((number + NUMBERS - (id % u32::from(NUMBERS)) as u16) % NUMBERS);
-        self.arrivals[place(id)] = Some((id, now_ns));
+        self.arrivals[slot(id)] = Some((id, now_ns));
         let result = self.window.source(id, packet);
-        // One that arrived itself is right, even if others were damaged.
-        if result != Ok(Progress::Redundant) {
-            deliveries.push(Delivery {
-                packet,
-                recovered: false,
-                number: Some(number),
-            });
+        Deliveries {
+            // One that arrived itself is right, even if others were damaged.
+            arrived: (result != Ok(Progress::Redundant)).then_some((packet, number)),
+            recovered: self.recovered(now_ns, result),
         }
-        self.take_recovered(now_ns, result, deliveries);
     }
 
-    fn take_recovered(
+    /// The packets that a packet recovered, and their numbers in the tunnel.
+    fn recovered(
         &mut self,
         now_ns: u64,
         result: Result<Progress, CodeError>,
-        deliveries: &mut Deliveries,
-    ) {
+    ) -> Vec<(Vec<u8>, Option<u16>)> {
         self.received.sums.malformed_packets += u64::from(result.is_err());
-        for (id, packet) in self.window.recovered() {
-            let since_ns = self.gap_ns(id).unwrap_or(now_ns);
-            self.received.recovered(now_ns, since_ns);
-            let of_id = (id % u32::from(NUMBERS)) as u16;
-            deliveries.push(Delivery {
-                packet: &packet,
-                recovered: true,
-                number: (self.number_less_id).map(|less| (less + of_id) % NUMBERS),
-            });
-        }
+        let recovered = self.window.recovered().into_iter();
+        recovered
+            .map(|(id, packet)| {
+                let since_ns = self.gap_ns(id).unwrap_or(now_ns);
+                self.received.recovered(now_ns, since_ns);
+                let of_id = (id % u32::from(NUMBERS)) as u16;
+                let number = (self.number_less_id).map(|less| (less + of_id) % NUMBERS);
+                (packet, number)
+            })
+            .collect()
     }
 
     /// When the packet before this one came: about when it should have come itself.
     fn gap_ns(&self, id: u32) -> Option<u64> {
         let earlier = (1..u32::from(REMEMBERED)).map(|back| id.wrapping_sub(back));
-        let arrived = |id: u32| self.arrivals[place(id)].filter(|(number, _)| *number == id);
+        let arrived = |id: u32| self.arrivals[slot(id)].filter(|(number, _)| *number == id);
         earlier.filter_map(arrived).map(|(_, at_ns)| at_ns).next()
     }
 }
 
-fn place(id: u32) -> usize {
+fn slot(id: u32) -> usize {
     id as usize % usize::from(REMEMBERED)
 }
 
 impl StreamDecoder for SlidingDecoder {
-    fn take(&mut self, now_ns: u64, content: &[u8], deliveries: &mut Deliveries) {
+    fn take<'a>(&mut self, now_ns: u64, content: &'a [u8]) -> Deliveries<'a> {
+        let mut deliveries = Deliveries::default();
         match numbering::parse(content) {
             Ok((number, Header::WindowSource { id }, packet)) => {
                 self.received.sums.arrived_source_packets += 1;
@@ -118,15 +114,11 @@ impl StreamDecoder for SlidingDecoder {
                     self.received.sums.malformed_packets += 1;
                 } else if self.reach(now_ns, id, 1) {
                     self.received.arrived(now_ns, number);
-                    self.source(now_ns, (number, id), packet, deliveries);
+                    deliveries = self.source(now_ns, (number, id), packet);
                 } else {
                     // Whether it was recovered is forgotten. A duplicate does less harm than a loss.
                     self.received.sums.late_packets += 1;
-                    deliveries.push(Delivery {
-                        packet,
-                        recovered: false,
-                        number: Some(number),
-                    });
+                    deliveries.arrived = Some((packet, number));
                 }
             }
             Ok((_, Header::WindowRepair { first, count, seed }, symbol)) => {
@@ -138,13 +130,14 @@ impl StreamDecoder for SlidingDecoder {
                     let result = self.window.repair(first, count, seed, symbol);
                     let is_useful = result == Ok(Progress::Useful);
                     self.received.sums.useful_repair_packets += u64::from(is_useful);
-                    self.take_recovered(now_ns, result, deliveries);
+                    deliveries.recovered = self.recovered(now_ns, result);
                 } else {
                     self.received.sums.late_packets += 1;
                 }
             }
             _ => self.received.sums.malformed_packets += 1,
         }
+        deliveries
     }
 
     fn restart(&mut self) {
@@ -181,10 +174,6 @@ impl StreamDecoder for SlidingDecoder {
 
     fn recovery_ns(&mut self) -> &mut Peak {
         &mut self.received.recovery_ns
-    }
-
-    fn open_generations(&self) -> u64 {
-        0
     }
 }
 

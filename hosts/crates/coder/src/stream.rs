@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a tunnel needs of a code, whether it has generations or a sliding window.
+//! The interface of codes to tunnels, whether they have generations or a sliding window.
 
 use crate::counters::DecoderSums;
 use atoll_measures::Peak;
@@ -69,7 +69,7 @@ pub(crate) trait StreamEncoder: fmt::Debug {
     fn set_repairs(&mut self, repairs: u16);
 
     /// The other coder said what arrived.
-    fn learn(&mut self, report: &Report);
+    fn learn(&mut self, _report: &Report) {}
 }
 
 /// A packet that a decoder delivers.
@@ -77,49 +77,41 @@ pub(crate) trait StreamEncoder: fmt::Debug {
 pub(crate) struct Delivery<'a> {
     pub(crate) packet: &'a [u8],
     pub(crate) recovered: bool,
-    /// Its number in the tunnel, as far as it is known.
+    /// Its number in the tunnel, if it is known.
     pub(crate) number: Option<u16>,
 }
 
-/// The packets that a decoder delivers, in turn. It is filled again and again, so that it needs no new memory.
+/// The packets that an outer packet brings.
 #[derive(Debug, Default)]
-pub(crate) struct Deliveries {
-    bytes: Vec<u8>,
-    /// Of each packet: where it ends in `bytes`, whether it was recovered, and its number.
-    packets: Vec<(usize, bool, Option<u16>)>,
+pub(crate) struct Deliveries<'a> {
+    /// The packet in the outer packet, uncopied, and its number in the tunnel.
+    pub(crate) arrived: Option<(&'a [u8], u16)>,
+    /// Packets that were recovered with it, and their numbers if they are known.
+    pub(crate) recovered: Vec<(Vec<u8>, Option<u16>)>,
 }
 
-impl Deliveries {
-    pub(crate) fn push(&mut self, delivery: Delivery<'_>) {
-        self.bytes.extend_from_slice(delivery.packet);
-        let end = self.bytes.len();
-        self.packets
-            .push((end, delivery.recovered, delivery.number));
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.packets.clear();
-    }
-
+impl Deliveries<'_> {
+    /// All of them, in the order in which they are to be delivered.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Delivery<'_>> {
-        let mut begin = 0;
-        self.packets.iter().map(move |(end, recovered, number)| {
-            let packet = &self.bytes[begin..*end];
-            begin = *end;
-            Delivery {
-                packet,
-                recovered: *recovered,
-                number: *number,
-            }
-        })
+        let delivery = |packet, recovered, number| Delivery {
+            packet,
+            recovered,
+            number,
+        };
+        let arrived = self.arrived.into_iter();
+        arrived
+            .map(move |(packet, number)| delivery(packet, false, Some(number)))
+            .chain(
+                (self.recovered.iter())
+                    .map(move |(packet, number)| delivery(packet, true, *number)),
+            )
     }
 }
 
 /// Decodes the packets of one direction. What it is given may come from anyone: it never panics, and its memory is bounded.
 pub(crate) trait StreamDecoder: fmt::Debug {
-    /// Take what an outer packet carries: the packets that it brings.
-    fn take(&mut self, now_ns: u64, content: &[u8], deliveries: &mut Deliveries);
+    /// Take the content of an outer packet: the packets that it brings.
+    fn take<'a>(&mut self, now_ns: u64, content: &'a [u8]) -> Deliveries<'a>;
 
     /// Give up all packets that are missing; the next one is the first one of another session.
     fn restart(&mut self);
@@ -139,7 +131,9 @@ pub(crate) trait StreamDecoder: fmt::Debug {
     fn recovery_ns(&mut self) -> &mut Peak;
 
     /// Generations of which more packets may come.
-    fn open_generations(&self) -> u64;
+    fn open_generations(&self) -> u64 {
+        0
+    }
 }
 
 /// What a decoder counts.
@@ -214,11 +208,8 @@ pub(crate) mod tests {
         now_ns: u64,
         content: &[u8],
     ) -> Vec<(Vec<u8>, bool)> {
-        let mut deliveries = Deliveries::default();
-        decoder.take(now_ns, content, &mut deliveries);
-        let packets = deliveries.iter();
-        packets
-            .map(|each| (each.packet.to_vec(), each.recovered))
+        (decoder.take(now_ns, content).iter())
+            .map(|delivery| (delivery.packet.to_vec(), delivery.recovered))
             .collect()
     }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A tunnel to another coder: encoder and decoder.
 
-use crate::config::{Carries, Coded, Config, Side, TunnelConfig};
+use crate::config::{Coded, Config, Side, TunnelConfig};
 use crate::counters::Sums;
 use crate::feedback::{Learning, Reporting};
 use crate::in_order::InOrder;
 use crate::ipv4::{ECN, Ipv4};
 use crate::numbering;
 use crate::outer::{Addresses, LOWER_EFFORT, OUTER_BYTES, session, write_frame};
-use crate::outlet::{Exit, Outlet, Waiting};
+use crate::outlet::{Exit, Outlet, Waiting, outgoing};
 use crate::stream::{Made, Repair, StreamDecoder, StreamEncoder};
 use atoll_frame_engine::Outgoing;
 use atoll_headers::ETHERNET_BYTES;
@@ -27,24 +27,6 @@ struct Feedback {
     leg: (usize, [u8; 6]),
 }
 
-/// The packets that a tunnel carries.
-#[derive(Debug)]
-pub(crate) struct Reach(Carries);
-
-impl Reach {
-    /// Whether it carries a packet that comes from the hosts at `side`.
-    pub(crate) fn carries(&self, packet: &Ipv4<'_>, side: Side) -> bool {
-        let carries = &self.0;
-        let (from, to) = match side {
-            Side::World => (carries.world, carries.island),
-            Side::Island => (carries.island, carries.world),
-        };
-        from.contains(packet.source())
-            && to.contains(packet.destination())
-            && (carries.protocol).is_none_or(|protocol| protocol == packet.protocol())
-    }
-}
-
 /// A tunnel.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
@@ -52,7 +34,6 @@ pub(crate) struct Tunnel {
     /// The index of its outlet.
     pub(crate) outlet: usize,
     config: TunnelConfig,
-    pub(crate) reach: Reach,
     /// Whether packets towards the other coder are coded.
     pub(crate) codes: bool,
     longest_packet: usize,
@@ -101,7 +82,6 @@ impl Tunnel {
             index,
             outlet,
             config: tunnel.clone(),
-            reach: Reach(tunnel.carries),
             codes: [Coded::Both, towards].contains(&config.direction),
             longest_packet,
             low_priority: config.low_priority,
@@ -131,7 +111,14 @@ impl Tunnel {
 
     /// Whether it carries a packet that comes from the hosts at `side`.
     pub(crate) fn carries(&self, packet: &Ipv4<'_>, side: Side) -> bool {
-        self.reach.carries(packet, side)
+        let carries = &self.config.carries;
+        let (from, to) = match side {
+            Side::World => (carries.world, carries.island),
+            Side::Island => (carries.island, carries.world),
+        };
+        from.contains(packet.source())
+            && to.contains(packet.destination())
+            && (carries.protocol).is_none_or(|protocol| protocol == packet.protocol())
     }
 
     /// Whether an outer packet is from the other coder to this one.
@@ -212,24 +199,17 @@ impl Tunnel {
         self.write_coded(&mut frame, tos, (header, number), packet);
         exit.sums.source_packets += 1;
         exit.sums.source_bytes += packet.len() as u64;
-        let sent_bytes = (frame.len() - ETHERNET_BYTES) as u32;
-        exit.outlet.scheduler.sent(now_ns, sent_bytes);
-        exit.out.send(Outgoing {
-            port,
-            scheduled_ns: now_ns,
-            frame,
-            tag: (),
-        });
+        exit.send(now_ns, port, frame);
         self.keep(now_ns, made, exit);
         Ok(())
     }
 
     /// When [`Tunnel::emit`] is to be called next, but for repair packets that wait.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        let report_ns = (self.feedback.as_ref()).and_then(|each| each.reporting.due_ns());
+        let report_ns = (self.feedback.as_ref()).and_then(|feedback| feedback.reporting.due_ns());
         let held_ns = self.in_order.as_ref().and_then(InOrder::next_ns);
-        let others_ns = [self.encoder.next_ns(), report_ns];
-        others_ns.into_iter().chain([held_ns]).flatten().min()
+        let next_ns = [self.encoder.next_ns(), report_ns, held_ns];
+        next_ns.into_iter().flatten().min()
     }
 
     /// A packet of the other coder arrived at this leg.
@@ -248,14 +228,14 @@ impl Tunnel {
         outlet: &mut Outlet,
         sums: &mut Sums,
     ) {
-        let (Some(feedback), Ok(report)) = (&mut self.feedback, Report::parse(content)) else {
+        let (Some(feedback), Some(report)) = (&mut self.feedback, Report::parse(content)) else {
             sums.decoded.malformed_packets += 1;
             return;
         };
         sums.arrived_reports += 1;
         let delay = outlet.delay(self.config.peer_mac);
-        let found = feedback.learning.learn(now_ns, &report, delay);
-        outlet.learn(feedback.learning.fresh_until_ns(), found);
+        let waited = feedback.learning.learn(now_ns, &report, delay);
+        outlet.learn(feedback.learning.fresh_until_ns(), waited);
         self.encoder.learn(&report);
         sums.useless_repair_packets += outlet.discard(self.index, &report);
         self.adapt(now_ns, outlet);
@@ -276,19 +256,15 @@ impl Tunnel {
             };
             exit.sums.repair_packets += 1;
             exit.sums.repair_bytes += (frame.len() - ETHERNET_BYTES) as u64;
-            exit.out.send(Outgoing {
-                port,
-                scheduled_ns: now_ns,
-                frame,
-                tag: (),
-            });
+            exit.out.send(outgoing(port, now_ns, frame));
         }
         Ok(())
     }
 
     /// How repair packets are adapted, if they are.
     pub(crate) fn adaptive(&self) -> Option<&AdaptiveRedundancy> {
-        self.feedback.as_ref()?.learning.adaptive()
+        let feedback = self.feedback.as_ref().filter(|_| self.codes)?;
+        feedback.learning.adaptive()
     }
 
     /// Repair packets of a generation at present.
@@ -302,8 +278,8 @@ impl Tunnel {
 
     /// The queueing delay towards the other coder, and the time until its answer, by its last report.
     pub(crate) fn delays_ns(&self) -> (u64, u64) {
-        let learning = self.feedback.as_ref().map(|each| &each.learning);
-        learning.map_or((0, 0), |each| (each.queueing_ns, each.rtt_ns))
+        let learning = self.feedback.as_ref().map(|feedback| &feedback.learning);
+        learning.map_or((0, 0), |learning| (learning.queueing_ns, learning.rtt_ns))
     }
 
     /// Act by the last report, or without any if it is too old.
@@ -319,13 +295,12 @@ impl Tunnel {
 
     /// Send a report, if one is due.
     fn report(&mut self, now_ns: u64, exit: &mut Exit<'_>) {
-        let due = |feedback: &&mut Feedback| {
-            let due_ns = feedback.reporting.due_ns();
-            due_ns.is_some_and(|due_ns| due_ns <= now_ns)
-        };
-        let Some(Feedback { reporting, leg, .. }) = self.feedback.as_mut().filter(due) else {
+        let Some(Feedback { reporting, leg, .. }) = &mut self.feedback else {
             return;
         };
+        if reporting.due_ns().is_none_or(|due_ns| due_ns > now_ns) {
+            return;
+        }
         let (port, source_mac) = *leg;
         let report = self.decoder.report(now_ns, reporting.sent(now_ns));
         let identification = self.next_identification();
@@ -341,15 +316,8 @@ impl Tunnel {
             report.length(),
             |frame| report.write(frame),
         );
-        let sent_bytes = (frame.len() - ETHERNET_BYTES) as u32;
-        exit.outlet.scheduler.sent(now_ns, sent_bytes);
         exit.sums.sent_reports += 1;
-        exit.out.send(Outgoing {
-            port,
-            scheduled_ns: now_ns,
-            frame,
-            tag: (),
-        });
+        exit.send(now_ns, port, frame);
     }
 
     /// Hand repair packets to the scheduler.
@@ -412,7 +380,7 @@ impl Tunnel {
     /// The number of the next packet; `None` if nobody reads it.
     fn next_number(&mut self, now_ns: u64) -> Option<u16> {
         let number = match &mut self.feedback {
-            Some(known) => known.learning.sent(now_ns),
+            Some(feedback) => feedback.learning.sent(now_ns),
             None => self.number,
         };
         self.number = (number + 1) % NUMBERS;

@@ -27,11 +27,11 @@ pub(crate) struct VirtualQueue {
     idle_from_ns: u64,
     now_ns: u64,
     /// If reports come: the packets that were sent last, and what was reported of them.
-    known: Option<Known>,
+    history: Option<History>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct History {
     /// Instants and bytes.
     sent: VecDeque<(u64, u32)>,
     /// Packets of which reports told: when they were sent, and how long they waited.
@@ -47,14 +47,14 @@ impl VirtualQueue {
             others_bit_s: 0,
             idle_from_ns: 0,
             now_ns: 0,
-            known: None,
+            history: None,
         }
     }
 
     /// The same, of which reports will tell.
     pub(crate) fn with_reports(self) -> Self {
         Self {
-            known: Some(Known::default()),
+            history: Some(History::default()),
             ..self
         }
     }
@@ -62,7 +62,7 @@ impl VirtualQueue {
     /// A packet is sent to the link; one that finds no room is lost there and changes nothing.
     pub(crate) fn add(&mut self, now_ns: u64, bytes: u32) {
         self.advance(now_ns);
-        if let Some(Known { sent, .. }) = &mut self.known {
+        if let Some(History { sent, .. }) = &mut self.history {
             let is_old = |at_ns: u64| now_ns.saturating_sub(at_ns) > SENT_FOR_NS;
             while sent.len() >= SENT_MAX || sent.front().is_some_and(|(at_ns, _)| is_old(*at_ns)) {
                 sent.pop_front();
@@ -78,37 +78,37 @@ impl VirtualQueue {
     /// out of the queue since an earlier report, or has made it longer, less what was sent from here. If there was no queue,
     /// it is no more than the link had room for, and is taken to become lower slowly.
     pub(crate) fn learn(&mut self, sent_ns: u64, waited_ns: u64) {
-        let Some(mut known) = self.known.take() else {
+        let Some(mut history) = self.history.take() else {
             return;
         };
-        let is_known = known
+        let is_remembered = history
             .sent
             .front()
             .is_some_and(|(at_ns, _)| *at_ns <= sent_ns);
-        if is_known
-            && known
+        if is_remembered
+            && history
                 .waited
                 .back()
                 .is_none_or(|(at_ns, _)| *at_ns < sent_ns)
         {
-            if let Some(since) = known.earlier(sent_ns) {
-                self.learn_others(&known, since, (sent_ns, waited_ns));
+            if let Some(since) = history.earlier(sent_ns) {
+                self.learn_others(&history, since, (sent_ns, waited_ns));
             }
-            known.waited.push_back((sent_ns, waited_ns));
+            history.waited.push_back((sent_ns, waited_ns));
             self.idle_from_ns = sent_ns.saturating_add(self.net_ns(waited_ns));
-            let first = known.sent.partition_point(|(at_ns, _)| *at_ns < sent_ns);
-            for (at_ns, bytes) in known.sent.range(first..) {
+            let first = history.sent.partition_point(|(at_ns, _)| *at_ns < sent_ns);
+            for (at_ns, bytes) in history.sent.range(first..) {
                 self.put(*at_ns, *bytes);
             }
         }
-        self.known = Some(known);
+        self.history = Some(history);
     }
 
     /// There are no reports any more.
     pub(crate) fn forget(&mut self) {
         self.others_bit_s = 0;
-        if let Some(known) = &mut self.known {
-            known.waited.clear();
+        if let Some(history) = &mut self.history {
+            history.waited.clear();
         }
     }
 
@@ -139,18 +139,18 @@ impl VirtualQueue {
     }
 
     /// The rate of others between two packets, of which it is known when they were sent and how long they waited.
-    fn learn_others(&mut self, known: &Known, before: (u64, u64), now: (u64, u64)) {
+    fn learn_others(&mut self, history: &History, before: (u64, u64), now: (u64, u64)) {
         let span_ns = u128::from(now.0 - before.0);
-        let own_bits = BITS * u128::from(known.bytes_between(before.0, now.0));
+        let own_bits = BITS * u128::from(history.bytes_between(before.0, now.0));
         // The link's time for all bits that came to it, of which some wait now and did not before.
         let served_ns = (span_ns + u128::from(now.1)).saturating_sub(u128::from(before.1));
         let all_bits = u128::from(self.rate_bit_s) * served_ns / SECOND_NS;
         let others = all_bits.saturating_sub(own_bits) * SECOND_NS / span_ns.max(1);
-        let found = u64::try_from(others).unwrap_or(u64::MAX);
+        let measured_bit_s = u64::try_from(others).unwrap_or(u64::MAX);
         self.others_bit_s = if before.1.min(now.1) >= NO_QUEUE_NS {
-            self.others_bit_s / 2 + found / 2
+            self.others_bit_s / 2 + measured_bit_s / 2
         } else {
-            (self.others_bit_s / 100 * KEPT_PERCENT).min(found)
+            (self.others_bit_s / 100 * KEPT_PERCENT).min(measured_bit_s)
         };
         self.others_bit_s = self.others_bit_s.min(self.rate_bit_s / 100 * KEPT_PERCENT);
     }
@@ -185,10 +185,10 @@ impl VirtualQueue {
     }
 }
 
-impl Known {
+impl History {
     /// The latest packet of which a report told that was sent long enough before `sent_ns`. Earlier ones are forgotten.
     fn earlier(&mut self, sent_ns: u64) -> Option<(u64, u64)> {
-        let long_before = |each: &&(u64, u64)| sent_ns.saturating_sub(each.0) >= SPAN_NS;
+        let long_before = |(at_ns, _): &&(u64, u64)| sent_ns.saturating_sub(*at_ns) >= SPAN_NS;
         let count = self.waited.iter().take_while(long_before).count();
         self.waited.drain(..count.saturating_sub(1));
         let begin_ns = self.sent.front()?.0;

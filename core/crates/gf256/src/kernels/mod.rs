@@ -29,7 +29,7 @@ pub enum Kernel {
 
 impl Kernel {
     /// From the slowest to the fastest.
-    pub const ALL: [Self; 5] = [
+    const ALL: [Self; 5] = [
         Self::Tables,
         Self::Neon,
         Self::Ssse3,
