@@ -2,9 +2,9 @@
 //! Privileges of a child: its user and its capabilities (capabilities(7)), set between fork and exec. Neither the child
 //! nor its descendants can regain more.
 
-use crate::process::set_parent_death_signal;
+use crate::process::die_with;
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid};
+use rustix::process::{Gid, Pid, Uid, getpid};
 pub use rustix::thread::CapabilitySet;
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySets, capabilities, clear_ambient_capability_set,
@@ -30,14 +30,14 @@ pub struct Privileges {
 ///
 /// A failure in the child is the error of `Command::spawn`.
 pub fn restrict(command: &mut Command, privileges: Privileges) {
-    let parent = std::process::id();
+    let parent = getpid();
     // SAFETY: the closure runs between fork and exec; it makes system calls alone, without allocation or locks.
     unsafe {
         command.pre_exec(move || Ok(become_restricted(privileges, parent)?));
     }
 }
 
-fn become_restricted(privileges: Privileges, parent: u32) -> Result<(), Errno> {
+fn become_restricted(privileges: Privileges, parent: Pid) -> Result<(), Errno> {
     let kept = capabilities(None)?.permitted & privileges.capabilities;
     // Both take a capability themselves: a process without it has no others, or gets none back (set_no_new_privs()).
     for capability in CapabilitySet::all().difference(kept).iter() {
@@ -60,12 +60,7 @@ fn become_restricted(privileges: Privileges, parent: u32) -> Result<(), Errno> {
     }
     set_no_new_privs(true)?;
     // Another user's process has lost its parent-death signal.
-    set_parent_death_signal().map_err(|_| Errno::PERM)?;
-    let lives = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
-    if lives == Some(parent) {
-        return Ok(());
-    }
-    Err(Errno::SRCH)
+    die_with(parent)
 }
 
 /// Drop capabilities that the calling process needed only at its start.

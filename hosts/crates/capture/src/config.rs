@@ -2,7 +2,7 @@
 //! The configuration of a capture.
 
 use crate::error::CaptureError;
-use atoll_netio::capture;
+use atoll_netio::capture::CaptureDirection;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -22,28 +22,9 @@ pub(crate) struct Config {
     /// How much of each frame is kept, VLAN tag included.
     pub snap_bytes: u16,
     /// Which frames.
-    pub direction: Direction,
+    pub direction: CaptureDirection,
     /// Size of the kernel's ring.
     pub buffer_bytes: u32,
-}
-
-/// As in [`capture::CaptureDirection`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Direction {
-    Both,
-    In,
-    Out,
-}
-
-impl From<Direction> for capture::CaptureDirection {
-    fn from(direction: Direction) -> Self {
-        match direction {
-            Direction::Both => Self::Both,
-            Direction::In => Self::In,
-            Direction::Out => Self::Out,
-        }
-    }
 }
 
 impl Config {

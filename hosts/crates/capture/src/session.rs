@@ -40,7 +40,7 @@ pub(crate) fn capture(config: &Config, mut input: Input<io::Stdin>) -> Result<()
             &interface,
             config.snap_bytes,
             config.buffer_bytes,
-            config.direction.into(),
+            config.direction,
         )
         .map_err(CaptureError::of(format!("listen on {}", interface.name)))?,
         tally: Tally::default(),
@@ -154,12 +154,10 @@ impl Session {
 
     /// Add the kernel's counters.
     fn count(&mut self) -> Result<(), CaptureError> {
-        let counts = self
-            .socket
-            .take_counts()
-            .map_err(CaptureError::of("count frames"))?;
-        self.taken += counts.taken;
-        self.tally.dropped_packets += counts.lost;
+        let counts = self.socket.take_counts();
+        let (taken, lost) = counts.map_err(CaptureError::of("count frames"))?;
+        self.taken += taken;
+        self.tally.dropped_packets += lost;
         Ok(())
     }
 
