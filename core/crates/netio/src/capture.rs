@@ -61,7 +61,7 @@ impl CaptureSocket {
         self.ring.blocks()
     }
 
-    /// Size of the ring in bytes: at most what was asked for, as it has whole blocks.
+    /// Size of the ring in bytes: at most that of [`CaptureSocket::open`], as it has whole blocks.
     #[must_use]
     pub fn ring_bytes(&self) -> u32 {
         self.ring.blocks() * BLOCK_BYTES

@@ -126,6 +126,19 @@ impl Interface {
         packet_options::make_promiscuous(socket, self.index)
     }
 
+    /// Look up an interface that is up.
+    ///
+    /// # Errors
+    /// As of [`Interface::find`]; `NetworkDown`.
+    pub fn find_up(name: &str) -> io::Result<Self> {
+        let interface = Self::find(name)?;
+        if interface.is_up()? {
+            return Ok(interface);
+        }
+        let message = "the interface is down";
+        Err(io::Error::new(io::ErrorKind::NetworkDown, message))
+    }
+
     /// Look up an interface that is up and hands over packets of up to `mtu` bytes as they were sent.
     ///
     /// # Errors

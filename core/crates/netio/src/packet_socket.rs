@@ -98,7 +98,7 @@ impl PacketSocket {
     /// Pass frames to the kernel, at most [`SEND_BATCH`] of them, each with its departure time (`CLOCK_MONOTONIC`, ns);
     /// returns how many it took.
     ///
-    /// It takes a queueing discipline that heeds the instants (`fq`), and
+    /// It takes a queueing discipline that keeps the instants (`fq`), and
     /// [`PacketSocket::allow_departure_times`] before: without either, frames leave at once.
     ///
     /// # Errors

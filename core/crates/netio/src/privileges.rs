@@ -38,9 +38,9 @@ pub fn restrict(command: &mut Command, privileges: Privileges) {
 }
 
 fn become_restricted(privileges: Privileges, parent: Pid) -> Result<(), Errno> {
-    let kept = capabilities(None)?.permitted & privileges.capabilities;
+    let retained = capabilities(None)?.permitted & privileges.capabilities;
     // Both take a capability themselves: a process without it has no others, or gets none back (set_no_new_privs()).
-    for capability in CapabilitySet::all().difference(kept).iter() {
+    for capability in CapabilitySet::all().difference(retained).iter() {
         remove_capability_from_bounding_set(capability).ok();
     }
     // User 0 does not get all of them back by executing a program.
@@ -53,9 +53,9 @@ fn become_restricted(privileges: Privileges, parent: Pid) -> Result<(), Errno> {
         set_thread_res_gid(group, group, group)?;
         set_thread_res_uid(user, user, user)?;
     }
-    set_capabilities(None, only(kept))?;
+    set_capabilities(None, exactly(retained))?;
     clear_ambient_capability_set()?;
-    for capability in kept.iter() {
+    for capability in retained.iter() {
         configure_capability_in_ambient_set(capability, true)?;
     }
     set_no_new_privs(true)?;
@@ -68,15 +68,15 @@ fn become_restricted(privileges: Privileges, parent: Pid) -> Result<(), Errno> {
 /// # Errors
 /// Those of capset(2); none are expected.
 pub fn drop_capabilities(dropped: CapabilitySet) -> io::Result<()> {
-    let kept = capabilities(None)?.permitted & !dropped;
-    Ok(set_capabilities(None, only(kept))?)
+    let retained = capabilities(None)?.permitted & !dropped;
+    Ok(set_capabilities(None, exactly(retained))?)
 }
 
-fn only(kept: CapabilitySet) -> CapabilitySets {
+fn exactly(retained: CapabilitySet) -> CapabilitySets {
     CapabilitySets {
-        effective: kept,
-        permitted: kept,
-        inheritable: kept,
+        effective: retained,
+        permitted: retained,
+        inheritable: retained,
     }
 }
 

@@ -7,7 +7,10 @@
 
 use crate::shutdown_signal;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getpid, getppid, getrlimit, set_parent_process_death_signal,
+    setrlimit, setsid,
+};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io;
@@ -69,6 +72,21 @@ fn enter(namespace: &File) -> rustix::io::Result<()> {
 /// Those of prctl(2); none are expected.
 pub fn set_child_subreaper() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(getpid()))?)
+}
+
+/// Allow this process as many descriptors as the machine lets it have; how many those are.
+#[must_use]
+pub fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let allowed = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    allowed.unwrap_or(u64::MAX)
 }
 
 /// Move the calling **thread** into the network namespace of `netns`; other threads stay.
