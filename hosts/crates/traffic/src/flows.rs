@@ -105,6 +105,13 @@ fn print(arguments: &Arguments, mut output: impl Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::said;
+
+    #[test]
+    fn published_is_the_same_for_those_who_plan() {
+        let distributions: Vec<Distribution> = said("flow-sizes", "published");
+        assert_eq!(distributions[0], Distribution::published());
+    }
 
     #[test]
     fn flows_are_printed_as_csv() {

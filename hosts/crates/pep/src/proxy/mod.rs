@@ -208,8 +208,9 @@ impl Proxy {
                     INPUT => input.read().map_err(failed("read standard input"))?,
                     token if token >= ENTRANCES => self.enter(token - ENTRANCES, now_ns)?,
                     token if token >= LEGS => {
-                        let leg = self.legs.get_mut(of_token(token - LEGS).0);
-                        leg.into_iter().for_each(|leg| leg.note(flags));
+                        if let Some(leg) = self.legs.get_mut(of_token(token - LEGS).0) {
+                            leg.note(flags);
+                        }
                     }
                     token => self.note(token, flags, now_ns),
                 }
