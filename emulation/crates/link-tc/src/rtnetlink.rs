@@ -278,7 +278,7 @@ fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
 
 #[cfg(test)]
 fn encode(kind: u16, value: &[u8]) -> Vec<u8> {
-    let length = HEADER + value.len();
+    let length = ATTRIBUTE_HEADER + value.len();
     let mut bytes = u16::try_from(length).unwrap().to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(value);
@@ -289,7 +289,6 @@ fn encode(kind: u16, value: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attributes::encode;
 
     fn tcmsg(ifindex: u32, handle: u32, parent: u32, info: u32) -> Vec<u8> {
         [0, ifindex, handle, parent, info]

@@ -162,7 +162,7 @@ impl Bench {
         for event in &events {
             match event.data.u64() {
                 token if token >= LEGS => {
-                    proxy.note_leg(of_token(token - LEGS).0, event.flags);
+                    proxy.legs[of_token(token - LEGS).0].note(event.flags);
                 }
                 token => proxy.note(token, event.flags, now_ns),
             }
