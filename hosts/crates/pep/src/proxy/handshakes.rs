@@ -53,8 +53,8 @@ impl Proxy {
         let server = if is_multiplexed || is_unopened {
             End::of_stream(slot, Peer::Server)
         } else {
-            let addressed = (pair, side.opposite(), addresses);
-            let begun = self.connect_server(slot, addressed, false);
+            let route = (pair, side.opposite(), addresses);
+            let begun = self.connect_server(slot, route, false);
             match begun {
                 Ok(server) => server,
                 Err(error) => return self.refuse(entrance, &first, Refusal::of(&error)),
@@ -220,8 +220,8 @@ impl Proxy {
         connection.is_unopened = false;
         let has_data = connection.take_first(&mut self.plumbing);
         let side = connection.client_side.opposite();
-        let addressed = (connection.pair, side, connection.addresses);
-        let opened = self.connect_server(slot, addressed, has_data);
+        let route = (connection.pair, side, connection.addresses);
+        let opened = self.connect_server(slot, route, has_data);
         let connection = &mut self.connections[slot];
         match opened {
             Ok(end) => connection.open(end, &mut self.plumbing),

@@ -120,8 +120,8 @@ impl Proxy {
             return Err(Refusal::Unanswered);
         }
         let slot = self.connections.vacant_key();
-        let addressed = (pair, between.side.opposite(), addresses);
-        let connected = self.connect_server(slot, addressed, false);
+        let route = (pair, between.side.opposite(), addresses);
+        let connected = self.connect_server(slot, route, false);
         let server = connected.map_err(|error| {
             let refusal = Refusal::of(&error);
             self.count_refusal(refusal);
