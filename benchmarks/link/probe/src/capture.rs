@@ -91,7 +91,7 @@ impl Capture {
                 break;
             }
         }
-        captured.lost = self.socket.take_counts()?.lost;
+        (_, captured.lost) = self.socket.take_counts()?;
         self.file.flush()?;
         Ok(captured)
     }

@@ -42,8 +42,7 @@ impl RealTimeOffset {
 
     fn observe(&mut self, before_ns: u64, real_ns: u64, after_ns: u64) {
         let uncertainty_ns = after_ns - before_ns;
-        let measured_ns =
-            real_ns.cast_signed_ns() - (before_ns + uncertainty_ns / 2).cast_signed_ns();
+        let measured_ns = signed_ns(real_ns) - signed_ns(before_ns + uncertainty_ns / 2);
         if measured_ns.abs_diff(self.current_ns) > STEP_NS + uncertainty_ns {
             self.before_step_ns = self.current_ns;
             self.current_ns = measured_ns;
@@ -67,14 +66,8 @@ impl RealTimeOffset {
 }
 
 /// Instants of either clock fit `i64` until the year 2262.
-trait SignedNanoseconds {
-    fn cast_signed_ns(self) -> i64;
-}
-
-impl SignedNanoseconds for u64 {
-    fn cast_signed_ns(self) -> i64 {
-        i64::try_from(self).unwrap_or(i64::MAX)
-    }
+fn signed_ns(instant_ns: u64) -> i64 {
+    i64::try_from(instant_ns).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

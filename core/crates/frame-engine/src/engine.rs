@@ -44,7 +44,7 @@ pub enum Departures {
 /// How the engine waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// `None`: the kernel sees to departures where the clock is virtual and the kernel can.
+    /// `None`: the kernel times departures where the clock is virtual and the kernel can.
     pub departures: Option<Departures>,
     /// How long to spin before a departure, at most; `None`: what the machine allows.
     pub spin_ns: Option<u64>,
@@ -63,8 +63,7 @@ pub struct Engine<P: FrameProgram> {
     program: P,
     ports: Vec<Port>,
     departures: Departures,
-    spin_ns: Option<u64>,
-    polling_ns: Option<u64>,
+    settings: Settings,
     offset: RealTimeOffset,
     clock_is_virtual: bool,
     out: FrameOutput<P::Tag>,
@@ -82,15 +81,20 @@ impl<P: FrameProgram> Engine<P> {
     /// `program` on its ports, in the order in which it numbers them.
     ///
     /// # Errors
-    /// When the kernel is to see to departures and cannot.
+    /// When the kernel is to time departures and cannot.
     pub fn new(program: P, mut ports: Vec<Port>, settings: Settings) -> Result<Self, EngineError> {
         let clock_is_virtual = clock::is_virtual();
         let departures = match settings.departures {
             Some(Departures::Engine) => Departures::Engine,
             None if !clock_is_virtual => Departures::Engine,
-            asked => match leave_departures_to_kernel(&mut ports) {
+            required => match ports
+                .iter_mut()
+                .try_for_each(Port::leave_departures_to_kernel)
+            {
                 Ok(()) => Departures::Kernel,
-                Err(error) if asked.is_some() => return Err(EngineError::KernelDepartures(error)),
+                Err(error) if required.is_some() => {
+                    return Err(EngineError::KernelDepartures(error));
+                }
                 Err(error) => {
                     eprintln!(
                         "atoll-host: the kernel (fq) cannot pace departures, so the engine sends frames itself: {error}"
@@ -104,8 +108,7 @@ impl<P: FrameProgram> Engine<P> {
             program,
             ports,
             departures,
-            spin_ns: settings.spin_ns,
-            polling_ns: settings.polling_ns,
+            settings,
             offset: RealTimeOffset::measure(),
             clock_is_virtual,
             out: FrameOutput::default(),
@@ -120,30 +123,33 @@ impl<P: FrameProgram> Engine<P> {
         // Before any thread is started, and the thread before real-time scheduling, which it must not have.
         let signals = shutdown_signal::requests()?;
         let output = Output::start()?;
-        let mut pace = PreciseWait::new(be_awake_in_time(self.spin_ns)?, monotonic_ns());
+        let mut pace = PreciseWait::new(be_awake_in_time(self.settings.spin_ns)?, monotonic_ns());
         output.line(&self.program.ready());
 
         let mut report_ns = monotonic_ns() + REPORT_NS;
         loop {
-            let known_ns = monotonic_ns();
-            let arrivals = self.receive(known_ns);
+            let begin_ns = monotonic_ns();
+            let arrivals = self.receive(begin_ns);
             let now = self.send_due();
             if now >= report_ns {
                 report_ns += REPORT_NS * ((now - report_ns) / REPORT_NS + 1);
                 self.count_lost()?;
                 self.offset.update();
                 // As it was when the last arrival was looked for.
-                output.repeatable_line(&self.program.counters(at(known_ns)));
+                output.repeatable_line(&self.program.counters(at(begin_ns)));
             }
 
             let hold_ns = self.hold_ns();
             let next_ns = self.next_ns().min(report_ns);
-            let (sleep_ns, of_ports) = match arrivals {
-                Arrivals::More => (0, true),
-                Arrivals::Some if hold_ns > 0 => (pace.sleep_ns(now, next_ns).min(hold_ns), false),
-                Arrivals::Some | Arrivals::None => (pace.sleep_ns(now, next_ns), true),
+            let (sleep_ns, awaited) = match arrivals {
+                Arrivals::More => (0, PollFlags::IN),
+                Arrivals::Some if hold_ns > 0 => {
+                    let sleep_ns = pace.sleep_ns(now, next_ns).min(hold_ns);
+                    (sleep_ns, PollFlags::empty())
+                }
+                Arrivals::Some | Arrivals::None => (pace.sleep_ns(now, next_ns), PollFlags::IN),
             };
-            let Some(events) = self.wait(&input, &signals, of_ports, sleep_ns)? else {
+            let Some(events) = self.wait(&input, &signals, awaited, sleep_ns)? else {
                 if arrivals != Arrivals::More {
                     pace.spin(next_ns, monotonic_ns);
                 }
@@ -178,19 +184,13 @@ impl<P: FrameProgram> Engine<P> {
     /// How long arrivals may stay in the ring. They carry their time: when traffic is dense it is enough to look at
     /// them every so often before the first can be due, instead of being woken by each.
     fn hold_ns(&self) -> u64 {
-        if let Some(polling_ns) = self.polling_ns {
-            return if self.program.may_poll() {
-                polling_ns
-            } else {
-                0
-            };
+        let half_ns = self.program.shortest_delay_ns() / 2;
+        match self.settings.polling_ns {
+            Some(polling_ns) if self.program.may_poll() => polling_ns,
+            Some(_) => 0,
+            None if self.clock_is_virtual => half_ns.min(VIRTUAL_HOLD_MAX_NS),
+            None => half_ns.min(HOLD_MAX_NS),
         }
-        let most_ns = if self.clock_is_virtual {
-            VIRTUAL_HOLD_MAX_NS
-        } else {
-            HOLD_MAX_NS
-        };
-        (self.program.shortest_delay_ns() / 2).min(most_ns)
     }
 
     /// How long before it is due a frame may be sent. All that leaves in that time is known: what arrives later
@@ -228,7 +228,7 @@ impl<P: FrameProgram> Engine<P> {
             let mut waiting = false;
             for number in 0..self.ports.len() {
                 let more = self.receive_from(number, until_ns) == Arrivals::More;
-                waiting |= more && self.ports[number].last_arrival_ns() < until_ns;
+                waiting |= more && self.ports[number].last_arrival_ns < until_ns;
             }
             if !waiting {
                 return;
@@ -315,22 +315,17 @@ impl<P: FrameProgram> Engine<P> {
         Ok(())
     }
 
-    /// Until something happens, at most `sleep_ns`; None when that has passed. Arrivals count only if `of_ports`.
+    /// Until something happens, at most `sleep_ns`; None when that has passed. `awaited`: of ports, besides failures.
     fn wait(
         &self,
         input: &impl AsFd,
         signals: &impl AsFd,
-        of_ports: bool,
+        awaited: PollFlags,
         sleep_ns: u64,
     ) -> Result<Option<Events>, EngineError> {
         let mut polled: Vec<PollFd<'_>> = Vec::with_capacity(self.ports.len() + 2);
         polled.push(PollFd::new(input, PollFlags::IN));
         polled.push(PollFd::new(signals, PollFlags::IN));
-        let awaited = if of_ports {
-            PollFlags::IN
-        } else {
-            PollFlags::empty()
-        };
         polled.extend(self.ports.iter().map(|port| PollFd::new(port, awaited)));
         let timeout = Timespec::try_from(Duration::from_nanos(sleep_ns)).ok();
         match poll(&mut polled, timeout.as_ref()) {
@@ -356,12 +351,6 @@ fn at(monotonic_ns: u64) -> Now {
         real_time_ns: real_time_ns(),
         cpu_ns: cpu_ns(),
     }
-}
-
-fn leave_departures_to_kernel(ports: &mut [Port]) -> io::Result<()> {
-    ports
-        .iter_mut()
-        .try_for_each(Port::leave_departures_to_kernel)
 }
 
 /// Ask the kernel for all that helps to wake in time.

@@ -27,7 +27,7 @@ pub enum EngineError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The kernel cannot see to departures.
+    /// The kernel cannot time departures.
     #[error(
         "the kernel cannot time departures: {0}; use Linux with the fq queueing discipline and CAP_NET_ADMIN, or remove \"departures\""
     )]

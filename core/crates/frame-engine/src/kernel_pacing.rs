@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::process::{Command, Stdio};
 
-/// A gigabit of minimum-size frames for 50 ms.
-const LIMIT_PACKETS: &str = "100000";
 const HANDLE: &str = "f9:";
+/// The limits are a gigabit of minimum-size frames for 50 ms.
+const FQ: &str = "fq limit 100000 flow_limit 100000 orphan_mask 0 timer_slack 0 horizon 10s";
 
 /// `fq` at the root of an interface, as long as this lives.
 #[derive(Debug)]
@@ -22,30 +22,19 @@ pub(crate) struct FairQueue {
 }
 
 impl FairQueue {
-    /// Put it there, in place of what is there.
+    /// Install it, in place of the present discipline.
     ///
     /// # Errors
     /// The error of tc: the kernel has no `fq`, or the user may not change it.
     pub(crate) fn install(interface: &Interface) -> io::Result<Self> {
-        let words = [
-            "fq",
-            "limit",
-            LIMIT_PACKETS,
-            "flow_limit",
-            LIMIT_PACKETS,
-            "orphan_mask",
-            "0",
-            "timer_slack",
-            "0",
-            "horizon",
-            "10s",
-        ];
-        let place = ["qdisc", "replace", "dev", &interface.name, "root", "handle"];
-        tc(&[&place[..], &[HANDLE], &words[..]].concat())?;
+        let name = &interface.name;
+        tc(&format!(
+            "qdisc replace dev {name} root handle {HANDLE} {FQ}"
+        ))?;
         let installed = Self {
             interface: interface.clone(),
         };
-        let shown = tc(&["-j", "qdisc", "show", "dev", &interface.name, "root"])?;
+        let shown = tc(&format!("-j qdisc show dev {name} root"))?;
         let is_ours = |qdisc: &Value| {
             let options = &qdisc["options"];
             qdisc["kind"] == "fq" && options["orphan_mask"] == 0
@@ -55,8 +44,7 @@ impl FairQueue {
             return Ok(installed);
         }
         Err(io::Error::other(format!(
-            "tc set fq on '{}', but does not show it",
-            interface.name
+            "tc set fq on '{name}', but does not show it"
         )))
     }
 }
@@ -64,14 +52,14 @@ impl FairQueue {
 impl Drop for FairQueue {
     fn drop(&mut self) {
         // Fails when the interface is gone, and with it the queueing discipline.
-        let _ = tc(&["qdisc", "del", "dev", &self.interface.name, "root"]);
+        let _ = tc(&format!("qdisc del dev {} root", self.interface.name));
     }
 }
 
-/// The output of tc; an error with its message.
-fn tc(words: &[&str]) -> io::Result<Vec<u8>> {
+/// The output of tc; an error with its message. Names of interfaces have no spaces.
+fn tc(arguments: &str) -> io::Result<Vec<u8>> {
     let output = Command::new("tc")
-        .args(words)
+        .args(arguments.split(' '))
         .stdin(Stdio::null())
         .output()
         .map_err(|error| {
@@ -80,9 +68,9 @@ fn tc(words: &[&str]) -> io::Result<Vec<u8>> {
     if output.status.success() {
         return Ok(output.stdout);
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said: Vec<&str> = said.lines().map(str::trim).collect();
-    Err(io::Error::other(format!("tc: {}", said.join("; "))))
+    let text = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    Err(io::Error::other(format!("tc: {}", lines.join("; "))))
 }
 
 /// Frames of one direction or class that the kernel has and that have not left yet.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A program is a value without sockets and clocks. It may delay frames (link and delay boxes), forward them at once,
-//! or emit frames that it never received, when a frame arrives or when it asked to be woken. One thread serves all
+//! or emit frames that it never received, when a frame arrives or at an instant of its choice. One thread serves all
 //! ports: a packet costs it a few microseconds, and a second thread would need locks around the counters and compete
 //! for the same processors (measurements: docs/decisions/0008-link-engine-one-thread.md).
 //!

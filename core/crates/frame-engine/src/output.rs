@@ -16,7 +16,7 @@ const SPARE_MAX: usize = 1024;
 pub struct Outgoing<Tag> {
     /// Where to send it, in the order in which the engine was given its ports.
     pub port: usize,
-    /// When it is to leave. Only the kernel waits for it, where it sees to departures: the engine itself sends at once.
+    /// When it is to leave. Only the kernel waits for it, where it times departures: the engine itself sends at once.
     pub scheduled_ns: u64,
     /// From the destination address on, as on the wire.
     pub frame: Vec<u8>,

@@ -16,7 +16,7 @@ use std::io;
 /// Frames taken from one port before the others are served; a few hundred microseconds of work.
 const RECEIVE_BATCH: usize = 256;
 
-/// The properties of a port; of several ports the greatest applies to all.
+/// What a port has received; of several ports the greatest applies to all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Arrivals {
     None,
@@ -45,15 +45,15 @@ pub struct Port {
     mtu: u32,
     /// When it was last seen that nothing was waiting here.
     empty_ns: u64,
-    /// When the last frame arrived that was taken.
-    last_arrival_ns: u64,
+    /// When the last frame arrived of those that [`Port::receive`] has handed over.
+    pub(crate) last_arrival_ns: u64,
     warned_of_checksums: bool,
-    /// If the kernel sees to departures here.
+    /// If the kernel times departures here.
     fair_queue: Option<FairQueue>,
 }
 
 impl Port {
-    /// Open a packet socket on `name`, after seeing to it that what arrives there are packets as they
+    /// Open a packet socket on `name`, after seeing to it that packets arrive there as they
     /// were sent, of at most `mtu` bytes. Longer frames that arrive all the same may be cut: the program sees that
     /// ([`crate::Arrival::received`]) and discards them. Longer frames that it emits are refused
     /// ([`crate::FrameProgram::on_refused`]), also where the interface's own MTU permits them.
@@ -82,14 +82,14 @@ impl Port {
     /// From now on give frames to the kernel before they are due.
     ///
     /// # Errors
-    /// When the kernel cannot see to departures.
+    /// When the kernel cannot time departures.
     pub(crate) fn leave_departures_to_kernel(&mut self) -> io::Result<()> {
         self.socket.allow_departure_times()?;
         self.fair_queue = Some(FairQueue::install(self.socket.interface())?);
         Ok(())
     }
 
-    /// From now on send frames when asked to.
+    /// From now on send frames at once.
     pub(crate) fn send_at_once(&mut self) {
         self.fair_queue = None;
     }
@@ -136,21 +136,17 @@ impl Port {
         }
     }
 
-    /// When the last frame arrived of those that [`Port::receive`] has handed over.
-    pub(crate) fn last_arrival_ns(&self) -> u64 {
-        self.last_arrival_ns
-    }
-
     /// Send up to [`SEND_BATCH`] frames in order, or give them to the kernel to do so. Returns how many were sent or
     /// given; the next one after those was refused and is lost.
     pub(crate) fn send<Tag>(&self, frames: &[Outgoing<Tag>]) -> usize {
-        let fits = |each: &&Outgoing<Tag>| carries(self.mtu, &each.frame);
+        let fits = |outgoing: &&Outgoing<Tag>| carries(self.mtu, &outgoing.frame);
         let frames = frames.iter().take(SEND_BATCH).take_while(fits);
         let sent = if self.fair_queue.is_some() {
-            self.socket
-                .send_at(frames.map(|each| (each.scheduled_ns, each.frame.as_slice())))
+            let frames = frames.map(|outgoing| (outgoing.scheduled_ns, outgoing.frame.as_slice()));
+            self.socket.send_at(frames)
         } else {
-            self.socket.send(frames.map(|each| each.frame.as_slice()))
+            let frames = frames.map(|outgoing| outgoing.frame.as_slice());
+            self.socket.send(frames)
         };
         // The cause is a full queue or an interface that is down, both of which count as overload.
         sent.unwrap_or(0)

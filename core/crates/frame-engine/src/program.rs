@@ -57,7 +57,7 @@ pub trait FrameProgram {
     /// Emit what is due at or before `until_ns`, no more than `out` has room for: the engine comes again while
     /// [`FrameProgram::next_wake`] has passed.
     ///
-    /// `until_ns` is the present, or later where the kernel sees to departures ([`crate::Departures::Kernel`]): then
+    /// `until_ns` is the present, or later where the kernel times departures ([`crate::Departures::Kernel`]): then
     /// frames that are not due yet wait there.
     fn on_wake(&mut self, until_ns: u64, out: &mut FrameOutput<Self::Tag>) {
         let _ = (until_ns, out);

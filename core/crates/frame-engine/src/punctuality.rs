@@ -141,7 +141,7 @@ impl Punctuality {
 ///
 /// A late departure shows that nothing left from the instant at which it was due to its actual one. Departures whose
 /// stretches overlap show one stall, from the first scheduled to the last actual departure: what waited through it leaves soon after.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Stalls {
     from_ns: u64,
     count: u64,
@@ -156,10 +156,7 @@ impl Stalls {
     fn new(from_ns: u64) -> Self {
         Self {
             from_ns,
-            count: 0,
-            total_ns: 0,
-            begin_ns: 0,
-            end_ns: 0,
+            ..Self::default()
         }
     }
 

@@ -2,6 +2,8 @@
 //! VLAN tags and checksums of Ethernet and IP headers.
 #![forbid(unsafe_code)]
 
+use std::net::Ipv4Addr;
+
 /// Bytes of the two Ethernet addresses; a VLAN tag follows them.
 pub const ADDRESSES_BYTES: usize = 12;
 /// Bytes of a VLAN tag.
@@ -76,6 +78,18 @@ pub fn internet_checksum(initial_sum: u32, bytes: &[u8]) -> u16 {
         sum = (sum >> 16) + (sum & 0xffff);
     }
     !(sum as u16)
+}
+
+/// The sum of the words of the pseudo-header that the checksums of TCP and UDP cover (RFC 9293, 3.1; RFC 768), for
+/// [`internet_checksum`]. `bytes`: of the header and payload that follow the IPv4 header.
+#[must_use]
+pub fn pseudo_header_sum(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, bytes: usize) -> u32 {
+    let words = [from, to].map(Ipv4Addr::to_bits);
+    let sum: u32 = words
+        .iter()
+        .map(|bits| (bits >> 16) + (bits & 0xffff))
+        .sum();
+    sum + u32::from(protocol) + bytes as u32
 }
 
 #[cfg(test)]

@@ -16,14 +16,12 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
-mod configuration;
+mod error;
 mod input;
 mod output;
 mod request;
 
-pub use configuration::{
-    ConfigurationError, bad_configuration, configuration, is_bad_configuration,
-};
+pub use error::{bad_configuration, configuration, failed, is_bad_configuration, wrong_setting};
 pub use input::{Event, Input, Requests};
 pub use output::{Output, log_line, print};
 pub use request::{NotUnderstood, Refusal, request};

@@ -22,10 +22,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod count;
 mod histogram;
-mod marked_sums;
+mod sums;
 
-pub use count::Count;
 pub use histogram::Histogram;
-pub use marked_sums::{Marked, Peak, Since};
+pub use sums::{Count, Marked, Peak, Since};

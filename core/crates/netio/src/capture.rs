@@ -4,13 +4,16 @@
 use crate::frame::Received;
 use crate::interface::Interface;
 use crate::packet_options::{bind, take_error, unbound};
-use crate::syscall::check;
+use crate::syscall::{read_option, set_option};
 use crate::tpacket_v3::{BLOCK_BYTES, BlockRing};
+use rustix::net::SocketType;
+use serde::Deserialize;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Which frames of an interface are captured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum CaptureDirection {
     /// Frames that arrive and frames that this machine sends.
     Both,
@@ -18,15 +21,6 @@ pub enum CaptureDirection {
     In,
     /// Frames that this machine sends.
     Out,
-}
-
-/// The kernel's counters of the captured direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CaptureCounts {
-    /// Put into the ring.
-    pub taken: u64,
-    /// Found the ring full, and are lost.
-    pub lost: u64,
 }
 
 /// A packet socket that only receives, into a ring of blocks; promiscuous.
@@ -48,7 +42,7 @@ impl CaptureSocket {
         buffer_bytes: u32,
         direction: CaptureDirection,
     ) -> io::Result<Self> {
-        let socket = unbound(libc::SOCK_RAW)?;
+        let socket = unbound(SocketType::RAW)?;
         let ring = BlockRing::map(&socket, buffer_bytes)?;
         attach(&socket, &mut program(u32::from(snap_bytes), direction))?;
         bind(&socket, interface.index)?;
@@ -67,7 +61,7 @@ impl CaptureSocket {
         self.ring.blocks()
     }
 
-    /// Size of the ring in bytes: at most what was asked for, as it has whole blocks.
+    /// Size of the ring in bytes: at most that of [`CaptureSocket::open`], as it has whole blocks.
     #[must_use]
     pub fn ring_bytes(&self) -> u32 {
         self.ring.blocks() * BLOCK_BYTES
@@ -78,34 +72,23 @@ impl CaptureSocket {
     /// # Errors
     /// `ENOMEM`.
     pub fn refuse_new(&self) -> io::Result<()> {
-        attach(&self.socket, &mut [statement(libc::BPF_RET, 0)])
+        attach(&self.socket, &mut [statement(libc::BPF_RET, 0, 0, 0)])
     }
 
-    /// The counters since the last call.
+    /// Since the last call: frames that were put into the ring, and frames that found it full and are lost.
     ///
     /// # Errors
     /// None are expected.
-    pub fn take_counts(&self) -> io::Result<CaptureCounts> {
-        let mut statistics = libc::tpacket_stats_v3 {
-            tp_packets: 0,
-            tp_drops: 0,
-            tp_freeze_q_cnt: 0,
-        };
-        let mut length = size_of_val(&statistics) as libc::socklen_t;
-        // SAFETY: pointer and length describe `statistics`, any content of which is valid.
-        check(unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut statistics).cast(),
-                &raw mut length,
-            )
-        })?;
-        Ok(CaptureCounts {
-            taken: u64::from(statistics.tp_packets.saturating_sub(statistics.tp_drops)), // the sum of both
-            lost: u64::from(statistics.tp_drops),
-        })
+    pub fn take_counts(&self) -> io::Result<(u64, u64)> {
+        // `tpacket_stats_v3`: the sum of both, those that are lost, and a third counter.
+        let counts = [0_u32; 3];
+        let [all, lost, _] = read_option(
+            &self.socket,
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            counts,
+        )?;
+        Ok((u64::from(all.saturating_sub(lost)), u64::from(lost)))
     }
 
     /// The error that makes the socket poll as failed, and clear it: `ENETDOWN` when the interface went
@@ -126,15 +109,16 @@ impl AsFd for CaptureSocket {
 /// `direction` and nothing of others.
 fn program(snap_bytes: u32, direction: CaptureDirection) -> Vec<libc::sock_filter> {
     let packet_type = u32::from_ne_bytes((libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE).to_ne_bytes());
-    let load = statement(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, packet_type);
-    let outgoing = libc::sock_filter {
-        jf: 1, // of others the next statement is skipped
-        ..statement(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            u32::from(libc::PACKET_OUTGOING),
-        )
-    };
-    let [keep, discard] = [snap_bytes, 0].map(|bytes| statement(libc::BPF_RET, bytes));
+    let load = statement(
+        libc::BPF_LD | libc::BPF_B | libc::BPF_ABS,
+        packet_type,
+        0,
+        0,
+    );
+    let is_outgoing = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    // Of others the next statement is skipped.
+    let outgoing = statement(is_outgoing, u32::from(libc::PACKET_OUTGOING), 0, 1);
+    let [keep, discard] = [snap_bytes, 0].map(|bytes| statement(libc::BPF_RET, bytes, 0, 0));
     match direction {
         CaptureDirection::Both => vec![keep],
         CaptureDirection::Out => vec![load, outgoing, keep, discard],
@@ -142,11 +126,12 @@ fn program(snap_bytes: u32, direction: CaptureDirection) -> Vec<libc::sock_filte
     }
 }
 
-fn statement(code: u32, operand: u32) -> libc::sock_filter {
+/// A statement of a packet filter: so many others are skipped if its test is true, or false.
+pub(crate) fn statement(code: u32, operand: u32, yes: u8, no: u8) -> libc::sock_filter {
     libc::sock_filter {
         code: code as u16,
-        jt: 0,
-        jf: 0,
+        jt: yes,
+        jf: no,
         k: operand,
     }
 }
@@ -157,14 +142,5 @@ pub(crate) fn attach(socket: &OwnedFd, program: &mut [libc::sock_filter]) -> io:
         len: program.len() as libc::c_ushort,
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: pointer and length describe `filter`, which points to `program`; the kernel copies both.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            (&raw const filter).cast(),
-            size_of_val(&filter) as libc::socklen_t,
-        )
-    })
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter) // the kernel copies the program
 }

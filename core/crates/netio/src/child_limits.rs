@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Limits of a child process, set between fork and exec: resource limits, niceness, CPUs, a control group.
 
-use crate::syscall::check;
-use rustix::process::{Resource, Rlimit, getrlimit};
-use rustix::thread::{CapabilitySet, capabilities};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, write};
+use rustix::process::{
+    Resource, Rlimit, getpid, getrlimit, getsid, setpriority_process, setrlimit,
+};
+use rustix::thread::{CapabilitySet, CpuSet, capabilities, nanosleep, sched_setaffinity};
+use rustix::time::Timespec;
 use std::fs::File;
-use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -31,7 +33,7 @@ pub struct ChildLimits {
 }
 
 /// The interval at which unprivileged processes, all together, may set the niceness of an autogroup (`kernel/sched/autogroup.c`).
-static AUTOGROUP_EVERY: libc::timespec = libc::timespec {
+const AUTOGROUP_EVERY: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
@@ -46,7 +48,11 @@ const AUTOGROUP_TRIES: usize = 5;
 /// A failure in the child (not permitted, no such CPU) is the error of `Command::spawn`.
 pub fn limit_child(command: &mut Command, limits: ChildLimits) {
     let resources = limits_of(&limits);
-    let cpus = cpu_set(&limits.cpus);
+    let mut allowed = CpuSet::new();
+    for &cpu in limits.cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
+        allowed.set(cpu);
+    }
+    let is_pinned = !limits.cpus.is_empty();
     let ChildLimits { group, nice, .. } = limits;
     let nice = nice.map(|nice| (i32::from(nice), nice.to_string()));
     // SAFETY: the closure runs between fork and exec and makes only async-signal-safe system calls on memory that
@@ -54,20 +60,17 @@ pub fn limit_child(command: &mut Command, limits: ChildLimits) {
     unsafe {
         command.pre_exec(move || {
             if let Some(group) = &group {
-                let written = libc::write(group.as_raw_fd(), c"0".as_ptr().cast(), 1);
-                if written < 0 {
-                    return Err(io::Error::last_os_error());
-                }
+                write(group, b"0")?;
             }
             if let Some((nice, text)) = &nice {
-                check(libc::setpriority(libc::PRIO_PROCESS, 0, *nice))?;
+                setpriority_process(None, *nice)?;
                 set_autogroup_nice(text.as_bytes())?;
             }
-            if let Some(cpus) = &cpus {
-                check(libc::sched_setaffinity(0, size_of_val(cpus), cpus))?;
+            if is_pinned {
+                sched_setaffinity(None, &allowed)?;
             }
-            for (resource, limit) in resources.iter().flatten() {
-                check(libc::setrlimit(*resource, limit))?;
+            for (resource, limit) in resources.into_iter().flatten() {
+                setrlimit(resource, limit)?;
             }
             Ok(())
         });
@@ -77,36 +80,21 @@ pub fn limit_child(command: &mut Command, limits: ChildLimits) {
 /// Give the session's autogroup this niceness, too (sched(7), "The autogroup feature"): where there are autogroups, the
 /// niceness of a process counts only within its session. Does nothing without autogroups, where they cannot be
 /// set (/proc is read-only, or other processes use up the permitted rate), or if the session is shared with other processes.
-fn set_autogroup_nice(nice: &[u8]) -> io::Result<()> {
-    // SAFETY: both only return numbers.
-    if unsafe { libc::getsid(0) != libc::getpid() } {
+fn set_autogroup_nice(nice: &[u8]) -> rustix::io::Result<()> {
+    if getsid(None) != Ok(getpid()) {
         return Ok(());
     }
-    // SAFETY: the path is a C string.
-    let file = unsafe {
-        libc::open(
-            c"/proc/self/autogroup".as_ptr(),
-            libc::O_WRONLY | libc::O_CLOEXEC,
-        )
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let Ok(file) = open(c"/proc/self/autogroup", flags, Mode::empty()) else {
+        return Ok(());
     };
-    if file < 0 {
-        return Ok(());
-    }
     for _ in 0..AUTOGROUP_TRIES {
-        // SAFETY: pointer and length are those of `nice`.
-        if unsafe { libc::write(file, nice.as_ptr().cast(), nice.len()) } >= 0 {
-            // SAFETY: the descriptor is ours.
-            return check(unsafe { libc::close(file) });
+        match write(&file, nice) {
+            Err(Errno::AGAIN) => drop(nanosleep(&AUTOGROUP_EVERY)),
+            outcome => return outcome.map(drop),
         }
-        let error = io::Error::last_os_error();
-        if error.raw_os_error() != Some(libc::EAGAIN) {
-            return Err(error);
-        }
-        // SAFETY: the time is valid, and nothing is to be left of it.
-        unsafe { libc::nanosleep(&raw const AUTOGROUP_EVERY, std::ptr::null_mut()) };
     }
-    // SAFETY: the descriptor is ours.
-    check(unsafe { libc::close(file) })
+    Ok(())
 }
 
 /// The niceness of a process's autogroup; `None` where there are no autogroups, or the process is gone.
@@ -138,55 +126,22 @@ fn can_raise_hard_limits() -> bool {
         && capabilities(None).is_ok_and(|held| held.effective.contains(CapabilitySet::SYS_RESOURCE))
 }
 
-#[cfg(target_env = "gnu")]
-type Number = libc::__rlimit_resource_t;
-#[cfg(not(target_env = "gnu"))]
-type Number = libc::c_int;
-
-fn limits_of(asked: &ChildLimits) -> [Option<(Number, libc::rlimit)>; 5] {
-    let same = |limit: u64| rlimit(limit, limit);
-    let of_both = |limit: Rlimit| {
-        let number = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
-        rlimit(number(limit.current), number(limit.maximum))
+fn limits_of(limits: &ChildLimits) -> [Option<(Resource, Rlimit)>; 5] {
+    let rlimit = |soft: u64, hard: u64| Rlimit {
+        current: Some(soft),
+        maximum: Some(hard),
     };
-    let signals = asked.cpu_seconds.is_some() || asked.file_bytes.is_some();
+    let (cpu_seconds, file_bytes) = (limits.cpu_seconds, limits.file_bytes);
+    let signals = cpu_seconds.is_some() || file_bytes.is_some();
     [
-        signals.then(|| (libc::RLIMIT_CORE, same(0))),
-        asked
-            .cpu_seconds
-            .map(|limit| (libc::RLIMIT_CPU, rlimit(limit, limit.saturating_add(1)))),
-        asked
+        signals.then(|| (Resource::Core, rlimit(0, 0))),
+        cpu_seconds.map(|limit| (Resource::Cpu, rlimit(limit, limit.saturating_add(1)))),
+        limits
             .data_bytes
-            .map(|limit| (libc::RLIMIT_DATA, of_both(data_limit(limit)))),
-        asked
-            .open_files
-            .map(|limit| (libc::RLIMIT_NOFILE, of_both(limit))),
-        asked
-            .file_bytes
-            .map(|limit| (libc::RLIMIT_FSIZE, same(limit))),
+            .map(|limit| (Resource::Data, data_limit(limit))),
+        limits.open_files.map(|limit| (Resource::Nofile, limit)),
+        file_bytes.map(|limit| (Resource::Fsize, rlimit(limit, limit))),
     ]
-}
-
-/// A resource limit; numbers beyond the machine's range mean no limit.
-fn rlimit(soft: u64, hard: u64) -> libc::rlimit {
-    let bounded = |limit: u64| libc::rlim_t::try_from(limit).unwrap_or(libc::RLIM_INFINITY);
-    libc::rlimit {
-        rlim_cur: bounded(soft),
-        rlim_max: bounded(hard),
-    }
-}
-
-fn cpu_set(cpus: &[usize]) -> Option<libc::cpu_set_t> {
-    if cpus.is_empty() {
-        return None;
-    }
-    // SAFETY: cpu_set_t is a bit field, for which all zeroes is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    for &cpu in cpus.iter().filter(|cpu| **cpu < libc::CPU_SETSIZE as usize) {
-        // SAFETY: the number is within the set.
-        unsafe { libc::CPU_SET(cpu, &mut set) };
-    }
-    Some(set)
 }
 
 #[cfg(test)]

@@ -2,9 +2,12 @@
 //! Network interfaces of the calling thread's namespace: index, MTU, state, offloads; whether a link can use one.
 
 use crate::packet_options;
-use crate::syscall::check;
+use crate::syscall::{check, set_option};
+use rustix::io::Errno;
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// An interface that existed when it was looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,15 +37,15 @@ pub enum UnusableInterface {
     Down(String),
     /// Its MTU is too small.
     #[error(
-        "interface '{name}' has MTU {found}, packets may have {wanted} bytes: ip link set {name} mtu {wanted}"
+        "interface '{name}' has MTU {mtu}, packets may have {required} bytes: ip link set {name} mtu {required}"
     )]
     Mtu {
         /// The interface's.
         name: String,
         /// Its MTU in bytes.
-        found: u32,
+        mtu: u32,
         /// The smallest MTU required.
-        wanted: u32,
+        required: u32,
     },
     /// A merged packet would be counted, lost and delayed as one.
     #[error(
@@ -91,7 +94,8 @@ struct EthtoolValue {
 /// # Errors
 /// If `socket` is no packet socket.
 pub fn enable_vlan_tags(socket: impl AsFd) -> io::Result<()> {
-    packet_options::enable_auxiliary_data(socket)
+    let on: libc::c_int = 1;
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, &on)
 }
 
 impl Interface {
@@ -104,18 +108,13 @@ impl Interface {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
             return Err(missing());
         }
-        let mut request = request(name);
-        ioctl(libc::SIOCGIFINDEX as _, &mut request).map_err(|error| {
-            match error.raw_os_error() {
-                Some(libc::ENODEV) => missing(),
-                _ => error,
-            }
+        let index = name_to_index(control_socket()?, name).map_err(|error| match error {
+            Errno::NODEV => missing(),
+            _ => error.into(),
         })?;
-        // SAFETY: SIOCGIFINDEX filled in this member of the union.
-        let index = unsafe { request.ifr_ifru.ifru_ifindex };
         Ok(Self {
             name: name.to_owned(),
-            index: index.unsigned_abs(),
+            index,
         })
     }
 
@@ -127,25 +126,38 @@ impl Interface {
         packet_options::make_promiscuous(socket, self.index)
     }
 
+    /// Look up an interface that is up.
+    ///
+    /// # Errors
+    /// As of [`Interface::find`]; `NetworkDown`.
+    pub fn find_up(name: &str) -> io::Result<Self> {
+        let interface = Self::find(name)?;
+        if interface.is_up()? {
+            return Ok(interface);
+        }
+        let message = "the interface is down";
+        Err(io::Error::new(io::ErrorKind::NetworkDown, message))
+    }
+
     /// Look up an interface that is up and hands over packets of up to `mtu` bytes as they were sent.
     ///
     /// # Errors
     /// The first condition that does not hold.
     pub fn find_usable(name: &str, mtu: u32) -> Result<Self, UnusableInterface> {
-        let unasked = |error: io::Error| UnusableInterface::from_io(name, &error);
-        let interface = Self::find(name).map_err(unasked)?;
-        if !interface.is_up().map_err(unasked)? {
+        let unknown = |error: io::Error| UnusableInterface::from_io(name, &error);
+        let interface = Self::find(name).map_err(unknown)?;
+        if !interface.is_up().map_err(unknown)? {
             return Err(UnusableInterface::Down(name.to_owned()));
         }
-        let found = interface.mtu().map_err(unasked)?;
-        if found < mtu {
+        let own_mtu = interface.mtu().map_err(unknown)?;
+        if own_mtu < mtu {
             return Err(UnusableInterface::Mtu {
                 name: name.to_owned(),
-                found,
-                wanted: mtu,
+                mtu: own_mtu,
+                required: mtu,
             });
         }
-        let offloads = interface.packet_merging_offloads().map_err(unasked)?;
+        let offloads = interface.packet_merging_offloads().map_err(unknown)?;
         if !offloads.is_empty() {
             return Err(UnusableInterface::Offloads {
                 name: name.to_owned(),
@@ -159,7 +171,7 @@ impl Interface {
     #[must_use]
     pub fn exists(&self) -> bool {
         match Self::find(&self.name) {
-            Ok(found) => found == *self,
+            Ok(present) => present == *self,
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         }
     }
@@ -220,12 +232,18 @@ fn request(name: &str) -> libc::ifreq {
     request
 }
 
+/// A socket to ask about interfaces.
+fn control_socket() -> rustix::io::Result<OwnedFd> {
+    socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+}
+
 fn ioctl(number: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: creates a descriptor; nothing else holds it.
-    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    check(socket)?;
-    // SAFETY: `socket` was just created and is owned by nobody else.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let socket = control_socket()?;
     // SAFETY: all ioctls used here take a `struct ifreq`, whose pointers (SIOCETHTOOL) stay valid
     // during the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), number, request) })

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Basics of packet sockets (packet(7)): creation, options, shared memory, binding to an interface.
+//! Basics of packet sockets (packet(7)): creation, shared memory, binding to an interface.
 
-use crate::syscall::check;
+use crate::syscall::{check, set_option};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
 
-/// A packet socket that receives nothing yet: its protocol is 0 until [`bind`]. `kind`: `SOCK_RAW`, or `SOCK_DGRAM` for packets
+/// A packet socket that receives nothing yet: its protocol is 0 until [`bind`]. `kind`: `RAW`, or `DGRAM` for packets
 /// without link header.
-pub(crate) fn unbound(kind: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: creates a descriptor; nothing else holds it.
-    let socket = unsafe {
-        libc::socket(
-            libc::AF_PACKET,
-            kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-            0,
-        )
-    };
-    check(socket)?;
-    // SAFETY: `socket` was just created and is owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
+pub(crate) fn unbound(kind: SocketType) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(AddressFamily::PACKET, kind, flags, None)?)
 }
 
 /// Make the interface with this number promiscuous while `socket` is open.
@@ -30,13 +24,8 @@ pub(crate) fn make_promiscuous(socket: impl AsFd, interface: u32) -> io::Result<
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
-}
-
-/// Enable auxiliary data with each packet, which holds its VLAN tag.
-pub(crate) fn enable_auxiliary_data(socket: impl AsFd) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    set_option(socket, libc::PACKET_AUXDATA, &on)
+    let (level, name) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
+    set_option(socket, level, name, &promiscuous)
 }
 
 fn index_of(interface: u32) -> io::Result<libc::c_int> {
@@ -74,36 +63,40 @@ pub(crate) fn take_error(socket: &OwnedFd) -> Option<io::Error> {
     }
 }
 
-/// Map the ring of `socket`, whose blocks have `bytes` in all.
-pub(crate) fn share(socket: &OwnedFd, bytes: usize) -> io::Result<NonNull<u8>> {
-    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing; the kernel checks
-    // that its length is that of the ring.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            socket.as_raw_fd(),
-            0,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
+/// Memory shared with the kernel. Dropped before its socket is closed or after, it does not matter: the mapping keeps the
+/// pages.
+#[derive(Debug)]
+pub(crate) struct SharedMemory {
+    pub(crate) base: NonNull<u8>,
+    bytes: usize,
 }
 
-/// Set an option of level `SOL_PACKET`.
-pub(crate) fn set_option<T>(socket: impl AsFd, name: libc::c_int, option: &T) -> io::Result<()> {
-    // SAFETY: pointer and length describe `option`, which the kernel only reads.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_PACKET,
-            name,
-            std::ptr::from_ref(option).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    })
+// SAFETY: the mapping belongs to this value alone; nothing about it is tied to a thread.
+unsafe impl Send for SharedMemory {}
+
+impl SharedMemory {
+    /// Give `socket` the receive ring of `request`, whose blocks have `bytes` in all.
+    pub(crate) fn ring<R>(
+        socket: &OwnedFd,
+        version: libc::tpacket_versions,
+        request: &R,
+        bytes: usize,
+    ) -> io::Result<Self> {
+        let version = version as libc::c_int;
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, request)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing; the kernel checks
+        // that its length is that of the ring.
+        let base = unsafe { mmap(null_mut(), bytes, access, MapFlags::SHARED, socket, 0)? };
+        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Self { base, bytes })
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        // SAFETY: base and length are those of the mapping; no reference into it lives on.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
 }

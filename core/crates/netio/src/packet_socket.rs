@@ -3,12 +3,17 @@
 
 use crate::frame::Received;
 use crate::interface::Interface;
-use crate::packet_options::{bind, set_option, take_error, unbound};
-use crate::syscall::check;
+use crate::packet_options::{bind, take_error, unbound};
+use crate::syscall::{read_option, set_option};
 use crate::tpacket_v2::Ring;
 use crate::transmit;
+use rustix::net::sockopt::{
+    set_socket_send_buffer_size, set_socket_send_buffer_size_force, set_txtime,
+};
+use rustix::net::{SocketType, TxTimeFlags};
+use rustix::time::ClockId;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub use crate::transmit::SEND_BATCH;
 
@@ -16,7 +21,7 @@ pub use crate::transmit::SEND_BATCH;
 const SLOTS: u32 = 8192;
 
 /// Room for frames passed to the kernel and not yet with the driver.
-const SEND_BUFFER_BYTES: libc::c_int = 4 << 20;
+const SEND_BUFFER_BYTES: usize = 4 << 20;
 
 /// A promiscuous packet socket on one interface that does not receive this machine's own frames.
 ///
@@ -35,11 +40,19 @@ impl PacketSocket {
     /// # Errors
     /// `EPERM` without `CAP_NET_RAW`; `ENOMEM` when there is no memory for the ring (16 MiB at 1500 bytes).
     pub fn open(interface: &Interface, frame_bytes: u32) -> io::Result<Self> {
-        let socket = unbound(libc::SOCK_RAW)?;
+        let socket = unbound(SocketType::RAW)?;
         let ring = Ring::map(&socket, frame_bytes, SLOTS)?;
         // Linux before 4.20 does not know it; the ring skips outgoing frames in any case.
-        let _ = set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1_i32);
-        raise_send_buffer(&socket);
+        let _ = set_option(
+            &socket,
+            libc::SOL_PACKET,
+            libc::PACKET_IGNORE_OUTGOING,
+            &1_i32,
+        );
+        // As much as is allowed: privileged processes may exceed `net.core.wmem_max`. A refusal leaves the default,
+        // which is enough but for bursts.
+        let _ = set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
+        let _ = set_socket_send_buffer_size_force(&socket, SEND_BUFFER_BYTES);
         bind(&socket, interface.index)?;
         Ok(Self {
             ring,
@@ -67,7 +80,11 @@ impl PacketSocket {
     /// # Errors
     /// Linux before 4.19 does not know it.
     pub fn allow_departure_times(&self) -> io::Result<()> {
-        transmit::allow_departure_times(&self.socket)
+        Ok(set_txtime(
+            &self.socket,
+            ClockId::Monotonic,
+            TxTimeFlags::empty(),
+        )?)
     }
 
     /// Send frames, at most [`SEND_BATCH`] of them, in order; returns how many were sent.
@@ -81,7 +98,7 @@ impl PacketSocket {
     /// Pass frames to the kernel, at most [`SEND_BATCH`] of them, each with its departure time (`CLOCK_MONOTONIC`, ns);
     /// returns how many it took.
     ///
-    /// It takes a queueing discipline that heeds the instants (`fq`), and
+    /// It takes a queueing discipline that keeps the instants (`fq`), and
     /// [`PacketSocket::allow_departure_times`] before: without either, frames leave at once.
     ///
     /// # Errors
@@ -95,22 +112,14 @@ impl PacketSocket {
     /// # Errors
     /// None are expected.
     pub fn take_lost(&self) -> io::Result<u64> {
-        let mut statistics = libc::tpacket_stats {
-            tp_packets: 0,
-            tp_drops: 0,
-        };
-        let mut length = size_of_val(&statistics) as libc::socklen_t;
-        // SAFETY: pointer and length describe `statistics`, any content of which is valid.
-        check(unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut statistics).cast(),
-                &raw mut length,
-            )
-        })?;
-        Ok(u64::from(statistics.tp_drops))
+        let counts = [0_u32; 2]; // `tpacket_stats`
+        let [_, lost] = read_option(
+            &self.socket,
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            counts,
+        )?;
+        Ok(u64::from(lost))
     }
 
     /// The error that makes the socket poll as failed, and clear it: `ENETDOWN` when the interface went
@@ -124,22 +133,5 @@ impl PacketSocket {
 impl AsFd for PacketSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-/// As much as is allowed: privileged processes may exceed `net.core.wmem_max`.
-fn raise_send_buffer(socket: &OwnedFd) {
-    for name in [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE] {
-        // SAFETY: pointer and length describe a constant that the kernel only reads. A refusal leaves
-        // the default, which is enough but for bursts.
-        unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                name,
-                std::ptr::from_ref(&SEND_BUFFER_BYTES).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            );
-        }
     }
 }

@@ -2,9 +2,9 @@
 //! Privileges of a child: its user and its capabilities (capabilities(7)), set between fork and exec. Neither the child
 //! nor its descendants can regain more.
 
-use crate::process::set_parent_death_signal;
+use crate::process::die_with;
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid};
+use rustix::process::{Gid, Pid, Uid, getpid};
 pub use rustix::thread::CapabilitySet;
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySets, capabilities, clear_ambient_capability_set,
@@ -30,17 +30,17 @@ pub struct Privileges {
 ///
 /// A failure in the child is the error of `Command::spawn`.
 pub fn restrict(command: &mut Command, privileges: Privileges) {
-    let parent = std::process::id();
+    let parent = getpid();
     // SAFETY: the closure runs between fork and exec; it makes system calls alone, without allocation or locks.
     unsafe {
         command.pre_exec(move || Ok(become_restricted(privileges, parent)?));
     }
 }
 
-fn become_restricted(privileges: Privileges, parent: u32) -> Result<(), Errno> {
-    let kept = capabilities(None)?.permitted & privileges.capabilities;
+fn become_restricted(privileges: Privileges, parent: Pid) -> Result<(), Errno> {
+    let retained = capabilities(None)?.permitted & privileges.capabilities;
     // Both take a capability themselves: a process without it has no others, or gets none back (set_no_new_privs()).
-    for capability in CapabilitySet::all().difference(kept).iter() {
+    for capability in CapabilitySet::all().difference(retained).iter() {
         remove_capability_from_bounding_set(capability).ok();
     }
     // User 0 does not get all of them back by executing a program.
@@ -53,19 +53,14 @@ fn become_restricted(privileges: Privileges, parent: u32) -> Result<(), Errno> {
         set_thread_res_gid(group, group, group)?;
         set_thread_res_uid(user, user, user)?;
     }
-    set_capabilities(None, only(kept))?;
+    set_capabilities(None, exactly(retained))?;
     clear_ambient_capability_set()?;
-    for capability in kept.iter() {
+    for capability in retained.iter() {
         configure_capability_in_ambient_set(capability, true)?;
     }
     set_no_new_privs(true)?;
     // Another user's process has lost its parent-death signal.
-    set_parent_death_signal().map_err(|_| Errno::PERM)?;
-    let lives = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
-    if lives == Some(parent) {
-        return Ok(());
-    }
-    Err(Errno::SRCH)
+    die_with(parent)
 }
 
 /// Drop capabilities that the calling process needed only at its start.
@@ -73,15 +68,15 @@ fn become_restricted(privileges: Privileges, parent: u32) -> Result<(), Errno> {
 /// # Errors
 /// Those of capset(2); none are expected.
 pub fn drop_capabilities(dropped: CapabilitySet) -> io::Result<()> {
-    let kept = capabilities(None)?.permitted & !dropped;
-    Ok(set_capabilities(None, only(kept))?)
+    let retained = capabilities(None)?.permitted & !dropped;
+    Ok(set_capabilities(None, exactly(retained))?)
 }
 
-fn only(kept: CapabilitySet) -> CapabilitySets {
+fn exactly(retained: CapabilitySet) -> CapabilitySets {
     CapabilitySets {
-        effective: kept,
-        permitted: kept,
-        inheritable: kept,
+        effective: retained,
+        permitted: retained,
+        inheritable: retained,
     }
 }
 

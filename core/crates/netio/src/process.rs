@@ -6,10 +6,15 @@
 //! whole group can be signalled by `-pid`), and is killed by the kernel when its parent dies.
 
 use crate::shutdown_signal;
-use crate::syscall::check;
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getpid, getppid, getrlimit, set_parent_process_death_signal,
+    setrlimit, setsid,
+};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -29,20 +34,16 @@ use std::process::Command;
 /// parent already dead) are the error of `Command::spawn`.
 pub fn configure_child(command: &mut Command, netns: Option<&Path>) -> io::Result<()> {
     let namespace = netns.map(File::open).transpose()?;
-    let parent = std::process::id();
+    let parent = getpid();
     // SAFETY: the closure runs between fork and exec and makes only async-signal-safe system calls;
-    // it neither allocates nor takes locks (`from_raw_os_error` and `last_os_error` do neither).
+    // it neither allocates nor takes locks.
     unsafe {
         command.pre_exec(move || {
-            set_parent_death_signal()?;
-            // A parent that died before the line above can no longer signal: do not start at all.
-            if u32::try_from(libc::getppid()) != Ok(parent) {
-                return Err(io::Error::from_raw_os_error(libc::ESRCH));
-            }
-            check(libc::setsid())?;
+            die_with(parent)?;
+            setsid()?;
             shutdown_signal::unblock_all()?; // the standard library passes the mask on
             if let Some(namespace) = &namespace {
-                check(libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET))?;
+                enter(namespace)?;
             }
             Ok(())
         });
@@ -50,13 +51,18 @@ pub fn configure_child(command: &mut Command, netns: Option<&Path>) -> io::Resul
     Ok(())
 }
 
-/// Have the kernel kill the calling process (`SIGKILL`) when the thread that created it ends.
-///
-/// # Errors
-/// Those of prctl(2); none are expected.
-pub fn set_parent_death_signal() -> io::Result<()> {
-    // SAFETY: prctl with integer arguments touches no memory of ours.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })
+/// Have the kernel kill the calling process (`SIGKILL`) when the thread that created it ends. A `parent` that died before
+/// can no longer signal: that is an error.
+pub(crate) fn die_with(parent: Pid) -> rustix::io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if getppid() == Some(parent) {
+        return Ok(());
+    }
+    Err(Errno::SRCH)
+}
+
+fn enter(namespace: &File) -> rustix::io::Result<()> {
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
 }
 
 /// Become the parent of every descendant whose own parent dies, instead of process 1: what a job
@@ -65,8 +71,22 @@ pub fn set_parent_death_signal() -> io::Result<()> {
 /// # Errors
 /// Those of prctl(2); none are expected.
 pub fn set_child_subreaper() -> io::Result<()> {
-    // SAFETY: as above.
-    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })
+    Ok(rustix::process::set_child_subreaper(Some(getpid()))?)
+}
+
+/// Allow this process as many descriptors as the machine lets it have; how many those are.
+#[must_use]
+pub fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let allowed = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    allowed.unwrap_or(u64::MAX)
 }
 
 /// Move the calling **thread** into the network namespace of `netns`; other threads stay.
@@ -76,9 +96,7 @@ pub fn set_child_subreaper() -> io::Result<()> {
 /// # Errors
 /// When the path cannot be opened, is no network namespace, or may not be entered (`EPERM`).
 pub fn enter_network_namespace(netns: &Path) -> io::Result<()> {
-    let namespace = File::open(netns)?;
-    // SAFETY: setns takes a descriptor that `namespace` keeps open during the call.
-    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
+    Ok(enter(&File::open(netns)?)?)
 }
 
 #[cfg(test)]

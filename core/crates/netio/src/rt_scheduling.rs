@@ -2,6 +2,8 @@
 //! Real-time behaviour of threads: timer slack, real-time scheduling, locked memory.
 
 use crate::syscall::check;
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 
 /// Set the least timer slack for the calling thread: by default the kernel delays timers by
@@ -34,21 +36,14 @@ pub fn set_real_time() -> io::Result<()> {
 /// # Errors
 /// `EPERM` without that capability; nothing is locked then.
 pub fn lock_memory() -> io::Result<()> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
+    let limit = getrlimit(Resource::Memlock);
+    // With a limit of 0 only the capability makes mlockall(2) succeed.
+    let none = Rlimit {
+        current: Some(0),
+        ..limit
     };
-    // SAFETY: the kernel writes `limit`, then only reads it; locking pages changes no content.
-    unsafe {
-        check(libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit))?;
-        // With a limit of 0 only the capability makes mlockall(2) succeed.
-        let none = libc::rlimit {
-            rlim_cur: 0,
-            ..limit
-        };
-        check(libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const none))?;
-        let locked = check(libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE));
-        check(libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit))?;
-        locked
-    }
+    setrlimit(Resource::Memlock, none)?;
+    let locked = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
+    setrlimit(Resource::Memlock, limit)?;
+    Ok(locked?)
 }

@@ -17,8 +17,8 @@ use std::ptr;
 /// Those of `pthread_sigmask(3)` and signalfd(2); none are expected.
 pub fn requests() -> io::Result<OwnedFd> {
     let mut signals = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigemptyset initialises the set before anything else uses it; the old mask is not asked
-    // for; signalfd returns a new descriptor that nobody else owns.
+    // SAFETY: sigemptyset initialises the set before anything else uses it; the old mask is not
+    // read; signalfd returns a new descriptor that nobody else owns.
     unsafe {
         check(libc::sigemptyset(signals.as_mut_ptr()))?;
         for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Seeing the first segments of TCP connections that arrive at an interface: the kernel filters all others out.
 
+use crate::capture::{attach, statement};
 use crate::frame::Received;
 use crate::interface::Interface;
 use crate::packet_options::{bind_protocol, take_error, unbound};
 use crate::tpacket_v2::Ring;
+use rustix::net::SocketType;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -27,8 +29,8 @@ impl SynSocket {
     /// `EPERM` without `CAP_NET_RAW`; `ENODEV` when the interface is gone; `ENOMEM` when there is no memory for the ring
     /// (4 MiB at 1500 bytes).
     pub fn open(interface: &Interface, packet_bytes: u32) -> io::Result<Self> {
-        let socket = unbound(libc::SOCK_DGRAM)?;
-        crate::capture::attach(&socket, &mut program())?;
+        let socket = unbound(SocketType::DGRAM)?;
+        attach(&socket, &mut program())?;
         let ring = Ring::map(&socket, packet_bytes, SLOTS)?;
         bind_protocol(&socket, interface.index, libc::ETH_P_IP as u16)?;
         Ok(Self { ring, socket })
@@ -85,13 +87,4 @@ fn program() -> Vec<libc::sock_filter> {
         statement(libc::BPF_RET, 0, 0, 0),
         statement(libc::BPF_RET, 0xffff, 0, 0),
     ]
-}
-
-fn statement(code: u32, operand: u32, yes: u8, no: u8) -> libc::sock_filter {
-    libc::sock_filter {
-        code: code as u16,
-        jt: yes,
-        jf: no,
-        k: operand,
-    }
 }

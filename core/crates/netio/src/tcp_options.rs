@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TCP socket options that neither the standard library nor `rustix` reaches.
 
-use crate::syscall::check;
+use crate::syscall::{read_option, set_option};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 /// Report `socket` as readable only once `bytes` wait in it, or the stream ends or fails (`SO_RCVLOWAT`,
 /// socket(7); TCP also wakes early when its receive buffer is about to be full).
@@ -15,16 +15,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Those of setsockopt(2); none are expected of a TCP socket.
 pub fn set_receive_low_water(socket: impl AsFd, bytes: u16) -> io::Result<()> {
     let bytes = libc::c_int::from(bytes);
-    // SAFETY: the option's contents are one int that lives during the call, and its size is given.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_RCVLOWAT,
-            (&raw const bytes).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    })
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes)
 }
 
 /// Limit each connection of `socket` to `bytes_s` bytes a second, by pacing its segments
@@ -35,16 +26,7 @@ pub fn set_receive_low_water(socket: impl AsFd, bytes: u16) -> io::Result<()> {
 /// Those of setsockopt(2); none are expected of a TCP socket.
 pub fn set_max_pacing_rate(socket: impl AsFd, bytes_s: u64) -> io::Result<()> {
     let bytes_s = libc::c_ulong::try_from(bytes_s).unwrap_or(libc::c_ulong::MAX);
-    // SAFETY: the option's contents are one unsigned long that lives during the call, and its size is given.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MAX_PACING_RATE,
-            (&raw const bytes_s).cast(),
-            size_of::<libc::c_ulong>() as libc::socklen_t,
-        )
-    })
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes_s)
 }
 
 /// The largest window that `socket` announces (`TCP_WINDOW_CLAMP`, tcp(7)). Connections that a listening socket accepts inherit
@@ -53,7 +35,7 @@ pub fn set_max_pacing_rate(socket: impl AsFd, bytes_s: u64) -> io::Result<()> {
 /// # Errors
 /// Those of setsockopt(2); none are expected of a TCP socket.
 pub fn set_window_clamp(socket: impl AsFd, bytes: u32) -> io::Result<()> {
-    set_tcp_number(socket, libc::TCP_WINDOW_CLAMP, bytes)
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &bytes)
 }
 
 /// How often `socket` repeats a SYN, or if it listens, a SYN-ACK (`TCP_SYNCNT`, tcp(7)).
@@ -61,7 +43,7 @@ pub fn set_window_clamp(socket: impl AsFd, bytes: u32) -> io::Result<()> {
 /// # Errors
 /// `EINVAL` if it is not between 1 and 127.
 pub fn set_handshake_attempts(socket: impl AsFd, repeated: u32) -> io::Result<()> {
-    set_tcp_number(socket, libc::TCP_SYNCNT, repeated)
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_SYNCNT, &repeated)
 }
 
 /// Have connections that `socket`, which listens, accepts carry data in their SYN (`TCP_FASTOPEN`, RFC 7413), `waiting` at most that
@@ -70,7 +52,7 @@ pub fn set_handshake_attempts(socket: impl AsFd, repeated: u32) -> io::Result<()
 /// # Errors
 /// Those of setsockopt(2); none are expected of a socket that listens.
 pub fn accept_fast_open(socket: impl AsFd, waiting: u32) -> io::Result<()> {
-    set_tcp_number(socket, libc::TCP_FASTOPEN, waiting)
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, &waiting)
 }
 
 /// Have `socket` send its SYN with the first data that it is given, after connect(2) (`TCP_FASTOPEN_CONNECT`, Linux 4.11). The
@@ -79,20 +61,12 @@ pub fn accept_fast_open(socket: impl AsFd, waiting: u32) -> io::Result<()> {
 /// # Errors
 /// Those of setsockopt(2); none are expected of a new TCP socket.
 pub fn connect_with_data(socket: impl AsFd) -> io::Result<()> {
-    set_tcp_number(socket, libc::TCP_FASTOPEN_CONNECT, 1)
-}
-
-fn set_tcp_number(socket: impl AsFd, name: libc::c_int, number: u32) -> io::Result<()> {
-    // SAFETY: the option's contents are one int that lives during the call, and its size is given.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            name,
-            (&raw const number).cast(),
-            size_of::<u32>() as libc::socklen_t,
-        )
-    })
+    set_option(
+        socket,
+        libc::IPPROTO_TCP,
+        libc::TCP_FASTOPEN_CONNECT,
+        &1_u32,
+    )
 }
 
 /// Option of level `SOL_SOCKET` (asm-generic/socket.h; Linux 4.12).
@@ -104,8 +78,8 @@ const SO_MEMINFO: libc::c_int = 55;
 /// # Errors
 /// Those of getsockopt(2); none are expected.
 pub fn send_room(socket: impl AsFd) -> io::Result<usize> {
-    let mut counts = [0_u32; 9]; // SK_MEMINFO_VARS of linux/sock_diag.h
-    read_option(socket, libc::SOL_SOCKET, SO_MEMINFO, &mut counts)?;
+    let counts = [0_u32; 9]; // SK_MEMINFO_VARS of linux/sock_diag.h
+    let counts = read_option(socket, libc::SOL_SOCKET, SO_MEMINFO, counts)?;
     let [size, queued] = [libc::SK_MEMINFO_SNDBUF, libc::SK_MEMINFO_WMEM_QUEUED]
         .map(|index| counts[index.unsigned_abs() as usize]);
     Ok(size.saturating_sub(queued) as usize)
@@ -155,8 +129,8 @@ pub fn progress(socket: impl AsFd) -> io::Result<TcpProgress> {
     const CLOSED: u8 = 7; // TCP_CLOSE
     const NO_THRESHOLD: u32 = 0x7fff_ffff; // TCP_INFINITE_SSTHRESH of net/tcp.h
     // SAFETY: `tcp_info` is plain old data, for which all zeros is a value; an older kernel fills in less of it.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    read_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    let info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let info = read_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, info)?;
     Ok(TcpProgress {
         connecting: info.tcpi_state == SYN_SENT,
         closed: info.tcpi_state == CLOSED,
@@ -173,26 +147,6 @@ pub fn progress(socket: impl AsFd) -> io::Result<TcpProgress> {
         } else {
             info.tcpi_last_ack_recv
         },
-    })
-}
-
-/// Read an option into `contents`, any content of which must be valid.
-fn read_option<T>(
-    socket: impl AsFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    contents: &mut T,
-) -> io::Result<()> {
-    let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: pointer and length describe `contents`; the callers' types are numbers, arrays and structures of numbers.
-    check(unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            name,
-            std::ptr::from_mut(contents).cast(),
-            &raw mut length,
-        )
     })
 }
 

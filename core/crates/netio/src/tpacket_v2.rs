@@ -6,10 +6,9 @@
 //! millisecond or more when traffic is sparse; version 2 hands over each packet at once.
 
 use crate::frame::{Received, tag_from_ring_status};
-use crate::packet_options::{set_option, share};
+use crate::packet_options::SharedMemory;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The space before the packet: the kernel's header, address, alignment; an upper bound.
@@ -21,18 +20,14 @@ const BLOCK_BYTES: u32 = 65_536;
 const ADDRESS_OFFSET: usize =
     size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
 
-/// The receive ring of one socket. Dropped before the socket is closed or after, it does not matter:
-/// the mapping keeps the pages.
+/// The receive ring of one socket.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    base: NonNull<u8>,
+    memory: SharedMemory,
     slot_bytes: usize,
     slots: usize,
     next: usize,
 }
-
-// SAFETY: the mapping belongs to this value alone; nothing about it is tied to a thread.
-unsafe impl Send for Ring {}
 
 impl Ring {
     /// Give `socket` (not yet bound) a ring whose slots hold whole frames of `frame_bytes`. `slots`: a power of two, at
@@ -48,16 +43,10 @@ impl Ring {
             tp_frame_size: slot_bytes,
             tp_frame_nr: slots,
         };
-        set_option(
-            socket,
-            libc::PACKET_VERSION,
-            &(libc::tpacket_versions::TPACKET_V2 as libc::c_int),
-        )?;
-        set_option(socket, libc::PACKET_RX_RING, &request)?;
         let (slot_bytes, slots) = (slot_bytes as usize, slots as usize);
-        let base = share(socket, slots * slot_bytes)?;
+        let version = libc::tpacket_versions::TPACKET_V2;
         Ok(Self {
-            base,
+            memory: SharedMemory::ring(socket, version, &request, slots * slot_bytes)?,
             slot_bytes,
             slots,
             next: 0,
@@ -68,7 +57,7 @@ impl Ring {
     pub(crate) fn receive(&mut self, take: impl FnOnce(&Received<'_>)) -> bool {
         // SAFETY: `next` is below `slots`, so the slot lies inside the mapping; slots are aligned to
         // their size, a power of two.
-        let slot = unsafe { self.base.add(self.next * self.slot_bytes) };
+        let slot = unsafe { self.memory.base.add(self.next * self.slot_bytes) };
         // SAFETY: the first member of a slot is `tp_status`, which kernel and we use to pass the slot
         // to each other and which is accessed atomically by both.
         let status = unsafe { AtomicU32::from_ptr(slot.as_ptr().cast()) };
@@ -98,14 +87,5 @@ impl Ring {
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % self.slots;
         true
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: base and length are those of the mapping made in `map`; no reference into it lives on.
-        unsafe {
-            libc::munmap(self.base.as_ptr().cast(), self.slots * self.slot_bytes);
-        }
     }
 }

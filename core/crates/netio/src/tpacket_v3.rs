@@ -7,11 +7,10 @@
 //! second expiry of a timer that runs all the while.
 
 use crate::frame::{Received, tag_from_ring_status};
-use crate::packet_options::{set_option, share};
+use crate::packet_options::SharedMemory;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Holds the longest frame there is, and is small enough to be found in fragmented memory.
@@ -26,17 +25,13 @@ const HEADER_OFFSET: usize = offset_of!(libc::tpacket_block_desc, hdr);
 /// Where kernel and we pass the block to each other.
 const STATUS_OFFSET: usize = HEADER_OFFSET + offset_of!(libc::tpacket_hdr_v1, block_status);
 
-/// The receive ring of one socket. Dropped before the socket is closed or after, it does not matter:
-/// the mapping keeps the pages.
+/// The receive ring of one socket.
 #[derive(Debug)]
 pub(crate) struct BlockRing {
-    base: NonNull<u8>,
+    memory: SharedMemory,
     blocks: u32,
     next: u32,
 }
-
-// SAFETY: the mapping belongs to this value alone; nothing about it is tied to a thread.
-unsafe impl Send for BlockRing {}
 
 impl BlockRing {
     /// Give `socket` (not yet bound) a ring of at most `bytes`, but two blocks at least.
@@ -51,14 +46,10 @@ impl BlockRing {
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
-        set_option(
-            socket,
-            libc::PACKET_VERSION,
-            &(libc::tpacket_versions::TPACKET_V3 as libc::c_int),
-        )?;
-        set_option(socket, libc::PACKET_RX_RING, &request)?;
+        let version = libc::tpacket_versions::TPACKET_V3;
+        let bytes = blocks as usize * BLOCK_BYTES as usize;
         Ok(Self {
-            base: share(socket, blocks as usize * BLOCK_BYTES as usize)?,
+            memory: SharedMemory::ring(socket, version, &request, bytes)?,
             blocks,
             next: 0,
         })
@@ -73,7 +64,11 @@ impl BlockRing {
     /// still the kernel's.
     pub(crate) fn receive(&mut self, mut take: impl FnMut(&Received<'_>)) -> bool {
         // SAFETY: `next` is below `blocks`, so the block lies inside the mapping.
-        let block = unsafe { self.base.add(self.next as usize * BLOCK_BYTES as usize) };
+        let block = unsafe {
+            self.memory
+                .base
+                .add(self.next as usize * BLOCK_BYTES as usize)
+        };
         // SAFETY: the status lies in the block, aligned as the kernel's structure is, and is accessed
         // atomically by both sides.
         let status = unsafe { AtomicU32::from_ptr(block.add(STATUS_OFFSET).as_ptr().cast()) };
@@ -111,17 +106,5 @@ impl BlockRing {
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % self.blocks;
         true
-    }
-}
-
-impl Drop for BlockRing {
-    fn drop(&mut self) {
-        // SAFETY: base and length are those of the mapping made in `map`; no reference into it lives on.
-        unsafe {
-            libc::munmap(
-                self.base.as_ptr().cast(),
-                self.blocks as usize * BLOCK_BYTES as usize,
-            );
-        }
     }
 }

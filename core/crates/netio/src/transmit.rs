@@ -4,7 +4,6 @@
 //! A ring shared with the kernel would spare the copy, but gives all its frames the same instant
 //! (`tpacket_snd` in `net/packet/af_packet.c` of Linux).
 
-use crate::syscall::check;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -39,24 +38,6 @@ impl DepartureTime {
             departure_ns: departure_ns.to_ne_bytes(),
         }
     }
-}
-
-/// See [`crate::packet_socket::PacketSocket::allow_departure_times`].
-pub(crate) fn allow_departure_times(socket: &OwnedFd) -> io::Result<()> {
-    let option = libc::sock_txtime {
-        clockid: libc::CLOCK_MONOTONIC,
-        flags: 0,
-    };
-    // SAFETY: pointer and length describe `option`, which the kernel only reads.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_TXTIME,
-            (&raw const option).cast(),
-            size_of_val(&option) as libc::socklen_t,
-        )
-    })
 }
 
 /// See [`crate::packet_socket::PacketSocket::send`].
@@ -127,6 +108,9 @@ fn transmit(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::TxTimeFlags;
+    use rustix::net::sockopt::set_txtime;
+    use rustix::time::ClockId;
 
     #[test]
     fn control_messages_are_laid_out_as_the_kernel_reads_them() {
@@ -137,18 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_takes_departure_times() {
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        allow_departure_times(&OwnedFd::from(socket)).unwrap();
-    }
-
-    #[test]
     fn a_batch_is_sent_whole_and_in_order() {
         let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.connect(receiver.local_addr().unwrap()).unwrap();
         let sender = OwnedFd::from(sender);
-        allow_departure_times(&sender).unwrap();
+        set_txtime(&sender, ClockId::Monotonic, TxTimeFlags::empty()).unwrap();
         let frames: Vec<[u8; 4]> = (0..100_u32).map(u32::to_be_bytes).collect();
         // Instants that have passed, for which nothing waits whatever the queueing discipline.
         let sent = send_at(&sender, frames.iter().map(|frame| (1, frame.as_slice()))).unwrap();

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Configuration lines of both programs (docs/contracts.md).
+//! Configuration lines of both programs, and requests to them, one line of JSON each (docs/contracts.md).
 
-use crate::error::BadConfiguration;
 use atoll_frame_engine::Departures;
-use atoll_link_model::{ConfigError, DelaySettings, JitterSettings, LinkSettings};
+use atoll_job::wrong_setting;
+use atoll_link_model::{
+    ConfigError, DelaySettings, JitterSettings, LinkChange, LinkSettings, LossSettings,
+};
 use serde::Deserialize;
 use std::collections::BTreeSet;
+use std::io;
 
 /// `atoll-host link`.
 #[derive(Debug, Clone, Deserialize)]
@@ -95,17 +98,21 @@ impl ClassConfig {
 impl LinkConfig {
     /// # Errors
     /// The first thing wrong with `line`.
-    pub(crate) fn parse(line: &str) -> Result<Self, BadConfiguration> {
+    pub(crate) fn parse(line: &str) -> io::Result<Self> {
         let config: Self = atoll_job::configuration(line)?;
         check_mtu(config.mtu)?;
         if config.world == config.island {
-            return Err(BadConfiguration::SameInterface(config.world));
+            return Err(wrong_setting(format!(
+                "world and island are both '{}': a link needs two interfaces",
+                config.world
+            )));
         }
         for (name, settings) in [
             ("to_island", &config.to_island),
             ("to_world", &config.to_world),
         ] {
-            settings.check().map_err(|source| named(name, source))?;
+            let checked = settings.check();
+            checked.map_err(|error| wrong_setting(format!("{name}: {error}")))?;
         }
         Ok(config)
     }
@@ -130,51 +137,109 @@ impl DelayConfig {
 
     /// # Errors
     /// The first thing wrong with `line`.
-    pub(crate) fn parse(line: &str) -> Result<Self, BadConfiguration> {
+    pub(crate) fn parse(line: &str) -> io::Result<Self> {
         let config: Self = atoll_job::configuration(line)?;
         check_mtu(config.mtu)?;
         let mut vlans = BTreeSet::new();
         for class in &config.classes {
+            let vlan = class.vlan;
             match (&class.from, &class.to) {
-                (None, None) if !(1..=4094).contains(&class.vlan) => {
-                    return Err(BadConfiguration::Vlan(class.vlan));
+                (None, None) if !(1..=4094).contains(&vlan) => {
+                    return Err(wrong_setting(format!(
+                        "vlan {vlan} is out of range: 1 to 4094"
+                    )));
                 }
                 (None, None) if config.trunk.is_none() => {
-                    return Err(BadConfiguration::NoTrunk(class.vlan));
+                    return Err(wrong_setting(format!("vlan {vlan} needs a trunk")));
                 }
                 (None, None) => {}
-                (Some(from), Some(to)) if from != to && class.vlan > LAST_VLAN => {}
-                _ => return Err(BadConfiguration::Ends(class.vlan)),
+                (Some(from), Some(to)) if from != to && vlan > LAST_VLAN => {}
+                _ => {
+                    return Err(wrong_setting(format!(
+                        "class {vlan} needs both from and to, two interfaces, and a number above {LAST_VLAN}"
+                    )));
+                }
             }
-            if !vlans.insert(class.vlan) {
-                return Err(BadConfiguration::VlanTwice(class.vlan));
+            if !vlans.insert(vlan) {
+                return Err(wrong_setting(format!("vlan {vlan} has two classes")));
             }
-            class
-                .check()
-                .map_err(|source| named(&format!("vlan {}", class.vlan), source))?;
+            let checked = class.check();
+            checked.map_err(|error| wrong_setting(format!("vlan {vlan}: {error}")))?;
         }
         Ok(config)
     }
 }
 
 /// From the least an IPv4 link may have (RFC 791) to jumbo frames.
-fn check_mtu(mtu: u32) -> Result<(), BadConfiguration> {
+fn check_mtu(mtu: u32) -> io::Result<()> {
     if (68..=9216).contains(&mtu) {
         return Ok(());
     }
-    Err(BadConfiguration::Mtu(mtu))
+    Err(wrong_setting(format!(
+        "mtu {mtu} is out of range: 68 to 9216"
+    )))
 }
 
-fn named(name: &str, source: ConfigError) -> BadConfiguration {
-    BadConfiguration::NamedSettings {
-        name: name.to_owned(),
-        source,
+/// A request.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Request {
+    /// End a measurement, begin the next one.
+    Mark {
+        /// Repeated in the answer.
+        id: u64,
+    },
+    /// Change settings of a direction or class.
+    Set(Change),
+    /// Time 0 of the traces is now.
+    TraceStart {
+        /// Repeated in the answer.
+        id: u64,
+    },
+}
+
+/// Settings to change, and where; absent ones stay.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Change {
+    /// Repeated in the answer.
+    pub(crate) id: u64,
+    /// Of a link.
+    pub(crate) direction: Option<Towards>,
+    /// Of a delay box's class.
+    pub(crate) vlan: Option<u16>,
+    rate_bit_s: Option<u64>,
+    delay_ns: Option<u64>,
+    queue_bytes: Option<u64>,
+    queue_packets: Option<u64>,
+    loss: Option<LossSettings>,
+}
+
+impl Change {
+    pub(crate) fn settings(&self) -> LinkChange {
+        LinkChange {
+            rate_bit_s: self.rate_bit_s,
+            delay_ns: self.delay_ns,
+            queue_bytes: self.queue_bytes,
+            queue_packets: self.queue_packets,
+            loss: self.loss.clone(),
+        }
     }
+}
+
+/// A direction of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(crate) enum Towards {
+    #[serde(rename = "to_island")]
+    Island,
+    #[serde(rename = "to_world")]
+    World,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_link_model::{LossKind, LossPlace};
 
     const LINK: &str = r#"{"world":"w","island":"i","counts":"ip","mtu":1500,"seed":1,
         "to_island":{"rate_bit_s":16000000,"delay_ns":250000000,"jitter_ns":0,"queue_bytes":100000},
@@ -241,12 +306,11 @@ mod tests {
             r#""vlan":4096,"from":"w""#,
             r#""vlan":101,"from":"w","to":"i""#,
         ] {
-            assert!(matches!(parsed(wrong), Err(BadConfiguration::Ends(_))));
+            let error = parsed(wrong).unwrap_err().to_string();
+            assert!(error.contains("needs both from and to"), "{error}");
         }
-        assert!(matches!(
-            parsed(r#""vlan":101"#),
-            Err(BadConfiguration::NoTrunk(101))
-        ));
+        let error = parsed(r#""vlan":101"#).unwrap_err();
+        assert_eq!(error.to_string(), "configuration: vlan 101 needs a trunk");
     }
 
     #[test]
@@ -257,17 +321,33 @@ mod tests {
             )
         };
         assert_eq!(DelayConfig::parse(&line(102)).unwrap().classes.len(), 2);
-        assert!(matches!(
-            DelayConfig::parse(&line(101)),
-            Err(BadConfiguration::VlanTwice(101))
-        ));
-        assert!(matches!(
-            DelayConfig::parse(&line(4095)),
-            Err(BadConfiguration::Vlan(4095))
-        ));
-        assert!(matches!(
-            DelayConfig::parse(&line(0)),
-            Err(BadConfiguration::Vlan(0))
-        ));
+        for (vlan, message) in [
+            (101, "vlan 101 has two classes"),
+            (4095, "vlan 4095 is out of range"),
+            (0, "vlan 0 is out of range"),
+        ] {
+            let error = DelayConfig::parse(&line(vlan)).unwrap_err();
+            assert!(error.to_string().contains(message), "{error}");
+            assert!(atoll_job::is_bad_configuration(&error));
+        }
+    }
+
+    #[test]
+    fn a_change_sets_what_it_names() {
+        let line = r#"{"op":"set","id":3,"direction":"to_world","rate_bit_s":8000000,
+            "loss":{"kind":"bernoulli","probability":0.5}}"#;
+        let Ok(Request::Set(change)) = atoll_job::request(line.as_bytes()) else {
+            panic!("not understood");
+        };
+        assert_eq!((change.id, change.direction), (3, Some(Towards::World)));
+        let expected = LinkChange {
+            rate_bit_s: Some(8_000_000),
+            loss: Some(LossSettings {
+                kind: LossKind::Bernoulli { probability: 0.5 },
+                place: LossPlace::After,
+            }),
+            ..LinkChange::default()
+        };
+        assert_eq!(change.settings(), expected);
     }
 }

@@ -2,13 +2,11 @@
 //! The delay box. A latency class has a VLAN id on the trunk, where its frames go back where they came from, or takes
 //! untagged frames from one interface to another.
 
-use crate::config::{Counted, DelayConfig};
-use crate::emulator::Emulation;
-use crate::error::{BadConfiguration, Refusal};
+use crate::config::{Change, Counted, DelayConfig};
+use crate::emulator::{Emulation, Refusal};
 use crate::frame::{Held, Lengths, Passed};
-use crate::report::{ClassCounters, ClassMeasurement, DelayBox};
-use crate::request::Change;
-use atoll_frame_engine::{Arrival, Doubtful, FrameOutput, KernelPaced, Outgoing, Punctuality};
+use crate::report::{ClassCounters, ClassMeasurement, CommonCounters, DelayBox};
+use atoll_frame_engine::{Arrival, FrameOutput, KernelPaced, Outgoing, Punctuality};
 use atoll_link_model::{ConfigError, DelayLine, LinkChange, SplitMix64};
 use atoll_measures::Marked;
 
@@ -18,23 +16,19 @@ pub(crate) struct DelayProgram {
     mtu: u32,
     shortest_delay_ns: u64,
     classes: Vec<Class>,
-    unknown_vlan_packets: u64,
-    oversize_packets: u64,
-    doubtful: Doubtful,
+    common: CommonCounters,
+    common_marked: Marked<CommonCounters>,
     /// Since the last mark.
     overloaded: bool,
-    unknown_vlan_packets_marked: Marked<u64>,
-    oversize_packets_marked: Marked<u64>,
-    doubtful_marked: Marked<Doubtful>,
 }
 
 impl DelayProgram {
     /// All classes empty.
-    pub(crate) fn new(config: &DelayConfig) -> Result<Self, BadConfiguration> {
+    pub(crate) fn new(config: &DelayConfig) -> Result<Self, ConfigError> {
         let names = config.interfaces();
         let port_of = |name: &Option<String>| {
             let name = name.as_deref()?;
-            names.iter().position(|known| *known == name)
+            names.iter().position(|other| *other == name)
         };
         let classes = config
             .classes
@@ -54,18 +48,14 @@ impl DelayProgram {
                     kernel_paced: KernelPaced::default(),
                 })
             })
-            .collect::<Result<Vec<_>, BadConfiguration>>()?;
+            .collect::<Result<Vec<_>, ConfigError>>()?;
         Ok(Self {
             mtu: config.mtu,
             shortest_delay_ns: shortest_delay_ns(&classes),
             classes,
-            unknown_vlan_packets: 0,
-            oversize_packets: 0,
-            doubtful: Doubtful::default(),
+            common: CommonCounters::default(),
+            common_marked: Marked::default(),
             overloaded: false,
-            unknown_vlan_packets_marked: Marked::default(),
-            oversize_packets_marked: Marked::default(),
-            doubtful_marked: Marked::default(),
         })
     }
 }
@@ -81,25 +71,25 @@ impl Emulation for DelayProgram {
 
     fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<Passed>) {
         let (received, now) = (arrival.received, arrival.now_ns);
-        self.doubtful.unstamped_packets += u64::from(!arrival.stamped);
+        self.common.doubtful.unstamped_packets += u64::from(!arrival.stamped);
         let vlan = received.vlan.map(atoll_headers::VlanTag::id);
         let Some(class) = self
             .classes
             .iter_mut()
             .find(|class| class.tag == vlan && class.from == arrival.port)
         else {
-            self.unknown_vlan_packets += 1;
+            self.common.unknown_vlan_packets += 1;
             return;
         };
         let lengths = Lengths::of(received.frame, received.wire_bytes);
         if lengths.payload_bytes > self.mtu {
-            self.oversize_packets += 1;
+            self.common.oversize_packets += 1;
             return;
         }
         let bytes = lengths.counted(Counted::Ip);
         class.sums.in_packets += 1;
         class.sums.in_bytes += u64::from(bytes);
-        self.doubtful.no_checksum_packets += u64::from(received.checksum_missing);
+        self.common.doubtful.no_checksum_packets += u64::from(received.checksum_missing);
         let earliest_ns = class.line.last_arrival_ns();
         let held = Held {
             frame: out.copy(received),
@@ -149,7 +139,7 @@ impl Emulation for DelayProgram {
     }
 
     fn on_unread(&mut self, _port: usize, frames: u64) {
-        self.doubtful.unread_packets += frames;
+        self.common.doubtful.unread_packets += frames;
         self.overloaded = true;
     }
 
@@ -182,9 +172,7 @@ impl Emulation for DelayProgram {
                 .iter_mut()
                 .map(|class| (class.vlan, class.counters(now)))
                 .collect(),
-            unknown_vlan_packets: self.unknown_vlan_packets,
-            oversize_packets: self.oversize_packets,
-            doubtful: self.doubtful,
+            common: self.common,
             overloaded: self.overloaded,
         }
     }
@@ -196,11 +184,7 @@ impl Emulation for DelayProgram {
                 .iter_mut()
                 .map(|class| (class.vlan, class.measurement(now)))
                 .collect(),
-            unknown_vlan_packets: self
-                .unknown_vlan_packets_marked
-                .measure(self.unknown_vlan_packets),
-            oversize_packets: self.oversize_packets_marked.measure(self.oversize_packets),
-            doubtful: self.doubtful_marked.measure(self.doubtful),
+            common: self.common_marked.measure(self.common),
             overloaded: std::mem::take(&mut self.overloaded),
         }
     }

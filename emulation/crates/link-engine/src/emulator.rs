@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program that the frame engine runs, around a link or a delay box: departures, requests and lines.
 
-use crate::error::Refusal;
+use crate::config::{Change, Request};
 use crate::frame::Passed;
-use crate::request::{Change, Request};
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
-use atoll_link_report::{Line, LinkAnswer, Op};
+use atoll_link_report::{Line, LinkAnswer};
 use serde::Serialize;
 
 /// A link or a delay box. Methods that [`FrameProgram`] has as well do the same.
@@ -34,6 +33,23 @@ pub(crate) trait Emulation {
     fn sums(&mut self, now: u64) -> Self::Counters;
     /// The content of `mark` and `done` lines.
     fn measurement(&mut self, now: u64) -> Self::Measurement;
+}
+
+/// A request that was not obeyed; everything is as it was before.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("{0}")]
+    Settings(#[from] atoll_link_model::ConfigError),
+    #[error("direction is missing: to_island or to_world")]
+    NoDirection,
+    #[error("a link has directions, not classes: leave out vlan")]
+    VlanOfLink,
+    #[error("vlan is missing: it selects the class whose delay_ns is set")]
+    NoVlan,
+    #[error("vlan {0} has no class here")]
+    UnknownVlan(u16),
+    #[error("only delay_ns of a class can be set")]
+    NotOfClass,
 }
 
 /// An emulation as a program.
@@ -85,26 +101,21 @@ impl<E: Emulation> FrameProgram for Emulator<E> {
         _out: &mut FrameOutput<Passed>,
     ) -> Self::Line {
         let t_ns = now.real_time_ns;
-        let message = |refusal: Refusal| refusal.to_string();
-        let (op, id, done) = match request {
+        match request {
             Request::Set(change) => {
                 let done = self.0.set(now.monotonic_ns, &change);
-                (Op::Set, change.id, done.map_err(message))
+                Line::Set(LinkAnswer::new(change.id, t_ns, done))
             }
             Request::TraceStart { id } => {
                 let done = self.0.start_trace(now.monotonic_ns);
-                (Op::TraceStart, id, done.map_err(message))
+                Line::TraceStart(LinkAnswer::new(id, t_ns, done))
             }
-            Request::Mark { id } => {
-                let measurement = self.0.measurement(now.monotonic_ns);
-                return Line::Mark {
-                    id,
-                    t_ns,
-                    measurement,
-                };
-            }
-        };
-        Line::answer(op, LinkAnswer::new(id, t_ns, done))
+            Request::Mark { id } => Line::Mark {
+                id,
+                t_ns,
+                measurement: self.0.measurement(now.monotonic_ns),
+            },
+        }
     }
 
     fn ready(&mut self) -> Self::Line {

@@ -17,7 +17,7 @@ const IPV4_TOTAL_LENGTH_OFFSET: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) frame: Vec<u8>,
-    /// By how much later than its stamp says it is taken to have arrived.
+    /// By how much it is taken to have arrived later than its stamp.
     pub(crate) clamped_ns: u64,
 }
 

@@ -8,15 +8,13 @@
 //! ```
 
 mod config;
-#[cfg(test)]
-mod contract;
 mod delay;
 mod emulator;
-mod error;
 mod frame;
 mod link;
 mod report;
-mod request;
+#[cfg(test)]
+mod tests;
 
 use atoll_frame_engine::{Departures, Engine, Port, Settings};
 use atoll_job::Input;
@@ -31,13 +29,12 @@ use std::io;
 /// machine does not allow the link, or an interface goes away while it runs.
 pub fn run_link() -> Result<(), Box<dyn std::error::Error>> {
     let mut input = Input::standard();
-    let config = LinkConfig::parse(&input.first_line()?).map_err(io::Error::from)?;
+    let config = LinkConfig::parse(&input.first_line()?)?;
     let ports = vec![
         Port::open(&config.world, config.mtu)?,
         Port::open(&config.island, config.mtu)?,
     ];
-    let program = link::LinkProgram::new(&config, atoll_job::clock::monotonic_ns())
-        .map_err(io::Error::from)?;
+    let program = link::LinkProgram::new(&config, atoll_job::clock::monotonic_ns())?;
     let settings = waiting(config.departures, config.spin_ns);
     Ok(Engine::new(Emulator(program), ports, settings)?.run(input)?)
 }
@@ -48,13 +45,11 @@ pub fn run_link() -> Result<(), Box<dyn std::error::Error>> {
 /// As [`run_link`].
 pub fn run_delay() -> Result<(), Box<dyn std::error::Error>> {
     let mut input = Input::standard();
-    let config = DelayConfig::parse(&input.first_line()?).map_err(io::Error::from)?;
-    let ports = config
-        .interfaces()
-        .into_iter()
-        .map(|name| Port::open(name, config.mtu))
-        .collect::<Result<_, _>>()?;
-    let program = delay::DelayProgram::new(&config).map_err(io::Error::from)?;
+    let config = DelayConfig::parse(&input.first_line()?)?;
+    let interfaces = config.interfaces().into_iter();
+    let ports = interfaces.map(|name| Port::open(name, config.mtu));
+    let ports = ports.collect::<io::Result<_>>()?;
+    let program = delay::DelayProgram::new(&config)?;
     let settings = waiting(config.departures, config.spin_ns);
     Ok(Engine::new(Emulator(program), ports, settings)?.run(input)?)
 }

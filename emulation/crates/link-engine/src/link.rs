@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The satellite emulator: two interfaces, one `atoll_link_model::Link` each way.
 
-use crate::config::{Counted, LinkConfig};
-use crate::emulator::Emulation;
-use crate::error::{BadConfiguration, Refusal};
+use crate::config::{Change, Counted, LinkConfig, Towards};
+use crate::emulator::{Emulation, Refusal};
 use crate::frame::{Held, Lengths, Passed, is_lower_effort};
 use crate::report::{
     DirectionCounters, DirectionMeasurement, DroppedByCause, LowPriorityCounters,
     LowPrioritySojourn,
 };
-use crate::request::{Change, Towards};
 use atoll_frame_engine::{
     Arrival, Doubtful, FrameOutput, KernelPaced, Outgoing, Punctuality, Timing,
 };
@@ -32,7 +30,7 @@ pub(crate) struct LinkProgram {
 
 impl LinkProgram {
     /// Both directions empty and idle from `now` on.
-    pub(crate) fn new(config: &LinkConfig, now: u64) -> Result<Self, BadConfiguration> {
+    pub(crate) fn new(config: &LinkConfig, now: u64) -> Result<Self, ConfigError> {
         Ok(Self {
             counts: config.counts,
             mtu: config.mtu,
@@ -159,7 +157,7 @@ impl Emulation for LinkProgram {
     }
 }
 
-/// A link and what the engine knows of it beyond the model.
+/// A link, and the engine's counters of it.
 #[derive(Debug)]
 struct Direction {
     link: Link<Held>,
@@ -179,7 +177,7 @@ struct Direction {
 }
 
 impl Direction {
-    fn new(config: &LinkConfig, towards: Towards, now: u64) -> Result<Self, BadConfiguration> {
+    fn new(config: &LinkConfig, towards: Towards, now: u64) -> Result<Self, ConfigError> {
         let (settings, stream) = match towards {
             Towards::Island => (&config.to_island, 0),
             Towards::World => (&config.to_world, 1),
@@ -322,7 +320,7 @@ mod tests {
     fn an_arrival_that_is_known_too_late_makes_its_packet_late() {
         let mut program = program("");
         let change = r#"{"op":"set","id":1,"direction":"to_island","rate_bit_s":4000000}"#;
-        let Ok(crate::request::Request::Set(change)) = atoll_job::request(change.as_bytes()) else {
+        let Ok(crate::config::Request::Set(change)) = atoll_job::request(change.as_bytes()) else {
             panic!("not understood");
         };
         program.set(50 * MS, &change).unwrap();

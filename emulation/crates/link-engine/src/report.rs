@@ -190,12 +190,26 @@ pub(crate) struct DirectionMeasurement {
 pub(crate) struct DelayBox<T> {
     /// By VLAN id.
     pub(crate) classes: BTreeMap<u16, T>,
+    #[serde(flatten)]
+    pub(crate) common: CommonCounters,
+    pub(crate) overloaded: bool,
+}
+
+/// The packets of a delay box that no class counts, and those of all classes that the receive ring did not deliver as it
+/// should.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct CommonCounters {
     pub(crate) unknown_vlan_packets: u64,
     pub(crate) oversize_packets: u64,
     #[serde(flatten)]
     pub(crate) doubtful: Doubtful,
-    pub(crate) overloaded: bool,
 }
+
+sums!(CommonCounters {
+    unknown_vlan_packets,
+    oversize_packets,
+    doubtful
+});
 
 /// One class: sums and a gauge, and the maxima of an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

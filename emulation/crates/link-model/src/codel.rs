@@ -5,7 +5,7 @@ use crate::Nanoseconds;
 use crate::queue::{Queue, Waiting};
 
 /// State of the controller.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct CoDel {
     target_ns: Nanoseconds,
     interval_ns: Nanoseconds,
@@ -31,12 +31,7 @@ impl CoDel {
         Self {
             target_ns,
             interval_ns,
-            first_above_ns: None,
-            drop_next_ns: 0,
-            count: 0,
-            last_count: 0,
-            dropping: false,
-            mtu_bytes: 0,
+            ..Self::default()
         }
     }
 

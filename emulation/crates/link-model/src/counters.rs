@@ -11,7 +11,7 @@ pub enum DropCause {
     QueueFull,
     /// The same, of the queue of low priority.
     LowPriorityFull,
-    /// Lost by the model of loss or of the trace, after it was sent (or before the queue, where that is asked for).
+    /// Lost by the model of loss or of the trace, after it was sent (or before the queue, if the settings say so).
     Loss,
     /// Dropped by the queue's management.
     Aqm,
@@ -50,14 +50,13 @@ impl Drops {
     /// The sum over all causes.
     #[must_use]
     pub fn all(&self) -> Count {
-        let Self {
-            queue,
-            low_priority,
-            loss,
-            aqm,
-            blocked,
-        } = *self;
-        let causes = [queue, low_priority, loss, aqm, blocked];
+        let causes = [
+            self.queue,
+            self.low_priority,
+            self.loss,
+            self.aqm,
+            self.blocked,
+        ];
         causes.into_iter().sum()
     }
 }

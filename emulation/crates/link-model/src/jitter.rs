@@ -25,7 +25,7 @@ pub struct JitterSettings {
     /// Correlation between one packet's deviation and the next one's, 0 to 1.
     ///
     /// A first-order autoregressive normal process, mapped to the distribution (a Gaussian copula):
-    /// however correlated, deviations keep the distribution asked for. (For the uniform
+    /// however correlated, deviations keep the configured distribution. (For the uniform
     /// and the Pareto distribution the correlation is that of the underlying process, slightly above their own.)
     #[cfg_attr(feature = "serde", serde(default))]
     pub correlation: f64,

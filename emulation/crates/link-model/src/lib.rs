@@ -22,7 +22,7 @@
 //!
 //! # Units
 //! Instants and durations are nanoseconds (`_ns`), rates bits per second (`_bit_s`), sizes bytes (`_bytes`). A packet has
-//! the bytes that the caller says it counts for: rate, queue and counters know no headers. Probabilities are 0 to 1.
+//! the bytes that the caller counts it for: rate, queue and counters know no headers. Probabilities are 0 to 1.
 //!
 //! # Example
 //! A GEO link of 16 Mbit/s whose queue holds 3000 bytes, in simulated time:
@@ -64,11 +64,9 @@ mod jitter;
 mod link;
 mod link_state;
 mod loss;
-mod low_priority;
 mod propagation;
 mod queue;
 mod range_checks;
-mod rate_check;
 mod red;
 mod serialiser;
 mod trace;

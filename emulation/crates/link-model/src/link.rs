@@ -4,12 +4,10 @@
 use crate::aqm::Aqm;
 use crate::link_state::LinkState;
 use crate::loss::{Loss, LossPlace};
-use crate::low_priority::LowPriority;
 use crate::propagation::Propagation;
-use crate::queue::{Queue, Waiting};
-use crate::rate_check::RateCheck;
+use crate::queue::{LowPriority, Queue, Waiting};
 use crate::red::Arrival;
-use crate::serialiser::{Position, end_of, work_between, work_of};
+use crate::serialiser::{Position, RateCheck, end_of, work_between, work_of};
 use crate::trace::NEVER;
 use crate::{
     ConfigError, Departure, DropCause, Histogram, JitterSettings, LinkChange, LinkCounters,
@@ -53,7 +51,7 @@ struct Sending<P> {
     is_low_priority: bool,
     /// Since when under present conditions, ...
     begin: Position,
-    /// ... and what there was to do then.
+    /// ... and the work that was left then.
     work: u128,
     end: Position,
     /// Whether the path was blocked before `begin`.
@@ -98,7 +96,7 @@ impl<P> Link<P> {
             propagation: Propagation::new(&propagation, random),
             last_arrival_ns: start_ns,
             totals: LinkCounters::default(),
-            rate_check: RateCheck::new(),
+            rate_check: RateCheck::default(),
             sojourn: Histogram::default(),
             queue_peak_bytes: 0,
         };
@@ -179,21 +177,17 @@ impl<P> Link<P> {
         Enqueued::Accepted
     }
 
-    /// When the link is to be asked for a packet again: at this instant the next one leaves, or - when it is not
+    /// When the next packet is to be taken from the link: at this instant the next one leaves, or - when it is not
     /// in propagation yet - can leave at the earliest.
     #[must_use]
     pub fn next_departure(&self) -> Option<Nanoseconds> {
         let first = self.propagation.next_departure();
-        let sending = self
-            .sending
-            .as_ref()
-            .map(|sending| sending.end.rounded_up());
-        let after_sending = sending.map(|end_ns| end_ns.saturating_add(self.shortest_delay_ns));
-        first
-            .into_iter()
-            .chain(after_sending)
-            .min()
-            .filter(|&instant| instant != NEVER)
+        let sending = self.sending.as_ref().map(|sending| {
+            let end_ns = sending.end.rounded_up();
+            end_ns.saturating_add(self.shortest_delay_ns)
+        });
+        let next = first.into_iter().chain(sending).min();
+        next.filter(|&instant| instant != NEVER)
     }
 
     /// The next packet, if it was due at or before `now`.

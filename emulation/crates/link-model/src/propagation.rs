@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets in propagation: a delay, jitter around it, and - unless asked for - never one before another.
+//! Packets in propagation: a delay, jitter around it, and - unless reordering is enabled - never one before another.
 
 use crate::jitter::Jitter;
 use crate::{DelaySettings, Departure, Nanoseconds, SplitMix64};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The queue before the transmitter, limited in bytes like that of a satellite modem, and optionally in packets.
+//! The queues before the transmitter, limited in bytes like that of a satellite modem, and optionally in packets: the main
+//! one, and that of low priority, from which the transmitter takes packets while no other one waits.
 
-use crate::Nanoseconds;
+use crate::{Histogram, LowPriorityCounters, LowPrioritySettings, Nanoseconds};
 use std::collections::VecDeque;
 
 /// A packet that waits for the transmitter.
@@ -120,6 +121,34 @@ impl<P> Queue<P> {
     /// Bytes not taken yet, at whatever instant that is.
     pub(crate) fn backlog_bytes(&self) -> u64 {
         self.waiting_bytes
+    }
+}
+
+/// A drop-tail queue with counters of its own.
+#[derive(Debug)]
+pub(crate) struct LowPriority<P> {
+    pub(crate) queue: Queue<P>,
+    pub(crate) peak_bytes: u64,
+    pub(crate) totals: LowPriorityCounters,
+    pub(crate) sojourn: Histogram,
+}
+
+impl<P> LowPriority<P> {
+    /// Empty since `start_ns`.
+    pub(crate) fn new(settings: LowPrioritySettings, start_ns: Nanoseconds) -> Self {
+        Self {
+            queue: Queue::new(settings.queue_bytes, settings.queue_packets, start_ns),
+            peak_bytes: 0,
+            totals: LowPriorityCounters::default(),
+            sojourn: Histogram::default(),
+        }
+    }
+
+    /// Whether the transmitter, free from `free_ns` on, takes the first packet here although another one, which arrives
+    /// at `other_ns`, waits: it began before that one came.
+    pub(crate) fn precedes(&self, free_ns: Nanoseconds, other_ns: Nanoseconds) -> bool {
+        let first_ns = self.queue.first_arrival_ns();
+        first_ns.is_some_and(|first_ns| first_ns.max(free_ns) < other_ns)
     }
 }
 

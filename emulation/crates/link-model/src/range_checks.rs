@@ -53,7 +53,7 @@ pub enum ConfigError {
         "jitter_ns {jitter_ns} is larger than delay_ns {delay_ns}: a packet would leave before it arrives"
     )]
     Jitter {
-        /// Jitter asked for.
+        /// The jitter.
         jitter_ns: Nanoseconds,
         /// Delay it exceeds.
         delay_ns: Nanoseconds,

@@ -55,10 +55,8 @@ impl Red {
             let seen_empty = (arrival.empty_ns as f64 / arrival.sending_ns.max(1) as f64).max(1.0);
             self.average_bytes *= libm::pow(1.0 - self.weight, seen_empty);
         }
-        let (min, max) = (
-            self.thresholds_bytes.start as f64,
-            self.thresholds_bytes.end as f64,
-        );
+        let Range { start, end } = &self.thresholds_bytes;
+        let (min, max) = (*start as f64, *end as f64);
         if self.average_bytes < min {
             self.count = None;
             return false;

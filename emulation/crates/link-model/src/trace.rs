@@ -57,15 +57,11 @@ impl Trace {
             return (self.rows.first(), NEVER);
         };
         let elapsed_ns = now.saturating_sub(start_ns);
-        let next = self
-            .rows
-            .partition_point(|row| row.t_ns <= elapsed_ns)
-            .max(1);
-        let until_ns = self
-            .rows
-            .get(next)
-            .map_or(NEVER, |row| start_ns.saturating_add(row.t_ns));
-        (self.rows.get(next - 1), until_ns)
+        let rows = &self.rows;
+        let next = rows.partition_point(|row| row.t_ns <= elapsed_ns).max(1);
+        let next_row = rows.get(next);
+        let until_ns = next_row.map_or(NEVER, |row| start_ns.saturating_add(row.t_ns));
+        (rows.get(next - 1), until_ns)
     }
 }
 
@@ -78,20 +74,16 @@ pub(crate) fn check_trace(rows: &[TraceRow]) -> Result<(), ConfigError> {
     for (number, row) in rows.iter().enumerate() {
         check_row(row).map_err(|source| in_trace(number, source))?;
     }
-    match rows
-        .windows(2)
-        .position(|pair| pair[0].t_ns >= pair[1].t_ns)
-    {
+    let mut pairs = rows.windows(2);
+    match pairs.position(|pair| pair[0].t_ns >= pair[1].t_ns) {
         None => Ok(()),
         Some(before) => Err(in_trace(before + 1, ConfigError::TraceOrder)),
     }
 }
 
 fn check_row(row: &TraceRow) -> Result<(), ConfigError> {
-    match row.rate_bit_s {
-        None | Some(0) => {}
-        Some(rate) => check_rate(rate)?,
-    }
+    let rate_bit_s = row.rate_bit_s.filter(|&rate_bit_s| rate_bit_s > 0);
+    rate_bit_s.map_or(Ok(()), check_rate)?;
     check_delay(row.delay_ns.unwrap_or(0))?;
     probability("loss", row.loss.unwrap_or(0.0))
 }

@@ -44,26 +44,6 @@ pub enum Line<Counters, Measurement> {
     },
 }
 
-impl<Counters, Measurement> Line<Counters, Measurement> {
-    /// The answer to a request of that kind.
-    #[must_use]
-    pub fn answer(op: Op, answer: LinkAnswer) -> Self {
-        match op {
-            Op::Set => Self::Set(answer),
-            Op::TraceStart => Self::TraceStart(answer),
-        }
-    }
-}
-
-/// Requests that are answered by whether they took effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
-    /// Change settings.
-    Set,
-    /// Begin the traces.
-    TraceStart,
-}
-
 /// Whether a request took effect, and when or why not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LinkAnswer {
@@ -81,12 +61,12 @@ pub struct LinkAnswer {
 impl LinkAnswer {
     /// The answer to request `id`, given at `t_ns`.
     #[must_use]
-    pub fn new(id: u64, t_ns: u64, done: Result<(), String>) -> Self {
+    pub fn new(id: u64, t_ns: u64, done: Result<(), impl ToString>) -> Self {
         Self {
             id,
             t_ns,
             ok: done.is_ok(),
-            error: done.err(),
+            error: done.err().map(|error| error.to_string()),
         }
     }
 }
@@ -126,12 +106,12 @@ mod tests {
 
     #[test]
     fn answers_name_their_request_and_say_why_only_when_refusing() {
-        let done = Line::answer(Op::TraceStart, LinkAnswer::new(8, 5, Ok(())));
+        let done = Line::TraceStart(LinkAnswer::new(8, 5, Ok::<(), String>(())));
         assert_eq!(
             text(&done),
             r#"{"type":"trace-start","id":8,"t_ns":5,"ok":true}"#
         );
-        let refused = Line::answer(Op::Set, LinkAnswer::new(9, 6, Err("no".to_owned())));
+        let refused = Line::Set(LinkAnswer::new(9, 6, Err("no")));
         assert_eq!(
             text(&refused),
             r#"{"type":"set","id":9,"t_ns":6,"ok":false,"error":"no"}"#

@@ -1,42 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The configuration line (docs/contracts.md, "tc"; made by `atoll_core.plan.tc_settings`).
+//! The configuration line, and requests, one line of JSON each (docs/contracts.md, "tc"; the configuration is made by
+//! `atoll_core.plan.tc_settings`).
 
-use crate::error::BadConfiguration;
+use atoll_job::wrong_setting;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io;
 use std::num::NonZeroU64;
 
-/// `atoll-host tc`.
-#[derive(Debug, Clone)]
-pub(crate) struct Config {
-    pub(crate) settings: Settings,
-    pub(crate) counted: Counted,
-}
-
-/// Where the counters are.
-#[derive(Debug, Clone)]
-pub(crate) enum Counted {
-    Link(Box<Directions>),
-    Delay(Delay),
-}
-
-/// The line as it is written.
+/// `atoll-host tc`: a link or a delay box.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
-    mtu: u32,
-    interfaces: Vec<String>,
-    setup: Batches,
-    undo: Batches,
-    expect: Vec<Expected>,
-    link: Option<Box<Directions>>,
-    delay: Option<Delay>,
-}
-
-/// The settings.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct Config {
     /// Largest packet in bytes that the interfaces must carry.
     pub(crate) mtu: u32,
     /// Interfaces that are there before and after.
@@ -45,6 +21,10 @@ pub(crate) struct Settings {
     pub(crate) undo: Batches,
     /// The expected output of `tc -r -j qdisc show` after `setup`.
     pub(crate) expect: Vec<Expected>,
+    /// Where a link is counted.
+    pub(crate) link: Option<Box<Directions>>,
+    /// Where a delay box is counted.
+    pub(crate) delay: Option<Delay>,
 }
 
 /// Lines for `ip -batch` and `tc -batch`.
@@ -133,8 +113,8 @@ pub(crate) struct Filter {
 pub(crate) struct Handle(pub(crate) u32);
 
 impl Handle {
-    fn parse(text: &str) -> Result<Self, BadConfiguration> {
-        let wrong = || BadConfiguration::Handle(text.to_owned());
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is not a handle: write hexadecimal MAJOR:MINOR");
         let (major, minor) = text.split_once(':').ok_or_else(wrong)?;
         let number = |digits: &str| u16::from_str_radix(digits, 16).map_err(|_| wrong());
         let minor = if minor.is_empty() { 0 } else { number(minor)? };
@@ -151,37 +131,51 @@ impl<'de> Deserialize<'de> for Handle {
 impl Config {
     /// # Errors
     /// The first thing wrong with `text`.
-    pub(crate) fn parse(text: &str) -> Result<Self, BadConfiguration> {
-        let line: Line = atoll_job::configuration(text)?;
-        let counted = match (line.link, line.delay) {
-            (Some(directions), None) => Counted::Link(directions),
-            (None, Some(delay)) => Counted::Delay(delay),
-            _ => return Err(BadConfiguration::WhatToCount),
-        };
-        Ok(Self {
-            settings: Settings {
-                mtu: line.mtu,
-                interfaces: line.interfaces,
-                setup: line.setup,
-                undo: line.undo,
-                expect: line.expect,
-            },
-            counted,
-        })
+    pub(crate) fn parse(text: &str) -> io::Result<Self> {
+        let config: Self = atoll_job::configuration(text)?;
+        if config.link.is_some() == config.delay.is_some() {
+            let message = "give either link or delay, not both or neither";
+            return Err(wrong_setting(message));
+        }
+        Ok(config)
     }
+}
+
+/// Requests to a running link.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "op", rename_all = "kebab-case")]
+pub(crate) enum Request {
+    /// End a measurement, begin the next one.
+    Mark { id: u64 },
+    /// Change the link.
+    Set(Change),
+    /// Begin a trace; only the engine has any.
+    TraceStart { id: u64 },
+}
+
+/// Settings of a running link.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Change {
+    pub(crate) id: u64,
+    /// Lines for `tc -batch`.
+    pub(crate) tc: Vec<String>,
+    /// What `tc -r -j qdisc show` must then show of the disciplines that changed.
+    pub(crate) expect: Vec<Expected>,
+    /// Where the counters are from then on.
+    pub(crate) link: Box<Directions>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_job::ConfigurationError;
 
     #[test]
     fn handles_are_read_as_tc_writes_them() {
         assert_eq!(Handle::parse("1:").unwrap(), Handle(0x1_0000));
         assert_eq!(Handle::parse("ffff:fff2").unwrap(), Handle(0xffff_fff2));
         for wrong in ["", "1", "g:", "1:x", "10000:"] {
-            let error = Handle::parse(wrong).unwrap_err().to_string();
+            let error = Handle::parse(wrong).unwrap_err();
             assert!(error.contains(&format!("'{wrong}'")), "{error}");
         }
     }
@@ -189,17 +183,14 @@ mod tests {
     #[test]
     fn a_configuration_that_counts_nothing_is_refused() {
         let line = r#"{"mtu":1500,"interfaces":[],"setup":{"ip":[],"tc":[]},"undo":{"ip":[],"tc":[]},"expect":[]}"#;
-        assert!(matches!(
-            Config::parse(line),
-            Err(BadConfiguration::WhatToCount)
-        ));
-        assert!(matches!(
-            Config::parse(" "),
-            Err(BadConfiguration::Configuration(ConfigurationError::Missing))
-        ));
-        assert!(matches!(
-            Config::parse("{"),
-            Err(BadConfiguration::Configuration(ConfigurationError::Json(_)))
-        ));
+        for (line, message) in [
+            (line, "configuration: give either link or delay"),
+            (" ", "no configuration on standard input"),
+            ("{", "configuration: EOF"),
+        ] {
+            let error = Config::parse(line).unwrap_err();
+            assert!(error.to_string().starts_with(message), "{error}");
+            assert!(atoll_job::is_bad_configuration(&error));
+        }
     }
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kernel's statistics as the counters of a link or a delay box.
 
-use crate::attributes::Statistics;
-use crate::config::{self, Counted, Handle};
+use crate::config::{self, Config, Handle};
 use crate::error::TcError;
 use crate::report::{
     ClassFigures, DelayFigures, DirectionFigures, Figures, LowPriorityFigures, MeasuredDirection,
     Measurement,
 };
-use crate::rtnetlink::{Kernel, Qdiscs};
+use crate::rtnetlink::{Kernel, Qdiscs, Statistics};
 use atoll_link_report::Directions;
 use atoll_measures::{Histogram, Marked, Peak};
 use atoll_netio::interface::Interface;
@@ -23,10 +22,8 @@ const MORE_READINGS: usize = 5;
 /// The counters, with their values at the last mark.
 #[derive(Debug)]
 pub(crate) enum Counters {
-    Link {
-        to_island: Box<Direction>,
-        to_world: Box<Direction>,
-    },
+    /// To the island, to the world.
+    Link(Box<[Direction; 2]>),
     Delay {
         classes: BTreeMap<u16, Class>,
         unknown: Filter,
@@ -50,10 +47,10 @@ pub(crate) struct Direction {
     queue_max_bytes: Peak,
     low_priority_queue_max_bytes: Peak,
     rate_bit_s: NonZeroU64,
-    /// How long what was in the queue would take to leave, at each look since the last mark.
+    /// The time in which the queue would empty, at each look since the last mark.
     sojourns: Histogram,
     /// Whether the delay was found full since the last mark.
-    found_full: bool,
+    was_full: bool,
     dropped_before: DroppedBytes,
     lost_after: DroppedBytes,
     /// Packets that the delay had dropped for want of room, now and at the last mark.
@@ -77,13 +74,11 @@ impl Loss {
         let Some(loss) = &config.loss else {
             return Ok(Self::None);
         };
-        let loss = Qdisc::new(loss)?;
-        let delay = Qdisc::at(&config.delay.dev, config.delay.handle)?;
-        Ok(if loss.key == delay.key {
-            Self::After
-        } else {
-            Self::Before(loss)
-        })
+        let delay = &config.delay;
+        if (&loss.dev, loss.handle) == (&delay.dev, delay.handle) {
+            return Ok(Self::After);
+        }
+        Ok(Self::Before(Qdisc::new(&loss.dev, loss.handle)?))
     }
 }
 
@@ -97,14 +92,14 @@ pub(crate) struct Class {
     refused_marked: u64,
 }
 
-/// A queueing discipline that was found.
+/// A queueing discipline that is there.
 #[derive(Debug)]
 pub(crate) struct Qdisc {
     dev: String,
     key: (u32, Handle),
 }
 
-/// A filter that was found.
+/// A filter that is there.
 #[derive(Debug)]
 pub(crate) struct Filter {
     dev: String,
@@ -116,19 +111,18 @@ pub(crate) struct Filter {
 impl Counters {
     /// # Errors
     /// When an interface that is to be counted on does not exist.
-    pub(crate) fn new(counted: &Counted) -> Result<Self, TcError> {
-        let delay = match counted {
-            Counted::Link(link) => {
-                return Ok(Self::Link {
-                    to_island: Box::new(Direction::new(&link.to_island)?),
-                    to_world: Box::new(Direction::new(&link.to_world)?),
-                });
-            }
-            Counted::Delay(delay) => delay,
+    pub(crate) fn new(config: &Config) -> Result<Self, TcError> {
+        if let Some(link) = &config.link {
+            let directions = [&link.to_island, &link.to_world].map(Direction::new);
+            let [to_island, to_world] = directions;
+            return Ok(Self::Link(Box::new([to_island?, to_world?])));
+        }
+        let Some(delay) = &config.delay else {
+            unreachable!("`Config::parse` refuses neither link nor delay box")
         };
         let classes = delay.classes.iter().map(|(&vlan, qdisc)| {
             let class = Class {
-                qdisc: Qdisc::new(qdisc)?,
+                qdisc: Qdisc::new(&qdisc.dev, qdisc.handle)?,
                 marked: Marked::default(),
                 refused: 0,
                 refused_marked: 0,
@@ -147,11 +141,8 @@ impl Counters {
     /// # Errors
     /// When an interface is gone.
     pub(crate) fn change(&mut self, directions: &config::Directions) -> Result<(), TcError> {
-        if let Self::Link {
-            to_island,
-            to_world,
-        } = self
-        {
+        if let Self::Link(both) = self {
+            let [to_island, to_world] = &mut **both;
             to_island.change(&directions.to_island)?;
             to_world.change(&directions.to_world)?;
         }
@@ -163,15 +154,11 @@ impl Counters {
     /// # Errors
     /// When one of them is gone.
     pub(crate) fn sample(&mut self, kernel: &mut Kernel) -> Result<(), TcError> {
-        let Self::Link {
-            to_island,
-            to_world,
-        } = self
-        else {
+        let Self::Link(directions) = self else {
             return Ok(());
         };
         let qdiscs = kernel.qdiscs()?;
-        for direction in [to_island, to_world] {
+        for direction in &mut **directions {
             let queues = direction.queues(&qdiscs)?;
             let delay = direction.delay.statistics(&qdiscs)?;
             direction.look(&queues, &delay);
@@ -182,15 +169,11 @@ impl Counters {
     /// Sums since the start, the queue's maximum since the last call.
     ///
     /// # Errors
-    /// When what is to be read is gone.
+    /// When a queueing discipline or filter is gone.
     pub(crate) fn interval(&mut self, kernel: &mut Kernel) -> Result<Figures, TcError> {
         let figures = self.read(kernel)?;
-        if let Self::Link {
-            to_island,
-            to_world,
-        } = self
-        {
-            for direction in [to_island, to_world] {
+        if let Self::Link(directions) = self {
+            for direction in &mut **directions {
                 direction.queue_max_bytes.take_interval();
                 direction.low_priority_queue_max_bytes.take_interval();
             }
@@ -201,7 +184,7 @@ impl Counters {
     /// The counters since the last call; a new measurement begins.
     ///
     /// # Errors
-    /// When what is to be read is gone.
+    /// When a queueing discipline or filter is gone.
     pub(crate) fn measurement(&mut self, kernel: &mut Kernel) -> Result<Measurement, TcError> {
         let mut figures = self.read(kernel)?;
         for _ in 0..MORE_READINGS {
@@ -211,16 +194,13 @@ impl Counters {
             figures = self.read(kernel)?;
         }
         Ok(match (self, figures) {
-            (
-                Self::Link {
-                    to_island,
-                    to_world,
-                },
-                Figures::Link(now),
-            ) => Measurement::Link(Box::new(Directions {
-                to_island: to_island.measure(&now.to_island),
-                to_world: to_world.measure(&now.to_world),
-            })),
+            (Self::Link(directions), Figures::Link(now)) => {
+                let [to_island, to_world] = &mut **directions;
+                Measurement::Link(Box::new(Directions {
+                    to_island: to_island.measure(&now.to_island),
+                    to_world: to_world.measure(&now.to_world),
+                }))
+            }
             (
                 Self::Delay {
                     classes,
@@ -245,10 +225,7 @@ impl Counters {
     /// Whether the bytes of dropped packets are known exactly.
     fn is_exact(&self) -> bool {
         match self {
-            Self::Link {
-                to_island,
-                to_world,
-            } => [to_island, to_world].iter().all(|way| {
+            Self::Link(directions) => directions.iter().all(|way| {
                 way.dropped_before.exact && (way.lost_after.exact || way.lost_after.packets == 0)
             }),
             Self::Delay { .. } => true,
@@ -258,21 +235,16 @@ impl Counters {
     fn read(&mut self, kernel: &mut Kernel) -> Result<Figures, TcError> {
         // In the order of passage: what is lost meanwhile is counted next time, never twice.
         match self {
-            Self::Link {
-                to_island,
-                to_world,
-            } => {
+            Self::Link(directions) => {
+                let [to_island, to_world] = &mut **directions;
                 let arrived = (
                     to_island.arrivals.statistics(kernel)?,
                     to_world.arrivals.statistics(kernel)?,
                 );
                 let queues = kernel.qdiscs()?;
                 let loses = |way: &Direction| matches!(way.loss, Loss::After);
-                let later = if loses(to_island) || loses(to_world) {
-                    Some(kernel.qdiscs()?)
-                } else {
-                    None
-                };
+                let have_loss = loses(to_island) || loses(to_world);
+                let later = have_loss.then(|| kernel.qdiscs()).transpose()?;
                 let delays = later.as_ref().unwrap_or(&queues);
                 Ok(Figures::Link(Box::new(Directions {
                     to_island: to_island.figures(&arrived.0, &queues, delays)?,
@@ -304,19 +276,20 @@ impl Counters {
 
 impl Direction {
     fn new(config: &config::Direction) -> Result<Self, TcError> {
+        let qdisc = |config: &config::Qdisc| Qdisc::new(&config.dev, config.handle);
         Ok(Self {
             arrivals: Filter::new(&config.arrivals)?,
             header_bytes: config.in_header_bytes,
             loss: Loss::of(config)?,
-            queue: Qdisc::new(&config.queue)?,
-            low_priority: config.low_priority.as_ref().map(Qdisc::new).transpose()?,
-            delay: Qdisc::at(&config.delay.dev, config.delay.handle)?,
+            queue: qdisc(&config.queue)?,
+            low_priority: config.low_priority.as_ref().map(qdisc).transpose()?,
+            delay: Qdisc::new(&config.delay.dev, config.delay.handle)?,
             limit_packets: config.delay.limit_packets,
             queue_max_bytes: Peak::default(),
             low_priority_queue_max_bytes: Peak::default(),
             rate_bit_s: config.rate_bit_s,
             sojourns: Histogram::default(),
-            found_full: false,
+            was_full: false,
             dropped_before: DroppedBytes::default(),
             lost_after: DroppedBytes::default(),
             refused: 0,
@@ -354,7 +327,7 @@ impl Direction {
             / u128::from(self.rate_bit_s.get());
         self.sojourns
             .record(u64::try_from(sojourn_ns).unwrap_or(u64::MAX));
-        self.found_full |= delay.backlog_packets >= self.limit_packets;
+        self.was_full |= delay.backlog_packets >= self.limit_packets;
     }
 
     /// `queues` were read before `delays`, or both at once.
@@ -364,10 +337,10 @@ impl Direction {
         queues: &Qdiscs,
         delays: &Qdiscs,
     ) -> Result<DirectionFigures, TcError> {
-        let found = self.queues(queues)?;
-        let (queue, low_priority) = (found.both, found.low_priority);
+        let waiting = self.queues(queues)?;
+        let (queue, low_priority) = (waiting.both, waiting.low_priority);
         let delay = self.delay.statistics(delays)?;
-        self.look(&found, &delay);
+        self.look(&waiting, &delay);
         let in_bytes = arrived.bytes + self.header_bytes * arrived.packets;
         let passed = queue.bytes + queue.backlog_bytes;
         let (mut lost_before, mut lost_after) = (0, 0);
@@ -388,8 +361,8 @@ impl Direction {
         self.dropped_before
             .update(dropped_before, missing((arrived.packets, in_bytes), &queue));
         let (before_bytes, after_bytes) = (self.dropped_before.bytes, self.lost_after.bytes);
-        let lost_apart = !matches!(self.loss, Loss::Before(_));
-        let by_cause = lost_apart && low_priority.is_none();
+        let loss_is_separate = !matches!(self.loss, Loss::Before(_));
+        let by_cause = loss_is_separate && low_priority.is_none();
         let low_priority_drops = low_priority.map_or(0, |low| low.drops);
         Ok(DirectionFigures {
             in_packets: queue.packets + queue.backlog_packets + dropped_before,
@@ -401,25 +374,25 @@ impl Direction {
             dropped_queue_packets: queue.drops.saturating_sub(low_priority_drops),
             dropped_queue_bytes: by_cause.then_some(before_bytes),
             dropped_loss_packets: lost_before + lost_after,
-            dropped_loss_bytes: lost_apart.then_some(after_bytes),
+            dropped_loss_bytes: loss_is_separate.then_some(after_bytes),
             lost_after_packets: lost_after,
             lost_after_bytes: after_bytes,
-            queue_bytes: found.main_bytes(),
+            queue_bytes: waiting.main_bytes(),
             queue_max_bytes: self.queue_max_bytes.interval(),
             held_packets: queue.backlog_packets + delay.backlog_packets,
             low_priority: low_priority.map(|low| {
                 LowPriorityFigures::of(&low, self.low_priority_queue_max_bytes.interval())
             }),
-            overloaded: self.found_full || self.refused > self.refused_marked,
+            overloaded: self.was_full || self.refused > self.refused_marked,
         })
     }
 
     fn measure(&mut self, now: &DirectionFigures) -> MeasuredDirection {
-        let most = self.queue_max_bytes.take_measurement();
+        let queue_max_bytes = self.queue_max_bytes.take_measurement();
         self.queue_max_bytes.record(now.queue_bytes); // with which the next measurement begins
-        self.found_full = false;
+        self.was_full = false;
         self.refused_marked = self.refused;
-        let most_low_priority = self.low_priority_queue_max_bytes.take_measurement();
+        let low_priority_queue_max_bytes = self.low_priority_queue_max_bytes.take_measurement();
         if let Some(low) = &now.low_priority {
             self.low_priority_queue_max_bytes
                 .record(low.low_priority_queue_bytes);
@@ -427,9 +400,9 @@ impl Direction {
         let sojourns = std::mem::take(&mut self.sojourns);
         let measured = self.marked.measure(*now);
         let figures = DirectionFigures {
-            queue_max_bytes: most,
+            queue_max_bytes,
             low_priority: measured.low_priority.map(|low| LowPriorityFigures {
-                low_priority_queue_max_bytes: most_low_priority,
+                low_priority_queue_max_bytes,
                 ..low
             }),
             ..measured
@@ -454,7 +427,7 @@ impl Queues {
     }
 }
 
-/// Bytes of dropped packets, which the kernel does not count: what came and neither left nor waits.
+/// Bytes of dropped packets, which the kernel does not count: those that came and neither left nor wait.
 ///
 /// The counters are read one after the other. A packet that passes between two readings is counted by the later one
 /// alone, one between two counters by the first alone: then as many packets are missing as were dropped no longer, and
@@ -491,11 +464,7 @@ fn missing(came: (u64, u64), went: &Statistics) -> (u64, u64) {
 }
 
 impl Qdisc {
-    fn new(config: &config::Qdisc) -> Result<Self, TcError> {
-        Self::at(&config.dev, config.handle)
-    }
-
-    fn at(dev: &str, handle: Handle) -> Result<Self, TcError> {
+    fn new(dev: &str, handle: Handle) -> Result<Self, TcError> {
         Ok(Self {
             dev: dev.to_owned(),
             key: (index(dev)?, handle),
@@ -505,7 +474,7 @@ impl Qdisc {
     fn statistics(&self, qdiscs: &Qdiscs) -> Result<Statistics, TcError> {
         qdiscs.get(&self.key).copied().ok_or_else(|| TcError::Gone {
             dev: self.dev.clone(),
-            what: format!("qdisc {:x}:", self.key.1.0 >> 16),
+            object: format!("qdisc {:x}:", self.key.1.0 >> 16),
         })
     }
 }
@@ -521,26 +490,26 @@ impl Filter {
     }
 
     fn statistics(&self, kernel: &mut Kernel) -> Result<Statistics, TcError> {
-        let found = match kernel.filter(self.ifindex, self.parent, self.pref) {
+        let counted = match kernel.filter(self.ifindex, self.parent, self.pref) {
             Err(error) if !error.is_gone() => return Err(error),
-            found => found.ok().flatten(),
+            counted => counted.ok().flatten(),
         };
-        found.ok_or_else(|| TcError::Gone {
+        counted.ok_or_else(|| TcError::Gone {
             dev: self.dev.clone(),
-            what: format!("filter {}", self.pref),
+            object: format!("filter {}", self.pref),
         })
     }
 }
 
 fn index(dev: &str) -> Result<u32, TcError> {
-    let found = Interface::find(dev).map_err(|error| match error.kind() {
+    let interface = Interface::find(dev).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => TcError::Gone {
             dev: dev.to_owned(),
-            what: "anything".to_owned(),
+            object: "anything".to_owned(),
         },
         _ => error.into(),
     })?;
-    Ok(found.index)
+    Ok(interface.index)
 }
 
 #[cfg(test)]

@@ -4,26 +4,6 @@
 use rustix::io::Errno;
 use std::io;
 
-/// A configuration that cannot be applied here (exit code 2); the message names the remedy.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BadConfiguration {
-    #[error(transparent)]
-    Configuration(#[from] atoll_job::ConfigurationError),
-    #[error("configuration: give either link or delay, not both or neither")]
-    WhatToCount,
-    #[error("configuration: '{0}' is not a handle: write hexadecimal MAJOR:MINOR")]
-    Handle(String),
-    #[error(transparent)]
-    Interface(#[from] atoll_netio::interface::UnusableInterface),
-}
-
-/// The form in which `atoll-host` recognises a bad configuration.
-impl From<BadConfiguration> for io::Error {
-    fn from(error: BadConfiguration) -> Self {
-        atoll_job::bad_configuration(error)
-    }
-}
-
 /// A run-time error of a link with a valid configuration (exit code 1).
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TcError {
@@ -43,13 +23,13 @@ pub(crate) enum TcError {
     #[error("{0}")]
     NotTaken(String),
     #[error(
-        "settings are not undone: {what} ({message}); the next link or delay box on this machine tries again before it begins"
+        "settings are not undone: {qdiscs} ({message}); the next link or delay box on this machine tries again before it begins"
     )]
-    Left { what: String, message: String },
+    Left { qdiscs: String, message: String },
     #[error(
-        "the kernel no longer has {what} on '{dev}': the interface has disappeared, or another program changed its qdiscs"
+        "the kernel no longer has {object} on '{dev}': the interface has disappeared, or another program changed its qdiscs"
     )]
-    Gone { dev: String, what: String },
+    Gone { dev: String, object: String },
     #[error("rtnetlink: {0}")]
     Netlink(io::Error),
     #[error("{0}")]

@@ -13,27 +13,24 @@
 //! The kernel knows less than the engine: neither how late a packet left nor how long each one waited. Its
 //! queue is looked at every 20 ms, so its maximum and its sojourn times are those of these looks.
 
-mod attributes;
 mod config;
-#[cfg(test)]
-mod contract;
 mod counters;
 mod error;
-mod readback;
 mod report;
-mod request;
 mod rtnetlink;
 mod setup;
+#[cfg(test)]
+mod tests;
 
+use atoll_job::clock::real_time_ns;
 use atoll_job::{Event, Requests};
-use atoll_link_report::Op;
-use config::{Config, Counted};
+use atoll_link_report::{Line, LinkAnswer};
+use atoll_netio::interface::Interface;
+use config::{Config, Request};
 use counters::Counters;
-use error::{BadConfiguration, TcError};
-use report::{ENGINE_ONLY, Reporter};
-use request::Request;
+use error::TcError;
+use report::{ENGINE_ONLY, Figures, Measurement, print};
 use rtnetlink::Kernel;
-use std::io;
 use std::time::{Duration, Instant};
 
 /// Between two lines of a link's counters, which show how its queue comes and goes.
@@ -50,28 +47,28 @@ const DELAY_LINE: Duration = Duration::from_secs(1);
 /// machine does not allow it, when a setting did not take, or an interface goes away.
 pub fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut input = Requests::start()?;
-    let config = Config::parse(&input.first_line()?).map_err(io::Error::from)?;
-    setup::check_interfaces(&config.settings)
-        .map_err(BadConfiguration::from)
-        .map_err(io::Error::from)?;
-    setup::undo(&config.settings)?;
-    let outcome = setup::apply(&config.settings).and_then(|()| serve(&config.counted, &mut input));
-    let undone = setup::undo(&config.settings);
+    let config = Config::parse(&input.first_line()?)?;
+    // They must be up, carry whole packets, and hand them over one by one.
+    for name in &config.interfaces {
+        Interface::find_usable(name, config.mtu).map_err(atoll_job::bad_configuration)?;
+    }
+    setup::undo(&config)?;
+    let outcome = setup::apply(&config).and_then(|()| serve(&config, &mut input));
+    let undone = setup::undo(&config);
     if let (Err(_), Err(left)) = (&outcome, &undone) {
         atoll_job::log_line(&left.to_string());
     }
     Ok(outcome.and(undone)?)
 }
 
-fn serve(counted: &Counted, input: &mut Requests) -> Result<(), TcError> {
+fn serve(config: &Config, input: &mut Requests) -> Result<(), TcError> {
     let mut kernel = Kernel::open()?;
-    let mut counters = Counters::new(counted)?;
-    let mut reporter = Reporter::new(io::stdout());
+    let mut counters = Counters::new(config)?;
     counters.sample(&mut kernel)?;
-    reporter.ready()?;
-    let (line, looks) = match counted {
-        Counted::Link(_) => (LINK_LINE, LOOKS_PER_LINE),
-        Counted::Delay(_) => (DELAY_LINE, 1),
+    print(&Line::Ready)?;
+    let (line, looks) = match config.link {
+        Some(_) => (LINK_LINE, LOOKS_PER_LINE),
+        None => (DELAY_LINE, 1),
     };
     let mut looked = 0;
     let mut next = Instant::now() + line / looks;
@@ -80,13 +77,15 @@ fn serve(counted: &Counted, input: &mut Requests) -> Result<(), TcError> {
         match input.wait(next.saturating_duration_since(now))? {
             Some(Event::Ended) => break,
             Some(Event::Request(Ok(request))) => {
-                answer(request, &mut kernel, &mut counters, &mut reporter)?;
+                print(&answer(request, &mut kernel, &mut counters)?)?;
             }
-            Some(Event::Request(Err(refusal))) => reporter.refuse(&refusal)?,
+            Some(Event::Request(Err(refusal))) => atoll_job::print(&refusal)?,
             None => {
                 looked = (looked + 1) % looks;
                 if looked == 0 {
-                    reporter.counters(counters.interval(&mut kernel)?)?; // which looks, too
+                    let counters = counters.interval(&mut kernel)?; // which looks, too
+                    let t_ns = real_time_ns();
+                    print(&Line::Counters { t_ns, counters })?;
                 } else {
                     counters.sample(&mut kernel)?;
                 }
@@ -95,23 +94,32 @@ fn serve(counted: &Counted, input: &mut Requests) -> Result<(), TcError> {
             }
         }
     }
-    reporter.done(counters.measurement(&mut kernel)?)
+    let measurement = counters.measurement(&mut kernel)?;
+    let t_ns = real_time_ns();
+    print(&Line::Done { t_ns, measurement })
 }
 
 fn answer(
     request: Request,
     kernel: &mut Kernel,
     counters: &mut Counters,
-    reporter: &mut Reporter<impl io::Write>,
-) -> Result<(), TcError> {
-    match request {
-        Request::Mark { id } => reporter.mark(id, counters.measurement(kernel)?),
+) -> Result<Line<Figures, Measurement>, TcError> {
+    Ok(match request {
+        Request::Mark { id } => {
+            let measurement = counters.measurement(kernel)?;
+            let t_ns = real_time_ns();
+            Line::Mark {
+                id,
+                t_ns,
+                measurement,
+            }
+        }
         Request::Set(change) => {
             let done = setup::change(&change).and_then(|()| counters.change(&change.link));
-            reporter.answer(Op::Set, change.id, done.map_err(|error| error.to_string()))
+            Line::Set(LinkAnswer::new(change.id, real_time_ns(), done))
         }
         Request::TraceStart { id } => {
-            reporter.answer(Op::TraceStart, id, Err(ENGINE_ONLY.to_owned()))
+            Line::TraceStart(LinkAnswer::new(id, real_time_ns(), Err(ENGINE_ONLY)))
         }
-    }
+    })
 }

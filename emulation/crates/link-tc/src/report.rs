@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lines on standard output: those of the link engine, without what the kernel does not know
+//! Lines on standard output: those of the link engine, without the figures that the kernel does not have
 //! (docs/contracts.md, "tc").
 
-use crate::attributes::Statistics;
 use crate::error::TcError;
-use atoll_job::Refusal;
-use atoll_job::clock::real_time_ns;
-use atoll_link_report::{Directions, Line, LinkAnswer, Op};
+use crate::rtnetlink::Statistics;
+use atoll_link_report::{Directions, Line};
 use atoll_measures::{Histogram, sums};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::Write;
 
 pub(crate) const ENGINE_ONLY: &str =
     "a link of the tc backend follows no trace; use --backend engine";
@@ -168,64 +165,7 @@ sums!(ClassFigures {
     out_bytes
 });
 
-/// Writes lines, stamped with `CLOCK_REALTIME`.
-#[derive(Debug)]
-pub(crate) struct Reporter<W> {
-    output: W,
-}
-
-impl<W: Write> Reporter<W> {
-    pub(crate) fn new(output: W) -> Self {
-        Self { output }
-    }
-
-    pub(crate) fn ready(&mut self) -> Result<(), TcError> {
-        self.line(&Line::Ready)
-    }
-
-    pub(crate) fn counters(&mut self, counters: Figures) -> Result<(), TcError> {
-        let t_ns = real_time_ns();
-        self.line(&Line::Counters { t_ns, counters })
-    }
-
-    pub(crate) fn mark(&mut self, id: u64, measurement: Measurement) -> Result<(), TcError> {
-        let t_ns = real_time_ns();
-        self.line(&Line::Mark {
-            id,
-            t_ns,
-            measurement,
-        })
-    }
-
-    pub(crate) fn done(&mut self, measurement: Measurement) -> Result<(), TcError> {
-        let t_ns = real_time_ns();
-        self.line(&Line::Done { t_ns, measurement })
-    }
-
-    /// Answer a request by whether it took effect.
-    pub(crate) fn answer(
-        &mut self,
-        op: Op,
-        id: u64,
-        done: Result<(), String>,
-    ) -> Result<(), TcError> {
-        let answer = LinkAnswer::new(id, real_time_ns(), done);
-        self.line(&Line::answer(op, answer))
-    }
-
-    /// Answer a request that is not understood.
-    pub(crate) fn refuse(&mut self, refusal: &Refusal) -> Result<(), TcError> {
-        self.write(refusal)
-    }
-
-    fn line(&mut self, line: &Line<Figures, Measurement>) -> Result<(), TcError> {
-        self.write(line)
-    }
-
-    fn write(&mut self, line: &impl Serialize) -> Result<(), TcError> {
-        let mut text = serde_json::to_vec(line).map_err(std::io::Error::from)?;
-        text.push(b'\n');
-        self.output.write_all(&text)?;
-        Ok(self.output.flush()?)
-    }
+/// Print a line.
+pub(crate) fn print(line: &Line<Figures, Measurement>) -> Result<(), TcError> {
+    Ok(atoll_job::print(line)?)
 }

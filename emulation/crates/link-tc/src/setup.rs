@@ -1,34 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Set, read back, undo: `ip -batch`, `tc -batch`, `tc qdisc show`.
 
-use crate::config::{Expected, Settings};
+use crate::config::{Change, Config, Expected};
 use crate::error::TcError;
-use crate::readback::first_difference;
-use crate::request::Change;
-use atoll_netio::interface::{Interface, UnusableInterface};
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// The interfaces must be up, carry whole packets, and hand them over one by one.
-pub(crate) fn check_interfaces(settings: &Settings) -> Result<(), UnusableInterface> {
-    for name in &settings.interfaces {
-        Interface::find_usable(name, settings.mtu)?;
-    }
-    Ok(())
-}
-
 /// Times that undoing is attempted, as a tool may fail where the kernel is short of memory.
 const UNDO_ATTEMPTS: usize = 3;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 
+/// The kernel keeps times in ticks of 64 ns, shares in 32 bits, rates in bytes; a setting that it did not
+/// take is further off.
+const TOLERANCE: f64 = 0.002;
+/// Shares are multiples of 2^-32.
+const LEAST: f64 = 2.4e-10;
+
 /// Apply the settings and see whether the kernel took them. After a failure [`undo`] removes those that it took.
-pub(crate) fn apply(settings: &Settings) -> Result<(), TcError> {
-    batch("ip", &settings.setup.ip)?;
-    batch("tc", &settings.setup.tc)?;
-    require(&settings.expect)
+pub(crate) fn apply(config: &Config) -> Result<(), TcError> {
+    batch("ip", &config.setup.ip)?;
+    batch("tc", &config.setup.tc)?;
+    require(&config.expect)
 }
 
 /// Change settings of interfaces that were set up.
@@ -40,48 +35,48 @@ pub(crate) fn change(change: &Change) -> Result<(), TcError> {
 /// Remove the settings, also those that a job that was killed left.
 ///
 /// # Errors
-/// What is still there after several attempts.
-pub(crate) fn undo(settings: &Settings) -> Result<(), TcError> {
-    let mut outcome = undo_once(settings);
+/// The queueing disciplines that are still there after several attempts.
+pub(crate) fn undo(config: &Config) -> Result<(), TcError> {
+    let mut outcome = undo_once(config);
     for _ in 1..UNDO_ATTEMPTS {
         if outcome.is_ok() {
             break;
         }
         thread::sleep(BETWEEN_ATTEMPTS);
-        outcome = undo_once(settings);
+        outcome = undo_once(config);
     }
     outcome
 }
 
 /// Every step is tried. Settings that were never made cannot be removed: the kernel says what is left.
-fn undo_once(settings: &Settings) -> Result<(), TcError> {
-    let mut said = Vec::new();
-    for (name, lines) in [("tc", &settings.undo.tc), ("ip", &settings.undo.ip)] {
+fn undo_once(config: &Config) -> Result<(), TcError> {
+    let mut messages = Vec::new();
+    for (name, lines) in [("tc", &config.undo.tc), ("ip", &config.undo.ip)] {
         if !lines.is_empty() {
             let output = tool(name, &["-force", "-batch", "-"], &text(lines))?;
             let (message, _) = parse_refusal(&String::from_utf8_lossy(&output.stderr), lines);
-            said.extend((!message.is_empty()).then_some(message));
+            messages.extend((!message.is_empty()).then_some(message));
         }
     }
     let left: Vec<String> = disciplines()?
         .iter()
-        .filter_map(|shown| left_of(settings, shown))
+        .filter_map(|shown| left_of(config, shown))
         .collect();
     if left.is_empty() {
         return Ok(());
     }
     Err(TcError::Left {
-        what: left.join(", "),
-        message: said.join("; "),
+        qdiscs: left.join(", "),
+        message: messages.join("; "),
     })
 }
 
-/// A queueing discipline in words, if it is one of the settings, or on a device that they make.
-fn left_of(settings: &Settings, shown: &Value) -> Option<String> {
+/// A queueing discipline as text, if it is one of the settings, or on a device that they make.
+fn left_of(config: &Config, shown: &Value) -> Option<String> {
     let [dev, handle, kind] =
         ["dev", "handle", "kind"].map(|key| shown[key].as_str().unwrap_or(""));
-    let is_there_before = settings.interfaces.iter().any(|name| name == dev);
-    let is_own = settings
+    let is_there_before = config.interfaces.iter().any(|name| name == dev);
+    let is_own = config
         .expect
         .iter()
         .any(|one| one.dev == dev && (one.handle == handle || !is_there_before));
@@ -111,8 +106,8 @@ fn batch(name: &'static str, lines: &[String]) -> Result<(), TcError> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let (message, line) = parse_refusal(&said, lines);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let (message, line) = parse_refusal(&errors, lines);
     Err(match line {
         Some(line) => TcError::Refused {
             tool: name,
@@ -126,18 +121,22 @@ fn batch(name: &'static str, lines: &[String]) -> Result<(), TcError> {
     })
 }
 
-/// The words of a batch that failed, and the line they are about: `Command failed -:3` follows them.
-fn parse_refusal<'a>(said: &str, lines: &'a [String]) -> (String, Option<&'a String>) {
+/// The message of a batch that failed, and the line that it is about: `Command failed -:3` follows it.
+fn parse_refusal<'a>(output: &str, lines: &'a [String]) -> (String, Option<&'a String>) {
     let mut failed = None;
-    let mut words = Vec::new();
-    for line in said.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    let mut messages = Vec::new();
+    for line in output
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+    {
         match line.strip_prefix("Command failed -:") {
             Some(number) => failed = number.parse::<usize>().ok(),
-            None => words.push(line),
+            None => messages.push(line),
         }
     }
     let line = failed.and_then(|number| lines.get(number.checked_sub(1)?));
-    (words.join("; "), line)
+    (messages.join("; "), line)
 }
 
 fn text(lines: &[String]) -> String {
@@ -164,10 +163,65 @@ fn tool(name: &'static str, arguments: &[&str], input: &str) -> Result<Output, T
     output.map_err(failed)
 }
 
+/// The first expectation that is not met, as a message.
+fn first_difference(expected: &[Expected], shown: &[Value]) -> Option<String> {
+    expected.iter().find_map(|expected| {
+        let name = format!("{} on '{}'", expected.kind, expected.dev);
+        let qdisc = shown.iter().find(|shown| {
+            shown["dev"] == expected.dev.as_str() && shown["handle"] == expected.handle.as_str()
+        });
+        let Some(qdisc) = qdisc else {
+            return Some(format!("the kernel did not keep {name}: it is missing"));
+        };
+        if qdisc["kind"] != expected.kind.as_str() {
+            return Some(format!(
+                "the kernel did not keep {name}: it has {} instead",
+                qdisc["kind"]
+            ));
+        }
+        difference(&expected.options, &qdisc["options"], "")
+            .map(|difference| format!("the kernel did not keep {name}: {difference}"))
+    })
+}
+
+/// Every number, text and member of `expected` must be in `shown`, which may have more; a member that is null must not.
+fn difference(expected: &Value, shown: &Value, path: &str) -> Option<String> {
+    let same = match (expected, shown) {
+        (Value::Object(expected), _) => {
+            return expected.iter().find_map(|(name, expected)| {
+                let path = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}.{name}")
+                };
+                difference(expected, &shown[name], &path)
+            });
+        }
+        (Value::Number(expected), Value::Number(shown)) => {
+            match (expected.as_f64(), shown.as_f64()) {
+                (Some(expected), Some(shown)) => {
+                    (expected - shown).abs() <= (TOLERANCE * expected.abs()).max(LEAST)
+                }
+                _ => false,
+            }
+        }
+        (Value::Number(expected), Value::String(shown)) => same_ticks(expected.as_u64(), shown),
+        _ => expected == shown,
+    };
+    (!same).then(|| format!("{path} is {shown}, requested {expected}"))
+}
+
+/// Whether ticks, which tc writes in hexadecimal, are as many as expected or, rounded down twice, one less.
+fn same_ticks(expected: Option<u64>, shown: &str) -> bool {
+    let shown = u64::from_str_radix(shown, 16).ok();
+    expected
+        .zip(shown)
+        .is_some_and(|(expected, shown)| shown <= expected && expected <= shown + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
     use atoll_contract_examples::examples;
     use serde_json::json;
 
@@ -186,11 +240,11 @@ mod tests {
 
     #[test]
     fn what_is_left_is_of_the_settings_or_on_a_device_that_they_make() {
-        let config = &examples("tc", "keeper")[0];
-        let settings = Config::parse(&config.to_string()).unwrap().settings;
+        let example = &examples("tc", "keeper")[0];
+        let config = Config::parse(&example.to_string()).unwrap();
         let left = |dev: &str, handle: &str, kind: &str| {
             left_of(
-                &settings,
+                &config,
                 &json!({"dev": dev, "handle": handle, "kind": kind}),
             )
         };
@@ -206,5 +260,89 @@ mod tests {
     fn a_tool_that_reads_nothing_still_ends() {
         let long = "x\n".repeat(1 << 20);
         assert!(!tool("false", &[], &long).unwrap().status.success());
+    }
+
+    fn shown() -> Vec<Value> {
+        // As iproute2 6.1 prints it.
+        serde_json::from_str(
+            r#"[{"kind":"netem","handle":"1:","dev":"sat-i","root":true,"refcnt":2,"options":{"limit":200000,"delay":{"delay":0.02,"jitter":0,"correlation":0},"ecn":false,"gap":0}},
+                {"kind":"tbf","handle":"1:","dev":"ifb-to-island","root":true,"refcnt":2,"options":{"rate":2000000,"burst":1538,"burst_raw":"2eff","lat":49231,"limit":100000}}]"#,
+        )
+        .unwrap()
+    }
+
+    fn expected(dev: &str, kind: &str, options: Value) -> Vec<Expected> {
+        vec![Expected {
+            dev: dev.to_owned(),
+            handle: "1:".to_owned(),
+            kind: kind.to_owned(),
+            options,
+        }]
+    }
+
+    #[test]
+    fn applied_settings_differ_by_rounding_alone() {
+        let wanted = expected(
+            "ifb-to-island",
+            "tbf",
+            json!({"rate":2_000_000,"burst_raw":0x2eff,"limit":100_000}),
+        );
+        assert_eq!(first_difference(&wanted, &shown()), None);
+        let wanted = expected(
+            "sat-i",
+            "netem",
+            json!({"delay":{"delay":0.02,"jitter":0.0}}),
+        );
+        assert_eq!(first_difference(&wanted, &shown()), None);
+    }
+
+    #[test]
+    fn a_bucket_is_compared_by_its_ticks_of_which_the_kernel_may_drop_one() {
+        for ticks in [0x2eff, 0x2f00] {
+            let wanted = expected("ifb-to-island", "tbf", json!({"burst_raw":ticks}));
+            assert_eq!(first_difference(&wanted, &shown()), None);
+        }
+    }
+
+    #[test]
+    fn a_setting_that_was_not_applied_is_named() {
+        let cases = [
+            (
+                expected("sat-i", "netem", json!({"delay":{"delay":0.25}})),
+                "delay.delay is 0.02, requested 0.25",
+            ),
+            (
+                expected("sat-i", "netem", json!({"delay":{"jitter":0.001}})),
+                "delay.jitter is 0, requested 0.001",
+            ),
+            (
+                expected("sat-i", "netem", json!({"loss-random":{"loss":0.1}})),
+                "loss-random.loss is null, requested 0.1",
+            ),
+            (
+                expected("sat-i", "netem", json!({"loss-random":null,"ecn":null})),
+                "ecn is false, requested null",
+            ),
+            (
+                expected("ifb-to-island", "tbf", json!({"burst_raw":0x2efe})),
+                "burst_raw is \"2eff\", requested 12030",
+            ),
+            (
+                expected("ifb-to-island", "tbf", json!({"burst_raw":0x2f01})),
+                "burst_raw is \"2eff\", requested 12033",
+            ),
+            (
+                expected("sat-i", "tbf", json!({})),
+                "it has \"netem\" instead",
+            ),
+            (
+                expected("sat-w", "netem", json!({})),
+                "netem on 'sat-w': it is missing",
+            ),
+        ];
+        for (wanted, words) in cases {
+            let difference = first_difference(&wanted, &shown()).unwrap();
+            assert!(difference.contains(words), "{difference}");
+        }
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration of a capture.
 
-use crate::error::CaptureError;
-use atoll_netio::capture;
+use atoll_job::wrong_setting;
+use atoll_netio::capture::CaptureDirection;
 use serde::Deserialize;
+use std::io;
 use std::path::PathBuf;
 
 /// Shortest useful record: an Ethernet header.
@@ -22,28 +23,9 @@ pub(crate) struct Config {
     /// How much of each frame is kept, VLAN tag included.
     pub snap_bytes: u16,
     /// Which frames.
-    pub direction: Direction,
+    pub direction: CaptureDirection,
     /// Size of the kernel's ring.
     pub buffer_bytes: u32,
-}
-
-/// As in [`capture::CaptureDirection`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Direction {
-    Both,
-    In,
-    Out,
-}
-
-impl From<Direction> for capture::CaptureDirection {
-    fn from(direction: Direction) -> Self {
-        match direction {
-            Direction::Both => Self::Both,
-            Direction::In => Self::In,
-            Direction::Out => Self::Out,
-        }
-    }
 }
 
 impl Config {
@@ -51,18 +33,17 @@ impl Config {
     ///
     /// # Errors
     /// If it is missing or no JSON, or if a field is missing, unknown, of the wrong type or out of range.
-    pub(crate) fn parse(line: &str) -> Result<Self, CaptureError> {
-        let config: Self = atoll_job::configuration(line)
-            .map_err(|error| CaptureError::Configuration(error.to_string()))?;
+    pub(crate) fn parse(line: &str) -> io::Result<Self> {
+        let config: Self = atoll_job::configuration(line)?;
         if config.snap_bytes < LEAST_SNAP_BYTES {
-            return Err(CaptureError::Configuration(format!(
-                "configuration: snap_bytes {} is less than {LEAST_SNAP_BYTES}, an Ethernet header",
+            return Err(wrong_setting(format!(
+                "snap_bytes {} is less than {LEAST_SNAP_BYTES}, an Ethernet header",
                 config.snap_bytes
             )));
         }
         if !(LEAST_BUFFER_BYTES..=MOST_BUFFER_BYTES).contains(&config.buffer_bytes) {
-            return Err(CaptureError::Configuration(format!(
-                "configuration: buffer_bytes {} is not between {LEAST_BUFFER_BYTES} and {MOST_BUFFER_BYTES}",
+            return Err(wrong_setting(format!(
+                "buffer_bytes {} is not between {LEAST_BUFFER_BYTES} and {MOST_BUFFER_BYTES}",
                 config.buffer_bytes
             )));
         }

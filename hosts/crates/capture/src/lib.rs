@@ -2,19 +2,15 @@
 //! `atoll-host capture`: the frames of one interface into a pcap file.
 //!
 //! One thread and one poll loop ([`session`]) between the kernel's ring ([`atoll_netio::capture`]) and the file
-//! ([`file`]), whose format is [`record`]. Messages are as in `docs/contracts.md`.
+//! ([`file`]). Messages are as in `docs/contracts.md`.
 #![forbid(unsafe_code)]
 
 mod config;
-mod error;
 mod file;
-mod message;
-mod record;
 mod session;
 
 use atoll_job::Input;
 use config::Config;
-use error::CaptureError;
 use std::error::Error;
 
 /// `atoll-host capture`.
@@ -23,7 +19,6 @@ use std::error::Error;
 /// A message for the user.
 pub fn run() -> Result<(), Box<dyn Error>> {
     let mut input = Input::standard();
-    let line = input.first_line()?;
-    let captured = Config::parse(&line).and_then(|config| session::capture(&config, input));
-    captured.map_err(CaptureError::boxed)
+    let config = Config::parse(&input.first_line()?)?;
+    Ok(session::capture(&config, input)?)
 }

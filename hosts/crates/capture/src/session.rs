@@ -2,16 +2,15 @@
 //! A capture from beginning to end.
 
 use crate::config::Config;
-use crate::error::CaptureError;
 use crate::file::CaptureFile;
-use crate::message::{Message, Tally};
 use atoll_job::clock::real_time_ns;
-use atoll_job::{Input, print};
+use atoll_job::{Input, failed, print};
 use atoll_netio::capture::CaptureSocket;
 use atoll_netio::interface::Interface;
 use atoll_netio::privileges::{CapabilitySet, drop_capabilities};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use serde::Serialize;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -22,27 +21,69 @@ const DRAIN_LOOK: Duration = Duration::from_millis(10);
 /// Time after which no more frames are expected from the ring.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
+/// Counters since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Tally {
+    /// Frames whose records are in the file.
+    pub captured_packets: u64,
+    /// Their bytes on the wire, from Ethernet header to the end of the payload.
+    pub captured_bytes: u64,
+    /// Frames that found the ring full.
+    pub dropped_packets: u64,
+    /// Of those in the file, frames whose transport checksum their sender left to hardware: on a wire that has none
+    /// their receiver discards them as corrupt.
+    pub unchecked_packets: u64,
+}
+
+/// One line of output.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(crate) enum Message {
+    /// The kernel is capturing.
+    Ready {
+        /// How much of each frame is kept.
+        snap_bytes: u16,
+        /// The kernel's ring as it is: whole blocks.
+        buffer_bytes: u32,
+    },
+    /// Every second.
+    Counters {
+        /// `CLOCK_REALTIME`, ns since 1970.
+        t_ns: u64,
+        #[serde(flatten)]
+        tally: Tally,
+    },
+    /// The last line.
+    Done {
+        /// `CLOCK_REALTIME`, ns since 1970.
+        t_ns: u64,
+        #[serde(flatten)]
+        tally: Tally,
+    },
+}
+
 /// Capture until SIGTERM, SIGINT, SIGHUP or the end of standard input, and say so.
 ///
 /// # Errors
 /// `Configuration` when there is no such interface or it is down. What was captured before any other error is
 /// in the file.
-pub(crate) fn capture(config: &Config, mut input: Input<io::Stdin>) -> Result<(), CaptureError> {
-    let interface = find(&config.interface)?;
-    let signals =
-        atoll_netio::shutdown_signal::requests().map_err(CaptureError::of("wait for signals"))?;
+pub(crate) fn capture(config: &Config, mut input: Input<io::Stdin>) -> io::Result<()> {
+    let name = &config.interface;
+    let interface = Interface::find_up(name).map_err(|error| {
+        atoll_job::bad_configuration(format!("cannot listen on {name}: {error}"))
+    })?;
+    let signals = atoll_netio::shutdown_signal::requests().map_err(failed("wait for signals"))?;
     let file = CaptureFile::create(&config.file, config.snap_bytes)?;
-    drop_capabilities(CapabilitySet::DAC_OVERRIDE)
-        .map_err(CaptureError::of("give up privileges"))?;
+    drop_capabilities(CapabilitySet::DAC_OVERRIDE).map_err(failed("give up privileges"))?;
     let mut session = Session {
         file,
         socket: CaptureSocket::open(
             &interface,
             config.snap_bytes,
             config.buffer_bytes,
-            config.direction.into(),
+            config.direction,
         )
-        .map_err(CaptureError::of(format!("listen on {}", interface.name)))?,
+        .map_err(failed(format!("listen on {name}")))?,
         tally: Tally::default(),
         taken: 0,
     };
@@ -55,14 +96,12 @@ pub(crate) fn capture(config: &Config, mut input: Input<io::Stdin>) -> Result<()
     loop {
         input
             .refuse_requests()
-            .map_err(CaptureError::of("write to standard output"))?;
+            .map_err(failed("write to standard output"))?;
         let (ready, stop) = wait(&session.socket, &signals, &mut input, counters_at)?;
         session.take_in()?;
         if let Some(error) = ready.then(|| session.socket.take_error()).flatten() {
             session.drain()?;
-            return Err(CaptureError::of(format!("listen on {}", interface.name))(
-                error,
-            ));
+            return Err(failed(format!("listen on {name}"))(error));
         }
         if stop {
             session.drain()?;
@@ -76,26 +115,13 @@ pub(crate) fn capture(config: &Config, mut input: Input<io::Stdin>) -> Result<()
     }
 }
 
-fn find(name: &str) -> Result<Interface, CaptureError> {
-    let wrong = |why: &str| CaptureError::Configuration(format!("cannot listen on {name}: {why}"));
-    let interface = Interface::find(name).map_err(|error| wrong(&error.to_string()))?;
-    if interface
-        .is_up()
-        .map_err(|error| wrong(&error.to_string()))?
-    {
-        Ok(interface)
-    } else {
-        Err(wrong("the interface is down"))
-    }
-}
-
 /// Sleep until there is something to do: whether the socket has a block or failed, and whether to stop.
 fn wait(
     socket: &CaptureSocket,
     signals: &impl AsFd,
     input: &mut Input<io::Stdin>,
     until: Instant,
-) -> Result<(bool, bool), CaptureError> {
+) -> io::Result<(bool, bool)> {
     let mut polled = [
         PollFd::new(socket, PollFlags::IN),
         PollFd::new(signals, PollFlags::IN),
@@ -104,19 +130,17 @@ fn wait(
     poll_for(&mut polled, until.saturating_duration_since(Instant::now()))?;
     let [socket, signal, input_ready] = polled.map(|one| !one.revents().is_empty());
     if input_ready {
-        input
-            .read()
-            .map_err(CaptureError::of("read standard input"))?;
+        input.read().map_err(failed("read standard input"))?;
     }
     Ok((socket, signal || input.ended()))
 }
 
-fn poll_for(polled: &mut [PollFd<'_>], timeout: Duration) -> Result<(), CaptureError> {
-    let timeout = Timespec::try_from(timeout)
-        .map_err(|_| CaptureError::of("wait for frames")(Errno::OVERFLOW.into()))?;
+fn poll_for(polled: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
+    let timeout =
+        Timespec::try_from(timeout).map_err(|_| failed("wait for frames")(Errno::OVERFLOW))?;
     match poll(polled, Some(&timeout)) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(CaptureError::of("wait for frames")(error.into())),
+        Err(error) => Err(failed("wait for frames")(error)),
     }
 }
 
@@ -132,7 +156,7 @@ struct Session {
 
 impl Session {
     /// Write what the kernel has handed over, one turn of the ring at most.
-    fn take_in(&mut self) -> Result<(), CaptureError> {
+    fn take_in(&mut self) -> io::Result<()> {
         for _ in 0..self.socket.blocks() {
             let (mut packets, mut bytes, mut unchecked) = (0, 0, 0);
             let file = &mut self.file;
@@ -153,21 +177,17 @@ impl Session {
     }
 
     /// Add the kernel's counters.
-    fn count(&mut self) -> Result<(), CaptureError> {
-        let counts = self
-            .socket
-            .take_counts()
-            .map_err(CaptureError::of("count frames"))?;
-        self.taken += counts.taken;
-        self.tally.dropped_packets += counts.lost;
+    fn count(&mut self) -> io::Result<()> {
+        let counts = self.socket.take_counts();
+        let (taken, lost) = counts.map_err(failed("count frames"))?;
+        self.taken += taken;
+        self.tally.dropped_packets += lost;
         Ok(())
     }
 
     /// Let no more frames in and write those that the kernel has taken.
-    fn drain(&mut self) -> Result<(), CaptureError> {
-        self.socket
-            .refuse_new()
-            .map_err(CaptureError::of("stop capturing"))?;
+    fn drain(&mut self) -> io::Result<()> {
+        self.socket.refuse_new().map_err(failed("stop capturing"))?;
         let limit = Instant::now() + DRAIN_LIMIT;
         loop {
             self.count()?;
@@ -181,8 +201,38 @@ impl Session {
         }
     }
 
-    fn say(&self, message: impl FnOnce(u64, Tally) -> Message) -> Result<(), CaptureError> {
-        print(&message(real_time_ns(), self.tally))
-            .map_err(CaptureError::of("write to standard output"))
+    fn say(&self, message: impl FnOnce(u64, Tally) -> Message) -> io::Result<()> {
+        print(&message(real_time_ns(), self.tally)).map_err(failed("write to standard output"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_contract_examples::examples;
+
+    #[test]
+    fn messages_are_those_of_the_contract() {
+        let examples = examples("capture", "capture");
+        let tally = Tally {
+            captured_packets: 20_000,
+            captured_bytes: 30_280_000,
+            dropped_packets: 0,
+            unchecked_packets: 3,
+        };
+        let t_ns = 1_795_254_138_936_818_342;
+        let said = [
+            Message::Ready {
+                snap_bytes: 96,
+                buffer_bytes: 16_777_216,
+            },
+            Message::Counters { t_ns, tally },
+            Message::Done { t_ns, tally },
+        ];
+        let said: Vec<_> = said
+            .iter()
+            .map(|message| serde_json::to_value(message).unwrap())
+            .collect();
+        assert_eq!(said, examples);
     }
 }

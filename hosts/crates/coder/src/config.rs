@@ -24,7 +24,7 @@ const PACKET_BYTES: u64 = 200;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadConfiguration {
     #[error(transparent)]
-    Configuration(#[from] atoll_job::ConfigurationError),
+    Configuration(#[from] std::io::Error),
     #[error("configuration: {name} {value} is out of range: {least} to {most}")]
     Range {
         name: &'static str,

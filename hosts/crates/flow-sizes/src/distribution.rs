@@ -17,7 +17,7 @@
 //! Distributions read from files come as knots, from the program that read the file; [`Distribution::curve`] and
 //! [`Distribution::steps`] are the places where knots are checked.
 
-use std::str::FromStr;
+use serde::Deserialize;
 
 /// Knots give probabilities as integers in this unit, one in 10^9, so that drawing is exact.
 const WHOLE: u64 = 1_000_000_000;
@@ -25,8 +25,8 @@ const WHOLE: u64 = 1_000_000_000;
 /// The largest size a distribution may hold: sizes stay exact in an `f64`.
 const SIZE_MAX_BYTES: u64 = 1 << 53;
 
-/// A point of a quantile function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A point of a quantile function; in a configuration a list of both numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Knot {
     /// Share of flows no larger than `size_bytes`, in units of 10^-9.
     pub probability_e9: u64,
@@ -57,8 +57,8 @@ const PUBLISHED: [Knot; 12] = [
     knot(1_000_000_000, 900_000_000),
 ];
 
-/// Why a list of knots is no distribution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a description is none of a distribution.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// The first knot of a curve is not at probability 0 or the last one not at 1.
     #[error("curve: the first point must have probability 0, the last one probability 1")]
@@ -72,22 +72,34 @@ pub enum Invalid {
     /// Sizes must not decrease and lie between 1 byte and 2^53.
     #[error("point {0}: its size is below that of the point before, zero, or above 2^53 bytes")]
     Size(usize),
+    /// No distribution has this name.
+    #[error("unknown flow-size distribution '{0}'; known: published")]
+    Name(String),
 }
 
-/// No distribution has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown flow-size distribution '{0}'; known: published")]
-pub struct UnknownDistribution(String);
-
 /// The interpolation between two knots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Kind {
     Curve,
     Steps,
 }
 
+/// A distribution in a configuration.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "expected the name of a distribution, or {kind: curve|steps, knots: [[10^-9, bytes], ..]}"
+)]
+enum Description {
+    Name(String),
+    Knots { kind: Kind, knots: Vec<Knot> },
+}
+
 /// A flow-size distribution, valid by construction.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Description")]
 pub struct Distribution {
     kind: Kind,
     knots: Vec<Knot>,
@@ -157,13 +169,17 @@ impl Distribution {
     }
 }
 
-impl FromStr for Distribution {
-    type Err = UnknownDistribution;
+impl TryFrom<Description> for Distribution {
+    type Error = Invalid;
 
-    fn from_str(name: &str) -> Result<Self, UnknownDistribution> {
-        match name {
-            "published" => Ok(Self::published()),
-            _ => Err(UnknownDistribution(name.to_owned())),
+    fn try_from(description: Description) -> Result<Self, Invalid> {
+        match description {
+            Description::Name(name) if name == "published" => Ok(Self::published()),
+            Description::Name(name) => Err(Invalid::Name(name)),
+            Description::Knots { kind, knots } => match kind {
+                Kind::Curve => Self::curve(knots),
+                Kind::Steps => Self::steps(knots),
+            },
         }
     }
 }
@@ -333,9 +349,25 @@ mod tests {
             Err(Invalid::Size(0))
         );
         assert_eq!(
-            "puplished".parse::<Distribution>(),
-            Err(UnknownDistribution("puplished".into()))
+            Distribution::try_from(Description::Name("puplished".into())),
+            Err(Invalid::Name("puplished".into()))
         );
+    }
+
+    #[test]
+    fn names_and_knots_are_distributions_and_anything_else_is_refused() {
+        let read = |text: &str| serde_json::from_str::<Distribution>(text);
+        assert_eq!(read("\"published\"").unwrap(), Distribution::published());
+        let fixed = read(r#"{"kind":"steps","knots":[[1000000000,10000]]}"#).unwrap();
+        assert_eq!(fixed.quantile(77), 10_000);
+        let curve = read(r#"{"kind":"curve","knots":[[0,100],[1000000000,10000]]}"#).unwrap();
+        assert_eq!(curve.quantile(1 << 63), 1000);
+        let error = read(r#"{"kind":"curve","knots":[[5,100]]}"#).unwrap_err();
+        assert!(error.to_string().starts_with("curve: the first point"));
+        let error = read("7").unwrap_err().to_string();
+        assert!(error.starts_with("expected the name"), "{error}");
+        assert!(read(r#"{"kind":"curve","knots":[[5,-1]]}"#).is_err());
+        assert!(read(r#"{"kind":"steps","knots":[[1000000000,1]],"surprise":1}"#).is_err());
     }
 
     #[test]

@@ -10,7 +10,7 @@
 
 mod distribution;
 
-pub use distribution::{Distribution, Invalid, Knot, UnknownDistribution};
+pub use distribution::{Distribution, Invalid, Knot};
 
 use atoll_random::SplitMix64;
 
@@ -97,16 +97,16 @@ pub fn exponential_ns(mean_ns: u64, seed: u64, channel: u64, flow: u64) -> u64 {
 fn log2(number: u128) -> u64 {
     let whole = number.ilog2();
     let mut mantissa = (number << 62) >> whole; // from 1 to below 2, in units of 2^-62
-    let mut found = u64::from(whole);
+    let mut log2 = u64::from(whole);
     for _ in 0..FRACTION_BITS {
         mantissa = (mantissa * mantissa) >> 62;
-        found <<= 1;
+        log2 <<= 1;
         if mantissa >= 1 << 63 {
             mantissa >>= 1;
-            found |= 1;
+            log2 |= 1;
         }
     }
-    found
+    log2
 }
 
 #[cfg(test)]

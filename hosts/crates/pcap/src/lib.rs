@@ -34,12 +34,12 @@ Example: atoll-host pcap records island.pcap.zst island.bin --side 10.20.0.0/16"
 /// # Errors
 /// A message for the user. `OUT` is as before then.
 pub fn run(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
-    let words: Vec<&str> = args.iter().map(String::as_str).collect();
-    if let ["--help" | "-h"] | ["records", "--help" | "-h"] = words[..] {
+    let arguments: Vec<&str> = args.iter().map(String::as_str).collect();
+    if let ["--help" | "-h"] | ["records", "--help" | "-h"] = arguments[..] {
         println!("{USAGE}");
         return Ok(());
     }
-    let ["records", ref rest @ ..] = words[..] else {
+    let ["records", ref rest @ ..] = arguments[..] else {
         return Err(USAGE.into());
     };
     let mut networks = Networks::default();

@@ -3,6 +3,8 @@
 //!
 //! All lengths come from headers, so that packets cut by the capture's snap length count in full.
 
+use atoll_headers::{ETHERNET_BYTES, ethernet_header, read_u16};
+
 /// IP protocol numbers.
 pub const ICMP: u8 = 1;
 /// As above.
@@ -20,8 +22,6 @@ pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_VLAN: u16 = 0x8100;
-const ETHERTYPE_SERVICE_VLAN: u16 = 0x88a8;
 
 const ICMP_ECHO_REPLY: u8 = 0;
 const ICMP_ECHO_REQUEST: u8 = 8;
@@ -82,7 +82,11 @@ impl Tcp {
 /// The IPv4 packet in an Ethernet frame of `wire_bytes`, of which `frame` was kept; `None` if it holds
 /// none, or if not even its IP header was kept.
 pub fn parse(frame: &[u8], wire_bytes: u32) -> Option<Packet> {
-    let (vlan, ip_at) = link_header(frame)?;
+    let (ip_at, ether_type) = ethernet_header(frame);
+    if ether_type != Some(ETHERTYPE_IPV4) {
+        return None;
+    }
+    let tag = read_u16(frame, ETHERNET_BYTES).filter(|_| ip_at > ETHERNET_BYTES);
     let ip = frame.get(ip_at..)?;
     let version_and_length = *ip.first()?;
     let header_bytes = usize::from(version_and_length & 0x0f) * 4;
@@ -90,18 +94,18 @@ pub fn parse(frame: &[u8], wire_bytes: u32) -> Option<Packet> {
         return None;
     }
     // Zero: left to the NIC by segmentation offload.
-    let ip_bytes = match u16_at(ip, 2)? {
+    let ip_bytes = match read_u16(ip, 2)? {
         0 => wire_bytes.saturating_sub(ip_at as u32),
         length => u32::from(length),
     };
-    let fragment_field = u16_at(ip, 6)?;
+    let fragment_field = read_u16(ip, 6)?;
     let (more_follow, offset) = (fragment_field & 0x2000 != 0, fragment_field & 0x1fff);
     let mut packet = Packet {
-        vlan,
+        vlan: tag.map_or(0, |control| control & 0x0fff),
         src: u32_at(ip, 12)?,
         dst: u32_at(ip, 16)?,
         ip_bytes,
-        ip_id: u16_at(ip, 4)?,
+        ip_id: read_u16(ip, 4)?,
         proto: ip[9],
         fragment: more_follow || offset > 0,
         ..Packet::default()
@@ -123,7 +127,7 @@ impl Packet {
     fn transport_header(&mut self, header: &[u8], carried: u32) -> Option<()> {
         match self.proto {
             TCP => {
-                (self.sport, self.dport) = (u16_at(header, 0)?, u16_at(header, 2)?);
+                (self.sport, self.dport) = (read_u16(header, 0)?, read_u16(header, 2)?);
                 let header_bytes = usize::from(*header.get(12)? >> 4) * 4;
                 if header_bytes < 20 {
                     return None;
@@ -134,7 +138,7 @@ impl Packet {
                     seq: u32_at(header, 4)?,
                     ack: u32_at(header, 8)?,
                     flags,
-                    window: u16_at(header, 14)?,
+                    window: read_u16(header, 14)?,
                     window_scale: if flags & SYN == 0 {
                         None
                     } else {
@@ -143,35 +147,19 @@ impl Packet {
                 });
             }
             UDP => {
-                (self.sport, self.dport) = (u16_at(header, 0)?, u16_at(header, 2)?);
+                (self.sport, self.dport) = (read_u16(header, 0)?, read_u16(header, 2)?);
                 self.payload_bytes = carried.saturating_sub(8);
             }
             ICMP => {
                 self.icmp_type = *header.first()?;
                 self.payload_bytes = carried.saturating_sub(8);
                 if matches!(self.icmp_type, ICMP_ECHO_REQUEST | ICMP_ECHO_REPLY) {
-                    (self.sport, self.dport) = (u16_at(header, 4)?, u16_at(header, 6)?);
+                    (self.sport, self.dport) = (read_u16(header, 4)?, read_u16(header, 6)?);
                 }
             }
             _ => {}
         }
         Some(())
-    }
-}
-
-/// The outermost VLAN id, and where the IPv4 header begins.
-fn link_header(frame: &[u8]) -> Option<(u16, usize)> {
-    let mut vlan = None;
-    let mut at = 12;
-    loop {
-        match u16_at(frame, at)? {
-            ETHERTYPE_IPV4 => return Some((vlan.unwrap_or(0), at + 2)),
-            ETHERTYPE_VLAN | ETHERTYPE_SERVICE_VLAN => {
-                vlan = vlan.or(Some(u16_at(frame, at + 2)? & 0x0fff));
-                at += 4;
-            }
-            _ => return None,
-        }
     }
 }
 
@@ -187,10 +175,6 @@ fn window_scale(header: &[u8]) -> Option<u8> {
             [_] => return None,
         }
     }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {

@@ -40,7 +40,8 @@ pub struct Reader {
     ns_per_unit: i64,
     frame: Vec<u8>,
     frames: u64,
-    truncated: bool,
+    /// The file ended within its header or a frame.
+    pub truncated: bool,
 }
 
 impl Reader {
@@ -78,7 +79,7 @@ impl Reader {
             reader.truncated = true;
             return Ok(reader);
         }
-        // The upper bits tell of frame check sequences.
+        // The upper bits describe frame check sequences.
         let link_type = reader.word(&header[20..24]) & 0x0fff_ffff;
         if link_type != LINK_TYPE_ETHERNET {
             return Err(PcapError::LinkType {
@@ -123,11 +124,6 @@ impl Reader {
             wire_bytes,
             bytes: &self.frame,
         }))
-    }
-
-    /// Whether the file ended within its header or a frame.
-    pub fn truncated(&self) -> bool {
-        self.truncated
     }
 
     fn recognise(&mut self, magic: [u8; 4]) -> Result<(), PcapError> {
@@ -221,7 +217,7 @@ mod tests {
             };
             assert_eq!(frame, expected);
             assert_eq!(reader.next_frame().unwrap(), None);
-            assert!(!reader.truncated());
+            assert!(!reader.truncated);
         }
     }
 
@@ -237,7 +233,7 @@ mod tests {
             }
             assert_eq!(frames, u8::from(end >= one.len()), "cut at {end}");
             assert_eq!(
-                reader.truncated(),
+                reader.truncated,
                 end != 24 && end != one.len(),
                 "cut at {end}"
             );
@@ -260,7 +256,7 @@ mod tests {
             while reader.next_frame().unwrap().is_some() {
                 frames += 1;
             }
-            (frames, reader.truncated())
+            (frames, reader.truncated)
         };
         assert_eq!(count(&path), (20_001, false));
         packed.truncate(packed.len() - 10);

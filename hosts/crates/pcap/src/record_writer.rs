@@ -186,8 +186,8 @@ fn decode(
             .map_err(PcapError::file(name))?;
     }
     writer.flush().map_err(PcapError::file(name))?;
-    done.flows = flows.count();
-    done.truncated = reader.truncated();
+    done.flows = flows.count;
+    done.truncated = reader.truncated;
     done.senders = senders.into_list();
     Ok(done)
 }

@@ -28,7 +28,7 @@ pub struct Sender {
     pub ipv4: bool,
 }
 
-/// What was seen of a pair: by ARP, by IPv4.
+/// Whether a pair was seen by ARP, and by IPv4.
 type Seen = [bool; 2];
 
 /// All senders of a capture.

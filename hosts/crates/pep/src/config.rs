@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration: the first line of standard input (docs/contracts.md, "pep").
 
-use crate::error::PepError;
 use crate::transfer::BUFFERED_MAX_BYTES;
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// The first line of standard input.
@@ -26,17 +26,17 @@ pub(crate) struct Config {
     /// The other PEP with which connections are multiplexed.
     #[serde(default)]
     pub between: Option<Between>,
-    #[serde(default = "default_learned_for_ns")]
+    #[serde(default = "seconds::<600>")]
     pub learned_for_ns: u64,
-    #[serde(default = "default_handshake_ns")]
+    #[serde(default = "seconds::<60>")]
     pub handshake_ns: u64,
-    #[serde(default = "default_pending_max")]
+    #[serde(default = "number::<2000>")]
     pub pending_max: usize,
-    #[serde(default = "default_connections_max")]
+    #[serde(default = "number::<20_000>")]
     pub connections_max: usize,
-    #[serde(default = "default_silence_ns")]
+    #[serde(default = "seconds::<120>")]
     pub silence_ns: u64,
-    #[serde(default = "default_flush_ns")]
+    #[serde(default = "seconds::<10>")]
     pub flush_ns: u64,
 }
 
@@ -59,28 +59,12 @@ pub(crate) struct Change {
 const SECOND_NS: u64 = 1_000_000_000;
 const LEAST_SILENCE_NS: u64 = 2 * SECOND_NS;
 
-fn default_learned_for_ns() -> u64 {
-    600 * SECOND_NS
+fn seconds<const S: u64>() -> u64 {
+    S * SECOND_NS
 }
 
-fn default_handshake_ns() -> u64 {
-    60 * SECOND_NS
-}
-
-fn default_pending_max() -> usize {
-    2000
-}
-
-fn default_connections_max() -> usize {
-    20_000
-}
-
-fn default_silence_ns() -> u64 {
-    120 * SECOND_NS
-}
-
-fn default_flush_ns() -> u64 {
-    10 * SECOND_NS
+fn number<const N: usize>() -> usize {
+    N
 }
 
 /// A pair of legs.
@@ -255,13 +239,10 @@ impl Config {
     /// A configuration from its JSON.
     ///
     /// # Errors
-    /// If it is missing or no JSON, lacks a field, or has one that is unknown, of the wrong type or out of range.
-    pub(crate) fn parse(line: &str) -> Result<Self, PepError> {
-        let config: Self = atoll_job::configuration(line)
-            .map_err(|error| PepError::Configuration(error.to_string()))?;
-        config
-            .check()
-            .map_err(|what| PepError::Configuration(format!("configuration: {what}")))?;
+    /// If it is missing or no JSON, has no value for a field, or has a field that is unknown, of the wrong type or out of range.
+    pub(crate) fn parse(line: &str) -> io::Result<Self> {
+        let config: Self = atoll_job::configuration(line)?;
+        config.check().map_err(atoll_job::wrong_setting)?;
         Ok(config)
     }
 

@@ -2,11 +2,10 @@
 //! A connection of a client through the proxy, from its first segment to its end.
 
 use crate::config::{BySide, Side};
-use crate::counters::Sums;
 use crate::end::{End, Failure, Peer};
 use crate::first_segment::FirstSegment;
+use crate::messages::{Listed, Sums};
 use crate::multiplex::stream::Stream;
-use crate::request::Listed;
 use crate::transfer::{Direction, Plumbing, Turn};
 use atoll_netio::tcp_options::TcpProgress;
 use std::net::SocketAddrV4;
@@ -59,7 +58,7 @@ impl Carried<'_> {
     }
 }
 
-/// What was last read of a connection's sockets.
+/// The latest readings of a connection's sockets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sample {
     pub held_bytes: u64,
@@ -85,7 +84,7 @@ pub(crate) struct Connection {
     pub stream: Option<Stream>,
     to_server: Direction,
     to_client: Direction,
-    /// What was counted of both directions.
+    /// The bytes of both directions that are counted already.
     counted_bytes: (u64, u64),
     /// Whose FIN came first.
     first_end: Option<Peer>,
@@ -185,7 +184,7 @@ impl Connection {
         }
     }
 
-    /// Do what the sockets of an established connection are ready for: a bounded amount of work.
+    /// Pass on bytes as far as the sockets of an established connection are ready: a bounded amount of work.
     pub(crate) fn advance(
         &mut self,
         plumbing: &mut Plumbing,
@@ -280,7 +279,7 @@ impl Connection {
         Next::Look
     }
 
-    /// Count what was passed on since the last time.
+    /// Count the bytes that were passed on since the last time.
     pub(crate) fn count(&mut self, sums: &mut Sums) {
         let passed = (self.to_server.passed_bytes, self.to_client.passed_bytes);
         let (to_server, to_client) = match self.client_side {
@@ -294,7 +293,7 @@ impl Connection {
 
     /// Its stream, if it has one that is not over: another one may have its number by now.
     pub(crate) fn carried(&mut self) -> Option<Carried<'_>> {
-        let stream = self.stream.as_mut().filter(|stream| !stream.is_closed())?;
+        let stream = self.stream.as_mut().filter(|stream| !stream.is_closed)?;
         let (client, server) = (self.client.as_mut(), &mut self.server);
         let (own, socket, out, back) = match stream.of {
             Peer::Client => (
@@ -314,13 +313,13 @@ impl Connection {
         })
     }
 
-    /// Forget what was not delivered.
+    /// Forget the bytes that were not delivered.
     pub(crate) fn discard(&mut self, plumbing: &mut Plumbing) {
         self.to_server.discard(plumbing);
         self.to_client.discard(plumbing);
     }
 
-    /// Read what the kernel knows of both sockets; a peer that is silent for too long has vanished. Returns whether one has.
+    /// Read the kernel's counters of both sockets; a peer that is silent for too long has vanished. Returns whether one has.
     pub(crate) fn take_sample(&mut self, silence_ns: u64) -> bool {
         let Some(client) = &mut self.client else {
             return false;

@@ -130,7 +130,7 @@ impl End {
         EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET
     }
 
-    /// Note what the kernel reports.
+    /// Note the events that the kernel reports.
     pub(crate) fn note(&mut self, events: EventFlags) {
         let over = EventFlags::HUP | EventFlags::ERR;
         self.readable |= events.intersects(EventFlags::IN | EventFlags::RDHUP | over);
@@ -172,7 +172,7 @@ impl End {
         self.is_shut && self.reading == Reading::Finished
     }
 
-    /// What the kernel knows; none if it says nothing, which is of a socket that is gone, and of a stream.
+    /// The kernel's counters; none of a socket that is gone, and of a stream.
     pub(crate) fn progress(&self) -> Option<TcpProgress> {
         progress(self.descriptor().ok()?).ok()
     }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first segment of a connection as an IPv4 packet, and the packets that answer one: bytes in, bytes out.
+//! The first segment of a connection as an IPv4 packet, why a server does not accept it, and the packets that answer it:
+//! bytes in, bytes out.
 
-use atoll_headers::{internet_checksum, read_u16};
+use atoll_headers::{internet_checksum, pseudo_header_sum, read_u16};
+use rustix::io::Errno;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 const TCP: u8 = 6;
@@ -50,7 +53,7 @@ impl FirstSegment {
         let client = SocketAddrV4::new(source, read_u16(segment, 0)?);
         let server = SocketAddrV4::new(destination, read_u16(segment, 2)?);
         let sequence = u32::from_be_bytes(segment.get(4..8)?.try_into().ok()?);
-        let pseudo_sum = pseudo_header_sum(source, destination, segment.len());
+        let pseudo_sum = pseudo_header_sum(source, destination, TCP, segment.len());
         if checksum_missing {
             let segment = &mut packet[header_bytes..];
             put_checksum(segment, CHECKSUM_AT, pseudo_sum);
@@ -83,7 +86,7 @@ impl FirstSegment {
         answer.extend(acknowledged.to_be_bytes());
         answer.extend([(TCP_HEADER_BYTES as u8 / 4) << 4, RST_ACK]);
         answer.extend([0; 6]);
-        let sum = pseudo_header_sum(*self.server.ip(), *self.client.ip(), TCP_HEADER_BYTES);
+        let sum = pseudo_header_sum(*self.server.ip(), *self.client.ip(), TCP, TCP_HEADER_BYTES);
         put_checksum(&mut answer[IP_HEADER_BYTES..], CHECKSUM_AT, sum);
         answer
     }
@@ -110,18 +113,54 @@ pub(crate) enum UnreachableCode {
     Protocol = 2,
 }
 
+/// Why a server did not accept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Refused,
+    Unreachable(UnreachableCode),
+    /// No answer, or no room for the connection: the client tries again.
+    Unanswered,
+}
+
+impl Refusal {
+    /// By the error of a connection that could not be made.
+    pub(crate) fn of(error: &io::Error) -> Self {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::CONNREFUSED | Errno::CONNRESET) => Self::Refused,
+            Some(Errno::NETUNREACH) => Self::Unreachable(UnreachableCode::Network),
+            Some(Errno::HOSTUNREACH) => Self::Unreachable(UnreachableCode::Host),
+            Some(Errno::NOPROTOOPT) => Self::Unreachable(UnreachableCode::Protocol),
+            // No answer; or something is missing here, a port that is still in use for one.
+            _ => Self::Unanswered,
+        }
+    }
+
+    /// Its number in a frame.
+    pub(crate) fn byte(self) -> u8 {
+        match self {
+            Self::Refused => 0,
+            Self::Unanswered => 1,
+            Self::Unreachable(code) => 2 + code as u8,
+        }
+    }
+
+    /// The one with this number.
+    pub(crate) fn of_byte(byte: u8) -> Option<Self> {
+        use UnreachableCode::{Host, Network, Protocol};
+        Some(match byte {
+            0 => Self::Refused,
+            1 => Self::Unanswered,
+            2 => Self::Unreachable(Network),
+            3 => Self::Unreachable(Host),
+            4 => Self::Unreachable(Protocol),
+            _ => return None,
+        })
+    }
+}
+
 fn address(bytes: &[u8], at: usize) -> Option<Ipv4Addr> {
     let octets: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
     Some(octets.into())
-}
-
-/// The sum over the pseudo-header of a TCP segment.
-fn pseudo_header_sum(source: Ipv4Addr, destination: Ipv4Addr, segment_bytes: usize) -> u32 {
-    let half_sum = |address: Ipv4Addr| {
-        let bits = address.to_bits();
-        (bits >> 16) + (bits & 0xffff)
-    };
-    half_sum(source) + half_sum(destination) + u32::from(TCP) + segment_bytes as u32
 }
 
 fn put_checksum(bytes: &mut [u8], at: usize, initial_sum: u32) {
@@ -156,7 +195,12 @@ mod tests {
         packet.extend([0, 0, 0, 0, 6 << 4, SYN, 0xff, 0xff, 0, 0, 0, 0]);
         packet.extend([2, 4, 5, 0xb4]);
         packet.extend(payload);
-        let sum = pseudo_header_sum(*client.ip(), *server.ip(), packet.len() - IP_HEADER_BYTES);
+        let sum = pseudo_header_sum(
+            *client.ip(),
+            *server.ip(),
+            TCP,
+            packet.len() - IP_HEADER_BYTES,
+        );
         put_checksum(&mut packet[IP_HEADER_BYTES..], CHECKSUM_AT, sum);
         packet
     }
@@ -210,7 +254,7 @@ mod tests {
         assert_eq!(segment[..4], [0, 80, 0x10, 0xe1]);
         assert_eq!(segment[8..12], 0xffff_fff6_u32.to_be_bytes());
         assert_eq!(segment[13], RST_ACK);
-        let sum = pseudo_header_sum([10, 10, 0, 1].into(), [10, 20, 0, 1].into(), 20);
+        let sum = pseudo_header_sum([10, 10, 0, 1].into(), [10, 20, 0, 1].into(), TCP, 20);
         assert_eq!(internet_checksum(sum, segment), 0);
     }
 

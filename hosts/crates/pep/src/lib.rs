@@ -7,22 +7,17 @@
 
 mod config;
 mod connection;
-mod counters;
 mod end;
-mod error;
 mod first_segment;
-mod learned_servers;
+mod messages;
 mod multiplex;
 mod pending;
 mod proxy;
-mod refusal;
-mod request;
 mod sockets;
 mod transfer;
 
-use atoll_job::Input;
+use atoll_job::{Input, failed};
 use config::Config;
-use error::PepError;
 use std::error::Error;
 
 /// `atoll-host pep`.
@@ -33,9 +28,6 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let mut input = Input::standard();
     let line = input
         .first_line()
-        .map_err(PepError::of("read the configuration from standard input"))
-        .map_err(PepError::boxed)?;
-    Config::parse(&line)
-        .and_then(|config| proxy::run(input, config))
-        .map_err(PepError::boxed)
+        .map_err(failed("read the configuration from standard input"))?;
+    Ok(proxy::run(input, Config::parse(&line)?)?)
 }

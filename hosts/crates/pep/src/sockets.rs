@@ -6,8 +6,9 @@
 //! for an end.
 
 use crate::config::{Config, Leg, Pair, Side};
-use crate::error::PepError;
+use crate::connection::Addresses;
 use crate::first_segment::FirstSegment;
+use atoll_job::failed;
 use atoll_netio::interface::Interface;
 use atoll_netio::syn_socket::SynSocket;
 use atoll_netio::tcp_options::{
@@ -54,7 +55,7 @@ pub(crate) struct Entrance {
 }
 
 /// Open the sockets of all sides of all pairs.
-pub(crate) fn open(config: &Config) -> Result<Vec<Entrance>, PepError> {
+pub(crate) fn open(config: &Config) -> io::Result<Vec<Entrance>> {
     let sides = config
         .pairs
         .iter()
@@ -63,8 +64,11 @@ pub(crate) fn open(config: &Config) -> Result<Vec<Entrance>, PepError> {
     sides.collect()
 }
 
-fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> Result<Entrance, PepError> {
-    let interface = find(pair.interface(side))?;
+fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> io::Result<Entrance> {
+    let name = pair.interface(side);
+    let interface = Interface::find_up(name).map_err(|error| {
+        atoll_job::bad_configuration(format!("cannot receive at {name}: {error}"))
+    })?;
     let port = *pair.ports.of(side);
     let listener = transparent(pair.mark, config.legs.of(side), config.silence_ns)?;
     let doing = format!("listen on 127.0.0.1:{port}");
@@ -73,12 +77,12 @@ fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> Result<E
         listener.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into())?;
         admit(config, side, listener)
     };
-    listen(&listener).map_err(PepError::of(doing))?;
+    listen(&listener).map_err(failed(doing))?;
     let to_listener = match side {
         Side::World => pair.mark | config.local_mark | config.world_mark,
         Side::Island => pair.mark | config.local_mark,
     };
-    let raw = |mark| raw(mark).map_err(PepError::of("open a raw socket"));
+    let raw = |mark| raw(mark).map_err(failed("open a raw socket"));
     Ok(Entrance {
         pair: number,
         side,
@@ -86,7 +90,7 @@ fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> Result<E
         seen: interface
             .mtu()
             .and_then(|mtu| SynSocket::open(&interface, mtu))
-            .map_err(PepError::of(format!("receive at {}", interface.name)))?,
+            .map_err(failed(format!("receive at {}", interface.name)))?,
         again: raw(to_listener)?,
         answers: raw(pair.mark)?,
         interface: interface.name,
@@ -122,19 +126,17 @@ impl Entrance {
     }
 }
 
-/// Begin to connect to `server` from the address and port of `client`; the socket becomes writable when the connection is
+/// Begin to connect to a server from the address and port of its client; the socket becomes writable when the connection is
 /// established or has failed. `with_data`: the SYN leaves with the first data that the socket is given.
 pub(crate) fn connect(
     config: &Config,
     pair: usize,
     side: Side,
-    client: SocketAddrV4,
-    server: SocketAddrV4,
+    (client, server): Addresses,
     with_data: bool,
 ) -> io::Result<Socket> {
     let leg = config.legs.of(side);
-    let socket = transparent(config.pairs[pair].mark, leg, config.silence_ns)
-        .map_err(|error| io::Error::other(error.to_string()))?;
+    let socket = transparent(config.pairs[pair].mark, leg, config.silence_ns)?;
     if with_data {
         connect_with_data(&socket)?;
     }
@@ -176,17 +178,6 @@ pub(crate) fn set_up_multiplexed(config: &Config, socket: &Socket) -> io::Result
     Ok(())
 }
 
-fn find(name: &str) -> Result<Interface, PepError> {
-    let wrong = |why: &str| PepError::Configuration(format!("cannot receive at {name}: {why}"));
-    let interface = Interface::find(name).map_err(|error| wrong(&error.to_string()))?;
-    let is_up = interface
-        .is_up()
-        .map_err(|error| wrong(&error.to_string()))?;
-    is_up
-        .then_some(interface)
-        .ok_or_else(|| wrong("the interface is down"))
-}
-
 fn raw(mark: u32) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::IPV4,
@@ -198,7 +189,7 @@ fn raw(mark: u32) -> io::Result<Socket> {
 }
 
 /// A TCP socket that may have any address, with all settings. Those of a listener are inherited by what it accepts.
-fn transparent(mark: u32, leg: &Leg, silence_ns: u64) -> Result<Socket, PepError> {
+fn transparent(mark: u32, leg: &Leg, silence_ns: u64) -> io::Result<Socket> {
     let opened = || -> io::Result<Socket> {
         let socket = Socket::new(
             Domain::IPV4,
@@ -226,14 +217,14 @@ fn transparent(mark: u32, leg: &Leg, silence_ns: u64) -> Result<Socket, PepError
         }
         Ok(socket)
     };
-    let socket = opened().map_err(PepError::of("set up a socket"))?;
+    let socket = opened().map_err(failed("set up a socket"))?;
     if let Some(name) = &leg.congestion_control {
         sockopt::set_tcp_congestion(&socket, name).map_err(|error| {
             let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";
             let available = std::fs::read_to_string(file);
             let available = available.as_deref().map_or("unknown", str::trim);
             let error = io::Error::from(error);
-            PepError::Configuration(format!(
+            atoll_job::bad_configuration(format!(
                 "the kernel refuses congestion control '{name}': {error}; available here: {available}"
             ))
         })?;

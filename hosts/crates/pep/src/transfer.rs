@@ -18,7 +18,7 @@ const COPY_BYTES: usize = 1 << 16;
 /// Read before a socket is opened that takes data with its SYN: a SYN has room for less.
 const FIRST_BYTES: usize = 1 << 12;
 
-/// Wanted capacity of the pipe: what a user may have without privileges (`fs.pipe-max-size`).
+/// Capacity of the pipe, as much as a user may have without privileges (`fs.pipe-max-size`).
 const PIPE_BYTES: usize = 1 << 20;
 
 /// Passed in one turn of a direction.
@@ -89,13 +89,13 @@ impl Direction {
         self.rest.is_empty()
     }
 
-    /// Forget what was not delivered.
+    /// Forget the bytes that were not delivered.
     pub(crate) fn discard(&mut self, plumbing: &mut Plumbing) {
         plumbing.buffered_bytes -= self.rest.len() as u64;
         self.rest = VecDeque::new();
     }
 
-    /// Pass on what there is, a bounded amount, and the end of the stream behind it.
+    /// Pass on bytes, a bounded amount, and the end of the stream behind it.
     pub(crate) fn pass(&mut self, from: &mut End, to: &mut End, plumbing: &mut Plumbing) -> Turn {
         let turn = self.pass_bytes(from, to, plumbing);
         if from.reading == Reading::Finished && self.is_empty() && to.failure.is_none() {
@@ -135,19 +135,11 @@ impl Direction {
         Turn::Waiting
     }
 
-    /// Read what there is from a socket, a bounded amount, for one that is to be opened.
+    /// Read from a socket, a bounded amount, for one that is to be opened.
     pub(crate) fn take_first(&mut self, from: &mut End, plumbing: &mut Plumbing) {
-        let memory = &mut plumbing.memory[..FIRST_BYTES];
-        let read = from
-            .descriptor()
-            .and_then(|socket| recv(socket, memory, RecvFlags::empty()));
-        match read {
-            Ok((count, _)) => {
-                let count = from.has_read(count, FIRST_BYTES);
-                self.rest.extend(&plumbing.memory[..count]);
-                plumbing.buffered_bytes += count as u64;
-            }
-            Err(error) => from.has_not_read(error),
+        if let Some(count) = from.receive(&mut plumbing.memory[..FIRST_BYTES]) {
+            self.rest.extend(&plumbing.memory[..count]);
+            plumbing.buffered_bytes += count as u64;
         }
     }
 
@@ -168,14 +160,9 @@ impl Direction {
     }
 
     fn copy(&mut self, from: &mut End, to: &mut End, plumbing: &mut Plumbing, room: usize) {
-        let wanted = room.min(COPY_BYTES);
-        let memory = &mut plumbing.memory[..wanted];
-        let read = from
-            .descriptor()
-            .and_then(|socket| recv(socket, memory, RecvFlags::empty()));
-        let count = match read {
-            Ok((count, _)) => from.has_read(count, wanted),
-            Err(error) => return from.has_not_read(error),
+        let memory = &mut plumbing.memory[..room.min(COPY_BYTES)];
+        let Some(count) = from.receive(memory) else {
+            return;
         };
         self.is_bulk = count == COPY_BYTES;
         let taken = give(to, &plumbing.memory[..count]);
@@ -184,7 +171,7 @@ impl Direction {
         self.rest.extend(&plumbing.memory[taken..count]);
     }
 
-    /// Pass on what a stream has brought; what the socket does not take waits here.
+    /// Pass on bytes of a stream; those that the socket does not take wait here.
     pub(crate) fn push(&mut self, bytes: &[u8], to: Option<&mut End>, plumbing: &mut Plumbing) {
         let to = to.filter(|to| self.rest.is_empty() && to.writable && to.failure.is_none());
         let taken = to.map_or(0, |to| give(to, bytes));
@@ -204,17 +191,7 @@ impl Direction {
     ) -> usize {
         let start = out.len();
         out.resize(start + N + most, 0);
-        let memory = &mut out[start + N..];
-        let read = from
-            .descriptor()
-            .and_then(|socket| recv(socket, memory, RecvFlags::empty()));
-        let count = match read {
-            Ok((count, _)) => from.has_read(count, most),
-            Err(error) => {
-                from.has_not_read(error);
-                0
-            }
-        };
+        let count = from.receive(&mut out[start + N..]).unwrap_or(0);
         if count == 0 {
             out.truncate(start);
             return 0;
@@ -232,11 +209,11 @@ impl Direction {
 
     fn splice(&mut self, from: &mut End, to: &mut End, plumbing: &mut Plumbing, room: usize) {
         let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-        let wanted = room.min(plumbing.pipe_bytes);
+        let requested = room.min(plumbing.pipe_bytes);
         let (out, into) = (&plumbing.pipe.0, &plumbing.pipe.1);
         let read = from
             .descriptor()
-            .and_then(|socket| splice(socket, None, into, None, wanted, flags));
+            .and_then(|socket| splice(socket, None, into, None, requested, flags));
         let count = match read {
             // The pipe may have been full before the socket was empty.
             Ok(count) => from.has_read(count, count),
@@ -291,17 +268,32 @@ fn give(to: &mut End, bytes: &[u8]) -> usize {
 }
 
 impl End {
+    /// Read into `memory`; how many bytes came, or none if the socket has nothing or has failed.
+    fn receive(&mut self, memory: &mut [u8]) -> Option<usize> {
+        let requested = memory.len();
+        let read = self
+            .descriptor()
+            .and_then(|socket| recv(socket, memory, RecvFlags::empty()));
+        match read {
+            Ok((count, _)) => Some(self.has_read(count, requested)),
+            Err(error) => {
+                self.has_not_read(error);
+                None
+            }
+        }
+    }
+
     /// Note a read of `count` of the `wanted` bytes; returns `count`.
-    fn has_read(&mut self, count: usize, wanted: usize) -> usize {
+    fn has_read(&mut self, count: usize, requested: usize) -> usize {
         if count == 0 {
             self.reading = match self.failure {
                 None => Reading::Finished,
                 Some(_) => Reading::Failed,
             };
         }
-        // Fewer than wanted: the socket is empty, and its next bytes are an event of their own (epoll(7)). An end that is
+        // Fewer than requested: the socket is empty, and its next bytes are an event of their own (epoll(7)). An end that is
         // behind them already is none.
-        self.readable = count == wanted || self.ending;
+        self.readable = count == requested || self.ending;
         count
     }
 

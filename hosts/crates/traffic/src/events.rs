@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One epoll loop for everything a job waits for: its sockets, the next instant, and the word to stop.
+//! One epoll loop for everything a job waits for: its sockets, the next instant, and the requests to stop.
 
-use crate::error::TrafficError;
-use crate::job::Input;
+use crate::job::{Input, failed};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -51,7 +50,7 @@ impl Events {
     ///
     /// # Errors
     /// If the process has no descriptors left.
-    pub fn new() -> Result<Self, TrafficError> {
+    pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
@@ -71,31 +70,18 @@ impl Events {
     ///
     /// # Errors
     /// If the process has no descriptors left.
-    pub fn of_job(mut input: Input) -> Result<Self, TrafficError> {
+    pub fn of_job(mut input: Input) -> io::Result<Self> {
         let mut events = Self::new()?;
         let signals = atoll_netio::shutdown_signal::requests()?;
-        epoll::add(
-            &events.epoll,
-            &signals,
-            EventData::new_u64(SIGNALS),
-            EventFlags::IN,
-        )?;
-        match epoll::add(
-            &events.epoll,
-            &input,
-            EventData::new_u64(INPUT),
-            EventFlags::IN,
-        ) {
-            Ok(()) => {}
+        events.add(&signals, SIGNALS, EventFlags::IN)?;
+        match events.add(&input, INPUT, EventFlags::IN) {
             // A regular file: nothing to wait for.
-            Err(Errno::PERM) => {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 while !input.ended() {
-                    input
-                        .read()
-                        .map_err(|error| TrafficError::of("read standard input", &error))?;
+                    input.read().map_err(failed("read standard input"))?;
                 }
             }
-            Err(error) => return Err(error.into()),
+            added => added?,
         }
         events.stop = Some(Stop {
             _signals: signals,
@@ -109,25 +95,17 @@ impl Events {
     /// # Errors
     /// If the kernel is out of memory.
     pub fn add(&self, socket: impl AsFd, token: u64, flags: EventFlags) -> io::Result<()> {
-        Ok(epoll::add(
-            &self.epoll,
-            socket,
-            EventData::new_u64(token),
-            flags,
-        )?)
+        let token = EventData::new_u64(token);
+        Ok(epoll::add(&self.epoll, socket, token, flags)?)
     }
 
-    /// Change what is watched of `socket`.
+    /// Change the events for which `socket` is watched.
     ///
     /// # Errors
     /// If it is not watched.
     pub fn modify(&self, socket: impl AsFd, token: u64, flags: EventFlags) -> io::Result<()> {
-        Ok(epoll::modify(
-            &self.epoll,
-            socket,
-            EventData::new_u64(token),
-            flags,
-        )?)
+        let token = EventData::new_u64(token);
+        Ok(epoll::modify(&self.epoll, socket, token, flags)?)
     }
 
     /// No longer watch `socket`. Closing it does the same.
@@ -145,15 +123,11 @@ impl Events {
     ///
     /// # Errors
     /// None are expected.
-    pub fn wait(
-        &mut self,
-        ready: &mut Vec<Event>,
-        until_ns: Option<u64>,
-    ) -> Result<Wake, TrafficError> {
+    pub fn wait(&mut self, ready: &mut Vec<Event>, until_ns: Option<u64>) -> io::Result<Wake> {
         if let Some(stop) = &mut self.stop {
             stop.input
                 .refuse_requests()
-                .map_err(|error| TrafficError::of("write to standard output", &error))?;
+                .map_err(failed("write to standard output"))?;
             if stop.input.ended() {
                 return Ok(Wake::Stop);
             }
@@ -170,9 +144,7 @@ impl Events {
                 SIGNALS => wake = Wake::Stop,
                 INPUT => {
                     if let Some(stop) = &mut self.stop {
-                        stop.input
-                            .read()
-                            .map_err(|error| TrafficError::of("read standard input", &error))?;
+                        stop.input.read().map_err(failed("read standard input"))?;
                     }
                 }
                 TIMER => self.fired = true,
@@ -183,7 +155,7 @@ impl Events {
         Ok(wake)
     }
 
-    fn arm(&mut self, until_ns: Option<u64>) -> Result<(), TrafficError> {
+    fn arm(&mut self, until_ns: Option<u64>) -> io::Result<()> {
         if self.armed_ns == until_ns && !self.fired {
             return Ok(());
         }
@@ -211,7 +183,7 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::monotonic_ns;
+    use crate::job::monotonic_ns;
 
     #[test]
     fn an_instant_wakes_once_and_not_before() {

@@ -1,11 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prints the flows a seed draws, to compare a run's flow log with.
+//! The bytes that the sizes of drawn flows include, and the flows a seed draws, printed to compare a run's flow log with.
 
-use crate::error::TrafficError;
-use crate::sizes::{Counts, FlowSizes};
+use crate::job::failed;
 use atoll_flow_sizes::{Distribution, draw};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
+use serde::Deserialize;
+use serde_json::Value;
 use std::io::{self, BufWriter, Write};
+
+/// The bytes that the sizes of a distribution include.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Counts {
+    /// TCP payload: the bytes that a client requests.
+    #[default]
+    Payload,
+    /// IP bytes of the flow from server to client, as flow records have them.
+    Ip,
+}
+
+impl Counts {
+    /// The TCP payload of a flow of `size_bytes`.
+    pub const fn payload_bytes(self, size_bytes: u64) -> u64 {
+        match self {
+            Self::Payload => size_bytes,
+            Self::Ip => atoll_flow_sizes::payload_bytes(size_bytes),
+        }
+    }
+}
 
 /// Print the flows a seed draws as CSV: channel, flow, `server_index`, `size_bytes`
 #[derive(Parser, Debug)]
@@ -34,24 +56,25 @@ struct Arguments {
     counts: Counts,
 }
 
-fn distribution(text: &str) -> Result<Distribution, String> {
-    if text.starts_with('{') {
-        let read: FlowSizes = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        return read.resolve();
-    }
-    FlowSizes::Named(text.to_owned()).resolve()
+fn distribution(text: &str) -> serde_json::Result<Distribution> {
+    let description = if text.starts_with('{') {
+        serde_json::from_str(text)?
+    } else {
+        Value::from(text)
+    };
+    serde_json::from_value(description)
 }
 
 /// Run the tool; bad arguments end the process with clap's message and exit code 2.
 ///
 /// # Errors
 /// If standard output cannot be written. That its reader went away is none.
-pub fn flows(arguments: &[String]) -> Result<(), TrafficError> {
+pub fn flows(arguments: &[String]) -> io::Result<()> {
     let program = std::iter::once("atoll-host flows");
     let arguments = Arguments::parse_from(program.chain(arguments.iter().map(String::as_str)));
     match print(&arguments, BufWriter::new(io::stdout().lock())) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(TrafficError::of("write the flows", &error))
+            Err(failed("write the flows")(error))
         }
         _ => Ok(()),
     }
@@ -82,6 +105,13 @@ fn print(arguments: &Arguments, mut output: impl Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::said;
+
+    #[test]
+    fn published_is_the_same_for_those_who_plan() {
+        let distributions: Vec<Distribution> = said("flow-sizes", "published");
+        assert_eq!(distributions[0], Distribution::published());
+    }
 
     #[test]
     fn flows_are_printed_as_csv() {

@@ -5,10 +5,6 @@
 //! standard input and ends with SIGTERM or the end of standard input. Messages are as in `docs/contracts.md`.
 #![forbid(unsafe_code)]
 
-mod clock;
-#[cfg(test)]
-mod contract;
-mod error;
 mod events;
 mod flows;
 mod job;
@@ -16,14 +12,15 @@ mod load;
 mod ping;
 mod probe;
 mod serve;
-mod sizes;
 mod socket;
+#[cfg(test)]
+mod tests;
 mod transfer;
 mod udp;
 
-use error::TrafficError;
-use job::Input;
+use job::{Input, failed};
 use std::error::Error;
+use std::io;
 
 /// `atoll-host serve`.
 ///
@@ -78,13 +75,15 @@ pub fn run_udp() -> Result<(), Box<dyn Error>> {
 /// # Errors
 /// A message for the user.
 pub fn run_flows(arguments: &[String]) -> Result<(), Box<dyn Error>> {
-    flows::flows(arguments).map_err(TrafficError::boxed)
+    Ok(flows::flows(arguments)?)
 }
 
 fn run<C: serde::de::DeserializeOwned>(
-    job: impl FnOnce(&C, Input) -> Result<(), TrafficError>,
+    job: impl FnOnce(&C, Input) -> io::Result<()>,
 ) -> Result<(), Box<dyn Error>> {
-    job::configuration()
-        .and_then(|(config, input)| job(&config, input))
-        .map_err(TrafficError::boxed)
+    let mut input = Input::standard();
+    let line = input
+        .first_line()
+        .map_err(failed("read the configuration from standard input"))?;
+    Ok(job(&atoll_job::configuration(&line)?, input)?)
 }

@@ -7,17 +7,16 @@
 //! not finished. A client that sends half a request, or none, or vanishes costs one descriptor until the
 //! kernel's keep-alive probes find nobody there; it delays nobody.
 
-use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
-use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::{Input, emit, log_line};
-use crate::socket::{is_not_ready, listen, raise_descriptor_limit};
+use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_ns, realtime_ns, wrong};
+use crate::socket::{is_not_ready, listen};
+use atoll_netio::process::raise_descriptor_limit;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, sockopt};
 use serde::{Deserialize, Serialize};
 use slab::Slab;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -79,13 +78,13 @@ struct Counters {
 ///
 /// # Errors
 /// If the address is taken or the congestion control refused.
-pub fn serve(config: &ServeConfig, input: Input) -> Result<(), TrafficError> {
+pub fn serve(config: &ServeConfig, input: Input) -> io::Result<()> {
     if config
         .write_rate_bit_s
         .is_some_and(|rate_bit_s| rate_bit_s < WRITE_RATE_MIN_BIT_S)
     {
-        return Err(TrafficError::Configuration(format!(
-            "configuration: write_rate_bit_s: must be at least {WRITE_RATE_MIN_BIT_S}"
+        return Err(wrong(format!(
+            "write_rate_bit_s: must be at least {WRITE_RATE_MIN_BIT_S}"
         )));
     }
     let _ = raise_descriptor_limit();
@@ -94,7 +93,7 @@ pub fn serve(config: &ServeConfig, input: Input) -> Result<(), TrafficError> {
     sockopt::set_socket_keepalive(&listener, true)?;
     sockopt::set_tcp_keepidle(&listener, KEEPALIVE_IDLE)?;
     if let Some(rate_bit_s) = config.write_rate_bit_s {
-        // The kernel paces the segments (tcp(7) has no word of it; net/core/sock.c): nothing is sent in bursts, and
+        // The kernel paces the segments (not in tcp(7); net/core/sock.c): nothing is sent in bursts, and
         // this program is not woken for it.
         atoll_netio::tcp_options::set_max_pacing_rate(&listener, rate_bit_s / 8)?;
     }
@@ -154,7 +153,7 @@ impl Server {
         }
     }
 
-    fn accept(&mut self, events: &Events) -> Result<(), TrafficError> {
+    fn accept(&mut self, events: &Events) -> io::Result<()> {
         for _ in 0..ACCEPTED_PER_TURN {
             let stream = match accept_with(
                 &self.listener,
@@ -187,11 +186,11 @@ impl Server {
         Ok(())
     }
 
-    fn service(&mut self, events: &Events, token: usize) -> Result<(), TrafficError> {
+    fn service(&mut self, events: &Events, token: usize) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(token) else {
             return Ok(());
         };
-        if connection.advance(events, token as u64, &mut self.sent_bytes) == Progress::Over {
+        if connection.advance(events, token as u64, &mut self.sent_bytes) {
             self.connections.try_remove(token);
             if self.full {
                 events.add(&self.listener, LISTENER, EventFlags::IN)?;
@@ -216,19 +215,12 @@ enum Phase {
     Closing,
 }
 
-#[derive(PartialEq, Eq)]
-enum Progress {
-    Going,
-    Over,
-}
-
 impl Connection {
-    /// Do what the socket is ready for: a bounded amount of work. A connection that fails is over.
-    fn advance(&mut self, events: &Events, token: u64, sent_bytes: &mut u64) -> Progress {
+    /// Go on as far as the socket is ready: a bounded amount of work. Whether the connection is over, as one that fails is.
+    fn advance(&mut self, events: &Events, token: u64, sent_bytes: &mut u64) -> bool {
         match self.try_advance(events, token, sent_bytes) {
-            Ok(progress) => progress,
-            Err(error) if is_not_ready(&error) => Progress::Going,
-            Err(_) => Progress::Over,
+            Ok(is_over) => is_over,
+            Err(error) => !is_not_ready(&error),
         }
     }
 
@@ -237,39 +229,34 @@ impl Connection {
         events: &Events,
         token: u64,
         sent_bytes: &mut u64,
-    ) -> std::io::Result<Progress> {
+    ) -> io::Result<bool> {
         if let Phase::Asked { request, received } = &mut self.phase {
             let count = self.stream.read(&mut request[*received..])?;
             if count == 0 {
-                return Ok(Progress::Over);
+                return Ok(true);
             }
             *received += count;
             if *received < request.len() {
-                return Ok(Progress::Going);
+                return Ok(false);
             }
             let left = u64::from_be_bytes(*request);
             self.phase = Phase::Sending { left };
             if !self.send(sent_bytes)? {
                 events.modify(&self.stream, token, EventFlags::OUT)?;
             }
-            return Ok(Progress::Going);
+            return Ok(false);
         }
         if let Phase::Sending { .. } = self.phase {
             if self.send(sent_bytes)? {
                 events.modify(&self.stream, token, EventFlags::IN)?;
             }
-            return Ok(Progress::Going);
+            return Ok(false);
         }
-        let over = self.stream.read(&mut [0; 4096])? == 0;
-        Ok(if over {
-            Progress::Over
-        } else {
-            Progress::Going
-        })
+        Ok(self.stream.read(&mut [0; 4096])? == 0)
     }
 
     /// Write once; whether everything is sent and our half closed.
-    fn send(&mut self, sent_bytes: &mut u64) -> std::io::Result<bool> {
+    fn send(&mut self, sent_bytes: &mut u64) -> io::Result<bool> {
         let Phase::Sending { left } = &mut self.phase else {
             return Ok(true);
         };
@@ -296,7 +283,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{assert_said, configurations};
+    use crate::tests::{assert_said, configurations};
 
     #[test]
     fn messages_are_those_of_the_contract() {

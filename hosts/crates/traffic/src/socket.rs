@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Non-blocking TCP sockets with the congestion control the experiment names.
 
-use crate::error::TrafficError;
+use crate::job::failed;
 use nix::errno::Errno;
 use rustix::net::sockopt;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +17,7 @@ pub fn listen(
     address: SocketAddr,
     backlog: i32,
     congestion_control: Option<&str>,
-) -> Result<TcpListener, TrafficError> {
+) -> io::Result<TcpListener> {
     let opened = || -> io::Result<Socket> {
         let socket = open(address)?;
         socket.set_reuse_address(true)?;
@@ -26,18 +25,16 @@ pub fn listen(
         Ok(socket)
     };
     let doing = format!("listen on {address}");
-    let socket = opened().map_err(|error| TrafficError::of(&doing, &error))?;
+    let socket = opened().map_err(failed(&doing))?;
     if let Some(name) = congestion_control {
         set_congestion_control(&socket, name)?;
     }
-    socket
-        .listen(backlog)
-        .map_err(|error| TrafficError::of(&doing, &error))?;
+    socket.listen(backlog).map_err(failed(&doing))?;
     Ok(socket.into())
 }
 
 /// Begin to connect to `address`: the socket becomes writable when it is connected or has failed, and
-/// [`TcpStream::take_error`], or the first write, tells which.
+/// [`TcpStream::take_error`], or the first write, shows which.
 ///
 /// # Errors
 /// If there is no route, no port or no descriptor left, or the congestion control is refused.
@@ -64,7 +61,7 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
 ///
 /// # Errors
 /// A configuration failure that names the ones the kernel has, if it refuses.
-pub fn set_congestion_control(socket: impl AsFd, name: &str) -> Result<(), TrafficError> {
+pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     let outcome =
         sockopt::set_tcp_congestion(&socket, name).and_then(|()| sockopt::tcp_congestion(&socket));
     match outcome {
@@ -86,42 +83,36 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> Result<(), Traff
 ///
 /// # Errors
 /// As of [`set_congestion_control`].
-pub fn check_congestion_control(name: &str) -> Result<(), TrafficError> {
+pub fn check_congestion_control(name: &str) -> io::Result<()> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     set_congestion_control(&socket, name)
 }
 
-/// Whether every new socket has `name` without being asked to: a system call less for each connection.
+/// Whether every new socket has `name` by default: a system call less for each connection.
 ///
 /// # Errors
 /// If no socket can be made.
-pub fn is_default_congestion_control(name: &str) -> Result<bool, TrafficError> {
+pub fn is_default_congestion_control(name: &str) -> io::Result<bool> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     Ok(sockopt::tcp_congestion(&socket)? == name)
 }
 
-fn refused(name: &str, reason: &str) -> TrafficError {
+fn refused(name: &str, reason: &str) -> io::Error {
     let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     let available = available.as_deref().map_or("unknown", str::trim);
-    TrafficError::Configuration(format!(
+    atoll_job::bad_configuration(format!(
         "the kernel refuses congestion control '{name}': {reason}; available here: {available}"
     ))
 }
 
-/// Allow this process as many descriptors as the machine lets it have, and say how many those are.
-#[must_use]
-pub fn raise_descriptor_limit() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    let current = if setrlimit(Resource::Nofile, raised).is_ok() {
-        limit.maximum
-    } else {
-        limit.current
-    };
-    current.unwrap_or(u64::MAX)
+/// For `map_err`: `doing`, which needs a capability, has failed.
+pub fn not_permitted(doing: &str) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| match error.kind() {
+        ErrorKind::PermissionDenied => io::Error::other(format!(
+            "cannot {doing}: run as root, in a user namespace, or with CAP_NET_RAW"
+        )),
+        _ => failed(doing)(error),
+    }
 }
 
 /// The errno's name, such as `ECONNREFUSED`; `EUNKNOWN` for what did not come from the kernel.
@@ -158,7 +149,7 @@ mod tests {
     fn a_refused_congestion_control_is_bad_configuration_and_names_what_there_is() {
         let failure = check_congestion_control("vegan").unwrap_err();
         let message = failure.to_string();
-        assert!(matches!(failure, TrafficError::Configuration(_)));
+        assert!(atoll_job::is_bad_configuration(&failure));
         assert!(
             message.starts_with("the kernel refuses congestion control 'vegan': "),
             "{message}"

@@ -4,10 +4,8 @@
 //! The sender listens, sends its bytes to the first who connects, and closes. The receiver is the one to believe:
 //! behind a connection-splitting PEP the sender is finished when the near PEP has the data.
 
-use crate::clock::{SECOND_NS, monotonic_at, monotonic_ns, realtime_ns};
-use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::{Input, emit};
+use crate::job::{Input, SECOND_NS, emit, failed, monotonic_at, monotonic_ns, realtime_ns};
 use crate::socket::{check_congestion_control, connect, is_not_ready, listen};
 use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, accept_with};
@@ -104,18 +102,18 @@ struct Received {
     monotonic_end_ns: u64,
 }
 
-/// Run one end of a transfer until it is complete or the word to stop comes.
+/// Run one end of a transfer until it is complete or the job is to stop.
 ///
 /// # Errors
 /// If the connection cannot be made or breaks (after `done` with the bytes so far).
-pub fn transfer(config: &TransferConfig, input: Input) -> Result<(), TrafficError> {
+pub fn transfer(config: &TransferConfig, input: Input) -> io::Result<()> {
     match config {
         TransferConfig::Send(config) => send(config, input),
         TransferConfig::Receive(config) => receive(config, input),
     }
 }
 
-fn send(config: &SendConfig, input: Input) -> Result<(), TrafficError> {
+fn send(config: &SendConfig, input: Input) -> io::Result<()> {
     let listener = listen(config.listen, 1, Some(&config.congestion_control))?;
     let mut events = Events::of_job(input)?;
     events.add(&listener, SOCKET, EventFlags::IN)?;
@@ -182,13 +180,10 @@ fn send_all(
 }
 
 fn woken_to_stop(events: &mut Events) -> io::Result<bool> {
-    let wake = events
-        .wait(&mut Vec::with_capacity(4), None)
-        .map_err(io::Error::other)?;
-    Ok(wake == Wake::Stop)
+    Ok(events.wait(&mut Vec::with_capacity(4), None)? == Wake::Stop)
 }
 
-fn receive(config: &ReceiveConfig, input: Input) -> Result<(), TrafficError> {
+fn receive(config: &ReceiveConfig, input: Input) -> io::Result<()> {
     if let Some(name) = &config.congestion_control {
         check_congestion_control(name)?;
     }
@@ -206,12 +201,11 @@ fn receive(config: &ReceiveConfig, input: Input) -> Result<(), TrafficError> {
     received.conclude();
     emit(&received)?;
     match outcome? {
-        Ended::Complete | Ended::Stopped => Ok(()),
-        Ended::Broken(error) if received.first_byte_ns.is_none() => Err(TrafficError::of(
-            &format!("receive from {}", config.connect),
-            &error,
-        )),
-        Ended::Broken(error) => Err(broken(
+        Ok(()) => Ok(()),
+        Err(error) if received.first_byte_ns.is_none() => {
+            Err(failed(format!("receive from {}", config.connect))(error))
+        }
+        Err(error) => Err(broken(
             &error,
             received.received_bytes,
             "received",
@@ -220,22 +214,18 @@ fn receive(config: &ReceiveConfig, input: Input) -> Result<(), TrafficError> {
     }
 }
 
-enum Ended {
-    Complete,
-    Stopped,
-    Broken(io::Error),
-}
-
+/// Receive until everything came or the job is to stop; an error of the connection, within, is no failure of this
+/// program.
 fn receive_all(
     events: &mut Events,
     config: &ReceiveConfig,
     received: &mut Received,
-) -> Result<Ended, TrafficError> {
+) -> io::Result<io::Result<()>> {
     received.start_ns = Some(realtime_ns());
     received.monotonic_start_ns = monotonic_ns();
     let stream = match connect(config.connect, config.congestion_control.as_deref()) {
         Ok(stream) => stream,
-        Err(error) => return Ok(Ended::Broken(error)),
+        Err(error) => return Ok(Err(error)),
     };
     events.add(&stream, SOCKET, EventFlags::IN)?;
     let mut incoming = Receiver {
@@ -247,14 +237,14 @@ fn receive_all(
     let mut tick_ns = monotonic_ns() + SECOND_NS;
     loop {
         if events.wait(&mut ready, Some(tick_ns))? == Wake::Stop {
-            return Ok(Ended::Stopped);
+            return Ok(Ok(()));
         }
         if !ready.is_empty() {
             match incoming.read(config.size_bytes, received) {
-                Ok(true) => return Ok(Ended::Complete),
+                Ok(true) => return Ok(Ok(())),
                 Ok(false) => {}
                 Err(error) if is_not_ready(&error) => {}
-                Err(error) => return Ok(Ended::Broken(error)),
+                Err(error) => return Ok(Err(error)),
             }
         }
         if monotonic_ns() >= tick_ns {
@@ -299,13 +289,13 @@ impl Receiver {
     /// Few wake-ups while much is missing, and the true instant of the last byte: the low-water mark is taken
     /// away for the last stretch.
     fn adjust_low_water(&mut self, left_bytes: u64) -> io::Result<()> {
-        let wanted = left_bytes > 2 * u64::from(LOW_WATER_BYTES);
-        if wanted != self.low_water {
+        let has_mark = left_bytes > 2 * u64::from(LOW_WATER_BYTES);
+        if has_mark != self.low_water {
             atoll_netio::tcp_options::set_receive_low_water(
                 &self.stream,
-                if wanted { LOW_WATER_BYTES } else { 1 },
+                if has_mark { LOW_WATER_BYTES } else { 1 },
             )?;
-            self.low_water = wanted;
+            self.low_water = has_mark;
         }
         Ok(())
     }
@@ -323,8 +313,8 @@ impl Received {
     }
 }
 
-fn broken(error: &io::Error, bytes: u64, done: &str, size_bytes: u64) -> TrafficError {
-    TrafficError::Runtime(format!(
+fn broken(error: &io::Error, bytes: u64, done: &str, size_bytes: u64) -> io::Error {
+    io::Error::other(format!(
         "transfer broken off after {bytes} of {size_bytes} bytes {done}: {error}"
     ))
 }
@@ -332,7 +322,7 @@ fn broken(error: &io::Error, bytes: u64, done: &str, size_bytes: u64) -> Traffic
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{assert_said, configurations};
+    use crate::tests::{assert_said, configurations};
 
     #[test]
     fn messages_are_those_of_the_contract() {

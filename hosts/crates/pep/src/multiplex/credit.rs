@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much a PEP may send of each stream: what the other one promises to keep if the stream's receiver is slow.
 
-/// What the side that opens a stream may send before it is answered.
+/// The bytes that the side that opens a stream may send before it is answered.
 pub(crate) const FIRST_CREDIT: u64 = 1 << 14;
 
 /// The least that a stream is promised, however much others were.
@@ -20,7 +20,7 @@ pub(crate) struct Budget {
 /// The receiver's side of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
-    /// What the sender may still send.
+    /// The bytes that the sender may still send.
     allowed: u64,
     /// Received, not delivered.
     waiting: u64,
@@ -64,10 +64,10 @@ impl Window {
         }
     }
 
-    /// What the sender of a new stream, the `streams`-th, may send in addition.
+    /// Raise what the sender of a new stream, the `streams`-th, may send; returns the increase.
     pub(crate) fn first_credit(&mut self, budget: &mut Budget, streams: usize) -> u32 {
-        let wanted = budget.of_new_stream(streams);
-        self.raise_to(wanted, budget)
+        let target = budget.of_new_stream(streams);
+        self.raise_to(target, budget)
     }
 
     /// Bytes have come.
@@ -86,19 +86,19 @@ impl Window {
         self.waiting = self.waiting.min(left);
     }
 
-    /// What the sender may send in addition, and is to be told; 0 as long as it is little.
+    /// Raise what the sender may send; returns the increase, 0 as long as it is little.
     pub(crate) fn raise(&mut self, budget: &mut Budget) -> u32 {
-        let wanted = budget.of_stream();
-        let is_little = self.allowed + self.waiting > wanted / 4 * 3;
+        let target = budget.of_stream();
+        let is_little = self.allowed + self.waiting > target / 4 * 3;
         if is_little {
             0
         } else {
-            self.raise_to(wanted, budget)
+            self.raise_to(target, budget)
         }
     }
 
-    fn raise_to(&mut self, wanted: u64, budget: &mut Budget) -> u32 {
-        let more = wanted.saturating_sub(self.allowed + self.waiting);
+    fn raise_to(&mut self, target: u64, budget: &mut Budget) -> u32 {
+        let more = target.saturating_sub(self.allowed + self.waiting);
         let more = u32::try_from(more).unwrap_or(u32::MAX);
         self.allowed += u64::from(more);
         budget.promised += u64::from(more);

@@ -3,7 +3,7 @@
 //!
 //! A frame is a header of 8 bytes (kind, reason, length of the contents, number of the stream; big endian) and its contents.
 
-use crate::refusal::Refusal;
+use crate::first_segment::Refusal;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 pub(crate) const HEADER_BYTES: usize = 8;
@@ -14,7 +14,7 @@ pub(crate) const PAYLOAD_BYTES: usize = 1 << 14;
 /// Of this format. PEPs of different versions do not multiplex.
 const VERSION: u32 = 2;
 
-/// What one PEP says to the other.
+/// A message from one PEP to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Message<'a> {
     /// The first one in both directions.

@@ -70,11 +70,12 @@ pub(crate) struct Leg {
     connects: bool,
     life: Life,
     pause_ns: u64,
-    end: Option<End>,
+    /// Its socket, if there is one.
+    pub end: Option<End>,
     /// Received, no whole frame yet.
     incoming: Vec<u8>,
-    /// Frames, whole or the rest of the first one, that the socket has not taken.
-    outgoing: Vec<u8>,
+    /// Frames, whole or the rest of the first one, that the socket has not taken. Others are appended.
+    pub outgoing: Vec<u8>,
     /// To be sent before any stream has a turn.
     padding_bytes: usize,
     /// Slots of connections by the numbers of their streams.
@@ -87,21 +88,21 @@ pub(crate) struct Leg {
     retry_pause_ns: Option<u64>,
     retry_at_ns: Option<u64>,
     /// It has a successor: no more streams are opened by this PEP.
-    is_retired: bool,
+    pub is_retired: bool,
     /// Nor by the other one.
-    has_last: bool,
-    renewal: Renewal,
-    /// The rate at which its socket was last told to be paced.
+    pub has_last: bool,
+    pub renewal: Renewal,
+    /// The pacing rate that its socket was last given.
     pub paced_bit_s: Option<u64>,
 }
 
 impl Leg {
     /// A connection that is tried at once, or when it is wanted, if this PEP `connects`.
-    pub(crate) fn new(connects: bool, is_wanted: bool, retry_pause_ns: Option<u64>) -> Self {
+    pub(crate) fn new(connects: bool, is_needed: bool, retry_pause_ns: Option<u64>) -> Self {
         Self {
             connects,
             life: Life::Down {
-                at_ns: (connects && is_wanted).then_some(0),
+                at_ns: (connects && is_needed).then_some(0),
             },
             pause_ns: PAUSE_NS,
             end: None,
@@ -127,16 +128,6 @@ impl Leg {
     /// Whether it is about to be.
     pub(crate) fn is_beginning(&self) -> bool {
         matches!(self.life, Life::Beginning { .. })
-    }
-
-    /// Whether another one has taken its place.
-    pub(crate) fn is_retired(&self) -> bool {
-        self.is_retired
-    }
-
-    /// Its socket, if there is one.
-    pub(crate) fn end(&self) -> Option<&End> {
-        self.end.as_ref()
     }
 
     /// Try it soon if it is down.
@@ -178,10 +169,7 @@ impl Leg {
         self.life = Life::Beginning {
             until_ns: now_ns + HELLO_NS,
         };
-        self.put(Frame {
-            stream: 0,
-            message: Message::Hello,
-        });
+        self.say(Message::Hello);
         Ok(())
     }
 
@@ -208,7 +196,7 @@ impl Leg {
     /// at first (`tcp_select_initial_window`), and two segments more for each that has come.
     ///
     /// # Errors
-    /// It has said so before.
+    /// It said hello before.
     pub(crate) fn greet(&mut self, padding_bytes: usize) -> Result<(), BadFrame> {
         if !matches!(self.life, Life::Beginning { .. }) {
             return Err(BadFrame);
@@ -219,7 +207,7 @@ impl Leg {
         Ok(())
     }
 
-    /// Whether it is to have a successor. `window_segments`: the initial congestion window. To be asked often.
+    /// Whether it is to have a successor. `window_segments`: the initial congestion window. To be called often.
     pub(crate) fn is_due_for_renewal(&mut self, window_segments: Option<u32>, now_ns: u64) -> bool {
         let is_idle = self.is_up()
             && !self.is_retired
@@ -230,45 +218,19 @@ impl Leg {
         self.renewal.is_due(progress, window_segments, now_ns)
     }
 
-    /// The other PEP has asked for a successor.
-    pub(crate) fn note_renewal(&mut self) {
-        self.renewal.is_asked = true;
-    }
-
     /// Ask the other PEP for a successor, once.
-    pub(crate) fn ask_for_renewal(&mut self) {
-        if !std::mem::replace(&mut self.renewal.has_asked, true) {
-            self.put(Frame {
-                stream: 0,
-                message: Message::Renew,
-            });
+    pub(crate) fn request_renewal(&mut self) {
+        if !std::mem::replace(&mut self.renewal.is_requested_here, true) {
+            self.say(Message::Renew);
         }
-    }
-
-    /// A successor is being made: not again soon. Returns how long that one has to be idle before it is renewed unused.
-    pub(crate) fn begin_renewal(&mut self) -> u64 {
-        self.renewal.begin()
-    }
-
-    /// It is a successor.
-    pub(crate) fn succeed(&mut self, renewal_pause_ns: u64) {
-        self.renewal = Renewal::after(renewal_pause_ns);
     }
 
     /// Its successor is up.
     pub(crate) fn retire(&mut self) {
         self.is_retired = true;
         if !self.connects {
-            self.put(Frame {
-                stream: 0,
-                message: Message::Last,
-            });
+            self.say(Message::Last);
         }
-    }
-
-    /// The other PEP opens no more streams.
-    pub(crate) fn note_last(&mut self) {
-        self.has_last = true;
     }
 
     /// End it if it has a successor and can have no more streams: the other PEP reads to the end, and closes it.
@@ -328,7 +290,7 @@ impl Leg {
             let count = self.padding_bytes.min(PAYLOAD_BYTES);
             self.padding_bytes -= count;
             let message = Message::Padding(&[0; PAYLOAD_BYTES][..count]);
-            self.put(Frame { stream: 0, message });
+            self.say(message);
         }
         None
     }
@@ -342,12 +304,9 @@ impl Leg {
         self.unsent_bytes() < OUTGOING_MAX_BYTES
     }
 
-    /// Where frames are appended.
-    pub(crate) fn outgoing(&mut self) -> &mut Vec<u8> {
-        &mut self.outgoing
-    }
-
-    pub(crate) fn put(&mut self, frame: Frame<'_>) {
+    /// Say something that is of no stream.
+    fn say(&mut self, message: Message<'_>) {
+        let frame = Frame { stream: 0, message };
         frame.put(&mut self.outgoing);
     }
 
@@ -421,7 +380,7 @@ impl Leg {
         let is_over = end.ending || end.failure.is_some();
         while bytes.len() - before < TURN_BYTES {
             bytes.reserve(INCOMING_BYTES);
-            let wanted = bytes.capacity() - bytes.len();
+            let requested = bytes.capacity() - bytes.len();
             let read = end
                 .descriptor()
                 .and_then(|socket| recv(socket, spare_capacity(&mut bytes), RecvFlags::empty()));
@@ -436,7 +395,7 @@ impl Leg {
                 // The next call finds the end again.
                 _ => break,
             };
-            if count < wanted {
+            if count < requested {
                 // Its next bytes are an event of their own (epoll(7)); an end behind them already is none.
                 end.readable = is_over;
                 break;

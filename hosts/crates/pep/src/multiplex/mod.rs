@@ -4,5 +4,5 @@
 pub(crate) mod credit;
 pub(crate) mod frame;
 pub(crate) mod leg;
-mod renewal;
+pub(crate) mod renewal;
 pub(crate) mod stream;

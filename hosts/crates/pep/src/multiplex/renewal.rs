@@ -10,11 +10,11 @@ const MAX_NS: u64 = 64 * FIRST_NS;
 
 /// Of one connection.
 #[derive(Debug)]
-pub(super) struct Renewal {
-    /// The other PEP wants it.
-    pub is_asked: bool,
-    /// This PEP has asked the other one.
-    pub has_asked: bool,
+pub(crate) struct Renewal {
+    /// The other PEP has requested it.
+    pub is_requested_there: bool,
+    /// This PEP has requested it of the other one.
+    pub is_requested_here: bool,
     /// The connection has carried no stream.
     is_unused: bool,
     idle_since_ns: Option<u64>,
@@ -22,15 +22,15 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::after(FIRST_NS)
     }
 
     /// Of a connection that has to be idle for `pause_ns`, if it is not used.
-    pub(super) fn after(pause_ns: u64) -> Self {
+    pub(crate) fn after(pause_ns: u64) -> Self {
         Self {
-            is_asked: false,
-            has_asked: false,
+            is_requested_there: false,
+            is_requested_here: false,
             is_unused: true,
             idle_since_ns: None,
             pause_ns,
@@ -38,13 +38,13 @@ impl Renewal {
     }
 
     /// The connection carries a stream.
-    pub(super) fn note_use(&mut self) {
+    pub(crate) fn note_use(&mut self) {
         (self.is_unused, self.idle_since_ns) = (false, None);
     }
 
     /// Whether it is due: the connection has been idle for long enough, and its congestion window was reduced to less than
-    /// `window_segments`, or the other PEP says so of its own. `progress`: none if it is not idle now.
-    pub(super) fn is_due(
+    /// `window_segments`, or the other PEP has requested it. `progress`: none if it is not idle now.
+    pub(crate) fn is_due(
         &mut self,
         progress: Option<TcpProgress>,
         window_segments: Option<u32>,
@@ -57,11 +57,11 @@ impl Renewal {
         let since_ns = *self.idle_since_ns.get_or_insert(now_ns);
         let is_small = progress.has_reduced_window
             && window_segments.is_some_and(|initial| progress.window_segments < initial);
-        (is_small || self.is_asked) && now_ns >= since_ns + self.pause_ns
+        (is_small || self.is_requested_there) && now_ns >= since_ns + self.pause_ns
     }
 
     /// It has begun: not again soon. Returns how long the successor has to be idle, if it is not used.
-    pub(super) fn begin(&mut self) -> u64 {
+    pub(crate) fn begin(&mut self) -> u64 {
         self.idle_since_ns = None;
         self.pause_ns = if self.is_unused {
             (2 * self.pause_ns).min(MAX_NS)
@@ -107,7 +107,7 @@ mod tests {
         };
         assert!(!due(Some(never_reduced), 11, 2 * FIRST_NS), "it is BBR's");
         assert!(due(Some(IDLE), 11, 2 * FIRST_NS));
-        renewal.is_asked = true;
+        renewal.is_requested_there = true;
         assert!(renewal.is_due(Some(IDLE), None, 2 * FIRST_NS));
     }
 

@@ -4,7 +4,6 @@
 use crate::end::{End, Peer, Reading};
 use crate::multiplex::credit::{Budget, Exceeded, Window};
 use crate::multiplex::frame::{Frame, Message, PAYLOAD_BYTES, data_header};
-use crate::refusal::Refusal;
 use crate::transfer::{Direction, Plumbing};
 
 /// The stream of a connection.
@@ -23,7 +22,7 @@ pub(crate) struct Stream {
     /// The other PEP knows that this end has ended, or there is nothing to end.
     has_said_end: bool,
     /// It is over for both PEPs, whatever is left of its connection.
-    is_closed: bool,
+    pub is_closed: bool,
     pub received_bytes: u64,
 }
 
@@ -48,7 +47,7 @@ impl Stream {
         self.credit += u64::from(credit);
     }
 
-    /// What the other PEP may send in addition, the server having accepted.
+    /// Raise what the other PEP may send, the server having accepted; returns the increase.
     pub(crate) fn first_credit(&mut self, budget: &mut Budget, streams: usize) -> u32 {
         self.window.first_credit(budget, streams)
     }
@@ -58,7 +57,7 @@ impl Stream {
         socket.readable && socket.reading == Reading::Open && self.credit > 0
     }
 
-    /// Send a frame of what the socket has.
+    /// Send a frame of the bytes that the socket has.
     pub(crate) fn send(
         &mut self,
         (socket, own): (&mut End, &mut End),
@@ -74,7 +73,7 @@ impl Stream {
         }
     }
 
-    /// Pass on what has come to the socket.
+    /// Pass on received bytes to the socket.
     ///
     /// # Errors
     /// The other PEP may not send as much.
@@ -91,8 +90,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Tell the other PEP what is due: that more may be sent, `left` bytes being in memory, or that the stream has ended.
-    pub(crate) fn tell(&mut self, own: &End, left: u64, budget: &mut Budget, out: &mut Vec<u8>) {
+    /// Report to the other PEP what is due: that more may be sent, `left` bytes being in memory, or that the stream has ended.
+    pub(crate) fn report(&mut self, own: &End, left: u64, budget: &mut Budget, out: &mut Vec<u8>) {
         self.window.deliver(left, budget);
         if own.reading == Reading::Open {
             let credit = self.window.raise(budget);
@@ -106,19 +105,10 @@ impl Stream {
         }
     }
 
-    /// Tell the other PEP that the server has not accepted, which ends the stream.
-    pub(crate) fn refuse(&mut self, refusal: Refusal, out: &mut Vec<u8>) {
-        self.put(Message::Refused(refusal), out);
-    }
-
-    /// It is over, and nothing is to be said of it. What it has brought may still be on its way to the socket.
+    /// It is over, and no message about it is due. Its bytes may still be on its way to the socket.
     pub(crate) fn close(&mut self, budget: &mut Budget) {
         self.is_closed = true;
         self.window.close(budget);
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed
     }
 
     /// The connection has ended: reset the stream, unless it has ended on both sides.
@@ -149,7 +139,7 @@ mod tests {
         let mut stream = Stream::new((0, 1), Peer::Server, 0, window);
         let mut own = End::of_stream(0, Peer::Server);
         own.reading = Reading::Finished;
-        stream.tell(&own, 0, &mut budget, &mut Vec::new());
+        stream.report(&own, 0, &mut budget, &mut Vec::new());
         assert_eq!(budget.promised, 0);
     }
 }

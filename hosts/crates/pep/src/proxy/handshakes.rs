@@ -5,9 +5,8 @@ use super::{ACCEPTING_NS, FIRST_DATA_NS, Proxy, TAKEN_PER_TURN};
 use crate::config::{Mode, Side};
 use crate::connection::{Addresses, Connection, Stage};
 use crate::end::{End, Peer};
-use crate::first_segment::FirstSegment;
+use crate::first_segment::{FirstSegment, Refusal};
 use crate::multiplex::leg::Leg;
-use crate::refusal::Refusal;
 use crate::sockets::{Entrance, connect};
 use socket2::{SockAddr, Socket};
 use std::io;
@@ -54,15 +53,8 @@ impl Proxy {
         let server = if is_multiplexed || is_unopened {
             End::of_stream(slot, Peer::Server)
         } else {
-            let begun = connect(
-                &self.config,
-                pair,
-                side.opposite(),
-                first.client,
-                first.server,
-                false,
-            )
-            .and_then(|socket| End::watch(&self.plumbing.epoll, socket, slot, Peer::Server));
+            let route = (pair, side.opposite(), addresses);
+            let begun = self.connect_server(slot, route, false);
             match begun {
                 Ok(server) => server,
                 Err(error) => return self.refuse(entrance, &first, Refusal::of(&error)),
@@ -80,6 +72,17 @@ impl Proxy {
         if is_early {
             self.release(slot);
         }
+    }
+
+    /// Begin to connect to the server of the connection in `slot`: its pair of legs, the side of the server, its addresses.
+    pub(super) fn connect_server(
+        &self,
+        slot: usize,
+        (pair, side, addresses): (usize, Side, Addresses),
+        with_data: bool,
+    ) -> io::Result<End> {
+        let socket = connect(&self.config, pair, side, addresses, with_data)?;
+        End::watch(&self.plumbing.epoll, socket, slot, Peer::Server)
     }
 
     /// Whether client, on `side`, and server are hosts of the experiment.
@@ -173,7 +176,7 @@ impl Proxy {
 
     /// The client is established. A socket that belongs to nothing is closed, and its peer thereby reset.
     ///
-    /// `client`: its address, as accept(2) returns it; the socket does not tell it any more if it was reset by now.
+    /// `client`: its address, as accept(2) returns it; the socket no longer has it if it was reset by now.
     fn join(&mut self, entrance: usize, socket: Socket, client: &SockAddr, now_ns: u64) {
         let Entrance { pair, side, .. } = self.entrances[entrance];
         let server = socket
@@ -216,10 +219,10 @@ impl Proxy {
         let connection = &mut self.connections[slot];
         connection.is_unopened = false;
         let has_data = connection.take_first(&mut self.plumbing);
-        let (client, server) = connection.addresses;
-        let (pair, side) = (connection.pair, connection.client_side.opposite());
-        let opened = connect(&self.config, pair, side, client, server, has_data)
-            .and_then(|socket| End::watch(&self.plumbing.epoll, socket, slot, Peer::Server));
+        let side = connection.client_side.opposite();
+        let route = (connection.pair, side, connection.addresses);
+        let opened = self.connect_server(slot, route, has_data);
+        let connection = &mut self.connections[slot];
         match opened {
             Ok(end) => connection.open(end, &mut self.plumbing),
             Err(error) => return self.note_answer(slot, Err(Refusal::of(&error)), now_ns),

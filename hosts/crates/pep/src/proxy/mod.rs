@@ -12,26 +12,23 @@ mod tests;
 
 use crate::config::{Config, LEGS_MAX, PAIRS_MAX, Side};
 use crate::connection::{Addresses, Connection, Next, Stage};
-use crate::counters::{Message, Sums};
 use crate::end::{Peer, of_token};
-use crate::error::PepError;
-use crate::first_segment::FirstSegment;
-use crate::learned_servers::LearnedServers;
+use crate::first_segment::{FirstSegment, Refusal};
+use crate::messages::{Message, Sums};
 use crate::multiplex::credit::Budget;
 use crate::multiplex::leg::{self, Leg};
-use crate::pending::Pending;
-use crate::refusal::Refusal;
+use crate::pending::{LearnedServers, Pending};
 use crate::sockets::{Entrance, multiplexed_unsent_bytes, open};
 use crate::transfer::Plumbing;
 use atoll_job::clock::{monotonic_ns, real_time_ns};
-use atoll_job::{Input, Output};
+use atoll_job::{Input, Output, failed};
 use atoll_measures::{Marked, Peak};
 use atoll_netio::memory_limit::limit_memory;
+use atoll_netio::process::raise_descriptor_limit;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use slab::Slab;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
@@ -73,13 +70,12 @@ const ENTRANCES: u64 = RESERVED + 2;
 ///
 /// # Errors
 /// `Configuration` if an interface or a congestion control is missing; others if the kernel refuses something.
-pub(crate) fn run(input: Input<io::Stdin>, config: Config) -> Result<(), PepError> {
-    let signals =
-        atoll_netio::shutdown_signal::requests().map_err(PepError::of("wait for signals"))?;
+pub(crate) fn run(input: Input<io::Stdin>, config: Config) -> io::Result<()> {
+    let signals = atoll_netio::shutdown_signal::requests().map_err(failed("wait for signals"))?;
     limit_memory(config.memory_bytes(), Config::MEMORY_SETTINGS)
-        .map_err(PepError::of("limit the memory"))?;
+        .map_err(failed("limit the memory"))?;
     let mut proxy = Proxy::open(config)?;
-    let output = Output::start().map_err(PepError::of("start a thread"))?;
+    let output = Output::start().map_err(failed("start a thread"))?;
     proxy.watch(&signals, SIGNALS)?;
     proxy.watch(&input, INPUT)?;
     output.line(&Message::Ready);
@@ -134,16 +130,16 @@ struct Proxy {
 }
 
 impl Proxy {
-    fn open(config: Config) -> Result<Self, PepError> {
+    fn open(config: Config) -> io::Result<Self> {
         let entrances = open(&config)?;
         Self::at(entrances, config)
     }
 
-    fn at(entrances: Vec<Entrance>, mut config: Config) -> Result<Self, PepError> {
+    fn at(entrances: Vec<Entrance>, mut config: Config) -> io::Result<Self> {
         let descriptors = raise_descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
         let sockets_max = usize::try_from(descriptors).unwrap_or(usize::MAX);
         config.pending_max = most_pending(&config, sockets_max);
-        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(PepError::of("open an epoll"))?;
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed("open an epoll"))?;
         let streams_bytes = config.streams_bytes();
         let stream_max = config.between.map_or(0, |between| between.stream_bytes);
         let legs = config.between.map_or_else(Vec::new, |between| {
@@ -153,7 +149,7 @@ impl Proxy {
                 .map(|leg| Leg::new(between.connects(), leg == 0, pause_ns))
                 .collect()
         });
-        let plumbing = Plumbing::new(epoll, streams_bytes).map_err(PepError::of("open a pipe"))?;
+        let plumbing = Plumbing::new(epoll, streams_bytes).map_err(failed("open a pipe"))?;
         let proxy = Self {
             hosts: Side::BOTH.map(|side| config.hosts.of(side).iter().copied().collect()),
             entrances,
@@ -190,16 +186,16 @@ impl Proxy {
         Ok(proxy)
     }
 
-    fn watch(&self, descriptor: impl rustix::fd::AsFd, token: u64) -> Result<(), PepError> {
+    fn watch(&self, descriptor: impl rustix::fd::AsFd, token: u64) -> io::Result<()> {
         let token = EventData::new_u64(token);
         match epoll::add(&self.plumbing.epoll, descriptor, token, EventFlags::IN) {
             // A regular file as standard input: it has ended.
             Ok(()) | Err(Errno::PERM) => Ok(()),
-            Err(error) => Err(PepError::of("watch a descriptor")(error)),
+            Err(error) => Err(failed("watch a descriptor")(error)),
         }
     }
 
-    fn serve(&mut self, mut input: Input<io::Stdin>, output: &Output) -> Result<(), PepError> {
+    fn serve(&mut self, mut input: Input<io::Stdin>, output: &Output) -> io::Result<()> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         let mut counters_at_ns = monotonic_ns() + COUNTERS_NS;
         loop {
@@ -209,10 +205,12 @@ impl Proxy {
                 let flags = event.flags;
                 match event.data.u64() {
                     SIGNALS => return Ok(()),
-                    INPUT => input.read().map_err(PepError::of("read standard input"))?,
+                    INPUT => input.read().map_err(failed("read standard input"))?,
                     token if token >= ENTRANCES => self.enter(token - ENTRANCES, now_ns)?,
                     token if token >= LEGS => {
-                        self.note_leg(of_token(token - LEGS).0, flags);
+                        if let Some(leg) = self.legs.get_mut(of_token(token - LEGS).0) {
+                            leg.note(flags);
+                        }
                     }
                     token => self.note(token, flags, now_ns),
                 }
@@ -245,7 +243,7 @@ impl Proxy {
     }
 
     /// Sleep until a descriptor is ready or something is due.
-    fn wait(&self, events: &mut Vec<Event>, counters_at_ns: u64) -> Result<(), PepError> {
+    fn wait(&self, events: &mut Vec<Event>, counters_at_ns: u64) -> io::Result<()> {
         let now_ns = monotonic_ns();
         let mut until_ns = counters_at_ns;
         if !self.resetting.is_empty() {
@@ -255,7 +253,7 @@ impl Proxy {
             until_ns = until_ns.min(due_ns);
         }
         let memory_waits = !self.waiting_for_memory.is_empty() && !self.plumbing.is_full();
-        if let Some(due_ns) = self.legs_due_ns() {
+        if let Some(due_ns) = self.legs.iter().filter_map(Leg::due_ns).min() {
             until_ns = until_ns.min(due_ns);
         }
         let legs_have_more = self.legs.iter().any(Leg::has_more);
@@ -268,12 +266,12 @@ impl Proxy {
         events.clear();
         match epoll::wait(&self.plumbing.epoll, spare_capacity(events), Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(PepError::of("wait for events")(error)),
+            Err(error) => Err(failed("wait for events")(error)),
         }
     }
 
     /// A listener or a packet socket is ready.
-    fn enter(&mut self, token: u64, now_ns: u64) -> Result<(), PepError> {
+    fn enter(&mut self, token: u64, now_ns: u64) -> io::Result<()> {
         let number = (token / 2) as usize;
         if token % 2 == 0 {
             self.accept(number, now_ns);
@@ -286,7 +284,7 @@ impl Proxy {
         seen.receive(TAKEN_PER_TURN, |packet| {
             segments.extend(FirstSegment::parse(packet.frame, packet.checksum_missing));
         })
-        .map_err(PepError::of(format!("receive at {interface}")))?;
+        .map_err(failed(format!("receive at {interface}")))?;
         for first in segments {
             self.begin(number, first, now_ns);
         }
@@ -303,7 +301,7 @@ impl Proxy {
             (Peer::Server, _) if matches!(connection.stage, Stage::Connecting { .. }) => {
                 let answer = connection.server.take_error();
                 connection.server.note(flags);
-                // Under load one event in ten thousand tells of no error, though the server is unreachable.
+                // Under load one event in ten thousand carries no error, though the server is unreachable.
                 let answer = match (answer, connection.server.progress()) {
                     (Err(error), _) => Err(Refusal::of(&error)),
                     (Ok(()), Some(progress)) if progress.connecting => return,
@@ -412,18 +410,4 @@ fn most_pending(config: &Config, sockets_max: usize) -> usize {
     let backlog: Option<usize> = backlog.ok().and_then(|text| text.trim().parse().ok());
     let most = config.connections_max.min(backlog.unwrap_or(4096)) / 2;
     config.pending_max.min(most).min(sockets_max / 4).max(1)
-}
-
-/// Allow this process as many descriptors as the machine lets it have, and say how many those are.
-fn raise_descriptor_limit() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    let now = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
-    };
-    now.unwrap_or(u64::MAX)
 }

@@ -4,9 +4,7 @@
 use super::{Proxy, most_pending};
 use crate::config::{Change, Side};
 use crate::connection::{Connection, Stage};
-use crate::counters::{Figures, Message, Present, median_and_max};
-use crate::multiplex::leg::Leg;
-use crate::request::{Answer, Content, Request};
+use crate::messages::{Answer, Content, Figures, Message, Present, Request, median_and_max};
 use crate::sockets::{set_leg_silence, set_silence};
 use atoll_job::Output;
 use atoll_job::clock::real_time_ns;
@@ -70,14 +68,14 @@ impl Proxy {
         let ups = self
             .legs
             .iter()
-            .filter(|leg| leg.is_up() && !leg.is_retired());
+            .filter(|leg| leg.is_up() && !leg.is_retired);
         ups.count() as u64
     }
 
     /// Of the multiplexed connection with the longest one.
     fn multiplex_rtt_ns(&self) -> Option<u64> {
         let ups = self.legs.iter().filter(|leg| leg.is_up());
-        let rtts = ups.filter_map(|leg| leg.end()?.progress().map(|known| known.rtt_us));
+        let rtts = ups.filter_map(|leg| Some(leg.end.as_ref()?.progress()?.rtt_us));
         rtts.max().map(|rtt_us| u64::from(rtt_us) * 1000)
     }
 
@@ -120,7 +118,7 @@ impl Proxy {
         };
         self.config.pending_max = most_pending(&self.config, self.sockets_max);
         self.admits = change.admit.unwrap_or(self.admits);
-        self.learned.remember_for(self.config.learned_for_ns);
+        self.learned.for_ns = self.config.learned_for_ns;
         for entrance in &self.entrances {
             if let Err(error) = entrance.change(&self.config) {
                 let error = format!("{}: {error}", entrance.interface);
@@ -140,7 +138,7 @@ impl Proxy {
         for socket in ends.filter_map(|end| end.descriptor().ok()) {
             let _ = set_silence(&socket, silence_ns);
         }
-        let legs = self.legs.iter().filter_map(Leg::end);
+        let legs = self.legs.iter().filter_map(|leg| leg.end.as_ref());
         for socket in legs.filter_map(|end| end.descriptor().ok()) {
             let _ = set_leg_silence(&socket, silence_ns);
         }
@@ -177,9 +175,10 @@ impl Proxy {
     }
 
     fn list(&self, limit: usize, now_ns: u64) -> Content {
-        let mut found: Vec<&Connection> = self.connections.iter().map(|(_, one)| one).collect();
-        found.sort_by_key(|one| (Reverse(one.sample.held_bytes), one.id));
-        let first = found.into_iter().take(limit);
+        let mut connections: Vec<&Connection> =
+            self.connections.iter().map(|(_, one)| one).collect();
+        connections.sort_by_key(|one| (Reverse(one.sample.held_bytes), one.id));
+        let first = connections.into_iter().take(limit);
         Content::Listed {
             connections: first.map(|connection| connection.listed(now_ns)).collect(),
         }

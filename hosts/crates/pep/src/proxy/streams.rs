@@ -5,14 +5,14 @@ use super::Proxy;
 use crate::config::{Between, LEGS_MAX, PAIRS_MAX, Side};
 use crate::connection::{Addresses, Carried, Connection, Stage};
 use crate::end::{End, Failure, Peer, Reading};
+use crate::first_segment::Refusal;
 use crate::multiplex::credit::{FIRST_CREDIT, Window};
 use crate::multiplex::frame::{BadFrame, Frame, Message};
-use crate::multiplex::leg::{self, Leg, Lost};
+use crate::multiplex::leg::{self, Lost};
+use crate::multiplex::renewal::Renewal;
 use crate::multiplex::stream::Stream;
-use crate::refusal::Refusal;
 use crate::sockets::{connect, set_up_multiplexed};
 use atoll_job::log_line;
-use rustix::event::epoll::EventFlags;
 use socket2::Socket;
 
 impl Proxy {
@@ -69,7 +69,7 @@ impl Proxy {
             server,
             credit,
         };
-        stream.put(open, leg.outgoing());
+        stream.put(open, &mut leg.outgoing);
         connection.stream = Some(stream);
     }
 
@@ -86,11 +86,8 @@ impl Proxy {
         let slot = match begun {
             Ok(slot) => slot,
             Err(refusal) => {
-                let message = Message::Refused(refusal);
-                return self.legs[leg].put(Frame {
-                    stream: id,
-                    message,
-                });
+                let (stream, message) = (id, Message::Refused(refusal));
+                return Frame { stream, message }.put(&mut self.legs[leg].outgoing);
             }
         };
         self.use_pair(leg % PAIRS_MAX, now_ns);
@@ -115,25 +112,17 @@ impl Proxy {
         let Some(between) = self.config.between else {
             return Err(Refusal::Unanswered);
         };
-        let (client, server) = addresses;
         if !self.are_hosts(between.side, addresses) || self.slots.contains_key(&addresses) {
             return Err(Refusal::Unanswered);
         }
-        if !self.has_room(server, now_ns) {
+        if !self.has_room(addresses.1, now_ns) {
             self.sums.ignored_syns += 1;
             return Err(Refusal::Unanswered);
         }
         let slot = self.connections.vacant_key();
-        let server = connect(
-            &self.config,
-            pair,
-            between.side.opposite(),
-            client,
-            server,
-            false,
-        )
-        .and_then(|socket| End::watch(&self.plumbing.epoll, socket, slot, Peer::Server))
-        .map_err(|error| {
+        let route = (pair, between.side.opposite(), addresses);
+        let connected = self.connect_server(slot, route, false);
+        let server = connected.map_err(|error| {
             let refusal = Refusal::of(&error);
             self.count_refusal(refusal);
             refusal
@@ -151,10 +140,10 @@ impl Proxy {
         match (stream.of, answer) {
             (Peer::Client, Ok(())) => {
                 let credit = stream.first_credit(&mut self.budget, leg.streams());
-                stream.put(Message::Ok { credit }, leg.outgoing());
+                stream.put(Message::Ok { credit }, &mut leg.outgoing);
             }
             (Peer::Client, Err(refusal)) => {
-                stream.refuse(refusal, leg.outgoing());
+                stream.put(Message::Refused(refusal), &mut leg.outgoing);
                 leg.close(stream, &mut self.budget);
             }
             (Peer::Server, Ok(())) => {}
@@ -162,7 +151,7 @@ impl Proxy {
         }
     }
 
-    /// Something has happened to a connection: if it has a stream, say what is due, and have it wait for a turn if it has
+    /// Something has happened to a connection: if it has a stream, send the messages that are due, and have it wait for a turn if it has
     /// something to send.
     pub(super) fn follow(&mut self, slot: usize) {
         let Some(mut carried) = self.connections[slot].carried() else {
@@ -174,7 +163,7 @@ impl Proxy {
             let budget = &mut self.budget;
             carried
                 .stream
-                .tell(carried.own, left, budget, leg.outgoing());
+                .report(carried.own, left, budget, &mut leg.outgoing);
             if carried.joins_queue() {
                 leg.queue(slot, carried.stream.id);
             }
@@ -185,7 +174,7 @@ impl Proxy {
     pub(super) fn close_stream(&mut self, connection: &mut Connection) {
         if let Some(carried) = connection.carried() {
             let leg = &mut self.legs[carried.stream.leg];
-            carried.stream.end(carried.own, leg.outgoing());
+            carried.stream.end(carried.own, &mut leg.outgoing);
             leg.close(carried.stream, &mut self.budget);
         }
     }
@@ -203,18 +192,6 @@ impl Proxy {
         if begun.is_err() {
             self.lose(leg, None, now_ns);
         }
-    }
-
-    /// The kernel reports something of a multiplexed connection.
-    pub(super) fn note_leg(&mut self, leg: usize, flags: EventFlags) {
-        if let Some(leg) = self.legs.get_mut(leg) {
-            leg.note(flags);
-        }
-    }
-
-    /// When a multiplexed connection is to be tried, or given up.
-    pub(super) fn legs_due_ns(&self) -> Option<u64> {
-        self.legs.iter().filter_map(Leg::due_ns).min()
     }
 
     /// Try multiplexed connections, and give up those that the other PEP does not answer. Try full sockets again.
@@ -239,9 +216,8 @@ impl Proxy {
     }
 
     fn connect_leg(&mut self, leg: usize, between: Between, now_ns: u64) {
-        let (client, server) = between.addresses(leg);
-        let pair = leg % PAIRS_MAX;
-        if let Ok(socket) = connect(&self.config, pair, between.side, client, server, false) {
+        let (pair, addresses) = (leg % PAIRS_MAX, between.addresses(leg));
+        if let Ok(socket) = connect(&self.config, pair, between.side, addresses, false) {
             self.begin_leg(leg, socket, now_ns);
         }
     }
@@ -257,10 +233,10 @@ impl Proxy {
             }
             let successor = (leg + PAIRS_MAX) % LEGS_MAX;
             if !between.connects() {
-                self.legs[leg].ask_for_renewal();
-            } else if self.legs[successor].end().is_none() {
-                let pause_ns = self.legs[leg].begin_renewal();
-                self.legs[successor].succeed(pause_ns);
+                self.legs[leg].request_renewal();
+            } else if self.legs[successor].end.is_none() {
+                let pause_ns = self.legs[leg].renewal.begin();
+                self.legs[successor].renewal = Renewal::after(pause_ns);
                 self.connect_leg(successor, between, now_ns);
             }
         }
@@ -283,12 +259,13 @@ impl Proxy {
         }
         let is_tried_again = *current == leg && leg % PAIRS_MAX == self.pair;
         let leg = &mut self.legs[leg];
-        if leg.is_up() && !leg.is_retired() {
+        if leg.is_up() && !leg.is_retired {
             self.sums.multiplex_losses += 1;
         }
         // What has ended on both sides has been passed on by the other PEP, which ends a connection with a successor.
-        let has_failed = leg.end().is_none_or(|end| end.failure.is_some());
-        let is_over = leg.is_retired() && why.is_none() && !has_failed;
+        let end = leg.end.as_ref();
+        let has_failed = end.is_none_or(|end| end.failure.is_some());
+        let is_over = leg.is_retired && why.is_none() && !has_failed;
         if let Some(error) = why {
             log_line(&format!(
                 "the connection to the other PEP is given up: {error}"
@@ -306,7 +283,7 @@ impl Proxy {
         }
     }
 
-    /// Read what has come by multiplexed connections, a bounded amount.
+    /// Read from multiplexed connections, a bounded amount.
     pub(super) fn receive_frames(&mut self, now_ns: u64) {
         for leg in 0..self.legs.len() {
             if let Err(why) = self.receive(leg, now_ns) {
@@ -315,7 +292,7 @@ impl Proxy {
         }
     }
 
-    /// Send what is due and what streams have, as long as the sockets take it.
+    /// Send due messages and the bytes of streams, as long as the sockets take it.
     pub(super) fn send_frames(&mut self, now_ns: u64) {
         self.share_rate();
         for leg in 0..self.legs.len() {
@@ -381,7 +358,7 @@ impl Proxy {
         };
         let leg = &mut self.legs[carried.stream.leg];
         let ends = (socket, carried.own);
-        carried.stream.send(ends, carried.out, leg.outgoing());
+        carried.stream.send(ends, carried.out, &mut leg.outgoing);
         connection.count(&mut self.sums);
         self.note_change(slot);
         self.follow(slot);
@@ -411,11 +388,11 @@ impl Proxy {
             _ if !self.legs[leg].is_up() => return Err(BadFrame),
             Message::Padding(_) => return Ok(()),
             Message::Renew => {
-                self.legs[leg].note_renewal();
+                self.legs[leg].renewal.is_requested_there = true;
                 return Ok(());
             }
             Message::Last => {
-                self.legs[leg].note_last();
+                self.legs[leg].has_last = true;
                 return Ok(());
             }
             Message::Open {
@@ -439,17 +416,17 @@ impl Proxy {
         if matches!(connection.stage, Stage::Over) {
             return Ok(());
         }
-        let is_asked = matches!(connection.stage, Stage::Connecting { .. });
+        let is_unanswered = matches!(connection.stage, Stage::Connecting { .. });
         let Some(carried) = connection.carried() else {
             return Ok(());
         };
-        let is_asked = is_asked && carried.stream.of == Peer::Server;
+        let is_unanswered = is_unanswered && carried.stream.of == Peer::Server;
         match message {
-            Message::Ok { credit } if is_asked => {
+            Message::Ok { credit } if is_unanswered => {
                 carried.stream.add_credit(credit);
                 self.note_answer(slot, Ok(()), now_ns);
             }
-            Message::Refused(refusal) if is_asked => {
+            Message::Refused(refusal) if is_unanswered => {
                 self.note_answer(slot, Err(refusal), now_ns);
                 return Ok(());
             }

@@ -4,8 +4,8 @@
 use super::*;
 use crate::config::Change;
 use crate::end::End;
+use crate::messages::Content;
 use crate::multiplex::frame::{Frame, Message as Said};
-use crate::request::Content;
 use atoll_contract_examples::examples;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{Read, Write};
@@ -162,7 +162,7 @@ impl Bench {
         for event in &events {
             match event.data.u64() {
                 token if token >= LEGS => {
-                    proxy.note_leg(of_token(token - LEGS).0, event.flags);
+                    proxy.legs[of_token(token - LEGS).0].note(event.flags);
                 }
                 token => proxy.note(token, event.flags, now_ns),
             }
@@ -202,7 +202,7 @@ fn a_multiplexed_connection_that_is_being_made_ends_when_connections_take_the_ot
     let mut bench = Bench::with(connecting());
     assert!(bench.proxy.legs[0].is_beginning());
     bench.proxy.is_multiplexed(1, Side::World, monotonic_ns());
-    assert!(bench.proxy.legs[0].end().is_none());
+    assert!(bench.proxy.legs[0].end.is_none());
     assert!(bench.proxy.legs[1].due_ns().is_some());
 }
 
@@ -258,7 +258,7 @@ fn a_successor_takes_new_streams_and_those_of_the_old_one_go_on() {
     // The other PEP, which has no stream in it any more, ends the connection.
     bench.peer.shutdown(std::net::Shutdown::Write).unwrap();
     bench.settle();
-    assert!(bench.proxy.legs[0].end().is_none());
+    assert!(bench.proxy.legs[0].end.is_none());
     assert_eq!(client.read(&mut got).unwrap(), 0, "no reset");
     bench.settle();
     let sums = bench.proxy.sums;
@@ -402,7 +402,7 @@ fn a_peer_says_hello_once_and_first() {
     ] {
         let mut bench = Bench::begun();
         bench.say(&said);
-        assert!(bench.proxy.legs[0].end().is_none(), "{said:?}");
+        assert!(bench.proxy.legs[0].end.is_none(), "{said:?}");
     }
 }
 
@@ -450,7 +450,7 @@ fn what_came_before_the_end_of_a_leg_is_delivered() {
         let mut got = Vec::new();
         let _ = client.read_to_end(&mut got);
         assert_eq!(got, b"last words", "reset: {is_reset}");
-        assert!(bench.proxy.legs[0].end().is_none());
+        assert!(bench.proxy.legs[0].end.is_none());
         assert_eq!(bench.proxy.sums.multiplex_losses, 1);
     }
 }
@@ -500,7 +500,7 @@ fn what_was_sent_takes_no_memory_although_more_always_waits() {
         while client.write(&LONG).is_ok() {}
         bench.turn(monotonic_ns());
         received += bench.peer.read(&mut [0; 4096]).unwrap_or(0);
-        let memory = bench.proxy.legs[0].outgoing().capacity();
+        let memory = bench.proxy.legs[0].outgoing.capacity();
         assert!(memory <= SENT / 4, "{memory} after {received} bytes");
     }
 }
@@ -545,7 +545,12 @@ fn settings_change_while_connections_go_on() {
     let socket = connection.client.as_ref().unwrap().descriptor().unwrap();
     let idle = SockRef::from(&socket).tcp_keepalive_time().unwrap();
     assert_eq!(idle, Duration::from_secs(10));
-    let leg = bench.proxy.legs[0].end().unwrap().descriptor().unwrap();
+    let leg = bench.proxy.legs[0]
+        .end
+        .as_ref()
+        .unwrap()
+        .descriptor()
+        .unwrap();
     let timeout = SockRef::from(&leg).tcp_user_timeout().unwrap();
     assert_eq!(timeout, Some(Duration::from_secs(20)));
     assert!(connection.is_established());

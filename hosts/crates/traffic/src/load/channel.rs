@@ -65,31 +65,18 @@ impl Channel {
 
     /// A flow failed; the least wait before the next one.
     pub fn failed(&mut self) -> u64 {
-        let wait_ns = back_off_ns(self.failures_in_a_row);
+        let doublings = self.failures_in_a_row.min(6);
+        let wait_ns = (BACK_OFF_MIN_NS << doublings).min(BACK_OFF_MAX_NS);
         self.failures_in_a_row += 1;
         wait_ns
-    }
-}
-
-const fn back_off_ns(failures_in_a_row: u32) -> u64 {
-    let doublings = if failures_in_a_row < 6 {
-        failures_in_a_row
-    } else {
-        6
-    };
-    let wait_ns = BACK_OFF_MIN_NS << doublings;
-    if wait_ns < BACK_OFF_MAX_NS {
-        wait_ns
-    } else {
-        BACK_OFF_MAX_NS
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::configurations;
-    use crate::sizes::Counts;
+    use crate::flows::Counts;
+    use crate::tests::configurations;
 
     #[test]
     fn sizes_of_ip_bytes_are_asked_for_less_headers_and_drawn_alike() {
@@ -97,7 +84,7 @@ mod tests {
         let configs: Vec<LoadConfig> = configurations("load", &optional);
         let counted = configs.iter().find(|config| config.counts == Counts::Ip);
         let config = counted.unwrap();
-        let ip = config.validated().unwrap().0;
+        let ip = config.validated().unwrap();
         let payload = Demand {
             counts: Counts::Payload,
             ..ip.clone()
@@ -116,7 +103,6 @@ mod tests {
         let mut channel = Channel::new(3);
         let waits: Vec<u64> = (0..8).map(|_| channel.failed() / 1_000_000).collect();
         assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        assert_eq!(back_off_ns(u32::MAX), BACK_OFF_MAX_NS);
         channel.succeeded();
         assert_eq!(channel.failed(), BACK_OFF_MIN_NS);
     }

@@ -2,21 +2,21 @@
 //! The channels of a process: flows in progress, flows that are due, and counters of ended flows.
 
 use super::channel::Channel;
-use super::config::{Demand, FlowStarts, LoadChange, LoadConfig};
+use super::config::{Change, Demand, FlowStarts, LoadConfig};
 use super::fair_scheduler::Token;
 use super::fairness::Shares;
 use super::flow::{Fetch, Step};
 use super::flow_log::{Entry, FlowLog, Outcome};
 use super::{Counters, READ_BYTES};
-use crate::clock::{monotonic_ns, realtime_ns};
-use crate::error::TrafficError;
 use crate::events::Events;
+use crate::job::{monotonic_ns, realtime_ns};
 use crate::socket::{errno_name, is_default_congestion_control, is_not_ready};
 use nix::errno::Errno;
 use rustix::event::epoll::EventFlags;
 use slab::Slab;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
+use std::io;
 
 /// Flows begun in one turn at most, so that a turn's length is bounded: beginning one takes some 30 us.
 const BEGUN_PER_TURN: usize = 64;
@@ -35,15 +35,17 @@ pub struct ChannelSet<'a> {
     due: BinaryHeap<Reverse<(u64, usize)>>,
     log: FlowLog,
     shares: Shares,
-    latest_begin_ns: u64,
+    /// How much later than due the latest flow was begun.
+    pub latest_begin_ns: u64,
     buffer: Vec<u8>,
     completed: u64,
     failed: u64,
-    silent: u64,
+    /// How many flows were given up for the silence of their servers.
+    pub silent: u64,
     received_bytes: u64,
 }
 
-/// What a change of the channels has to know of one.
+/// The state of a channel that a change of the load depends on.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     /// Whether it begins flows.
@@ -57,7 +59,7 @@ impl<'a> ChannelSet<'a> {
     ///
     /// # Errors
     /// If no socket can be made.
-    pub fn new(config: &'a LoadConfig, demand: Demand, log: FlowLog) -> Result<Self, TrafficError> {
+    pub fn new(config: &'a LoadConfig, demand: Demand, log: FlowLog) -> io::Result<Self> {
         let control = config.congestion_control.as_str();
         let control = (!is_default_congestion_control(control)?).then_some(control);
         let channels: Vec<Channel> = config
@@ -93,8 +95,8 @@ impl<'a> ChannelSet<'a> {
     /// The load changes, at `now_ns` of the monotonic clock. Flows in progress go on, and so do pauses of a closed loop;
     /// the waits of an open loop are of the new rate from then on. A channel that is no longer there begins no other
     /// flow; one that comes (again) goes on with its next one.
-    pub fn change(&mut self, change: &LoadChange, now_ns: u64) {
-        if let Some(sizes) = &change.sizes {
+    pub fn change(&mut self, change: &Change, now_ns: u64) {
+        if let Some(sizes) = &change.flow_sizes {
             self.demand.sizes = sizes.clone();
         }
         self.demand.counts = change.counts.unwrap_or(self.demand.counts);
@@ -143,7 +145,7 @@ impl<'a> ChannelSet<'a> {
     ///
     /// # Errors
     /// If the flow log cannot be written. A flow that fails at once is no error, but logged.
-    pub fn begin_due(&mut self, events: &Events, now_ns: u64) -> Result<(), TrafficError> {
+    pub fn begin_due(&mut self, events: &Events, now_ns: u64) -> io::Result<()> {
         for _ in 0..BEGUN_PER_TURN {
             let Some(&Reverse((due_ns, index))) = self.due.peek() else {
                 break;
@@ -172,12 +174,7 @@ impl<'a> ChannelSet<'a> {
     ///
     /// # Errors
     /// As of [`ChannelSet::begin_due`].
-    pub fn service(
-        &mut self,
-        events: &Events,
-        token: Token,
-        flags: EventFlags,
-    ) -> Result<(), TrafficError> {
+    pub fn service(&mut self, events: &Events, token: Token, flags: EventFlags) -> io::Result<()> {
         let Some(fetch) = self.flows.get_mut(token.slot()) else {
             return Ok(());
         };
@@ -204,15 +201,15 @@ impl<'a> ChannelSet<'a> {
     ///
     /// # Errors
     /// As of [`ChannelSet::begin_due`].
-    pub fn give_up_silent(&mut self, now_ns: u64) -> Result<(), TrafficError> {
+    pub fn give_up_silent(&mut self, now_ns: u64) -> io::Result<()> {
         let limit_ns = self.config.silence_ns;
         let silent = |fetch: &mut Fetch| fetch.silent_ns(now_ns) >= limit_ns;
-        let found: Vec<usize> = self
+        let slots: Vec<usize> = self
             .flows
             .iter_mut()
             .filter_map(|(slot, fetch)| silent(fetch).then_some(slot))
             .collect();
-        for slot in found {
+        for slot in slots {
             let fetch = self.flows.remove(slot);
             self.silent += 1;
             let outcome = Outcome::Failed(format!("{:?}", Errno::ETIMEDOUT));
@@ -225,7 +222,7 @@ impl<'a> ChannelSet<'a> {
     ///
     /// # Errors
     /// As of [`ChannelSet::begin_due`].
-    pub fn cut(&mut self) -> Result<(), TrafficError> {
+    pub fn cut(&mut self) -> io::Result<()> {
         let (end_ns, now_ns) = (realtime_ns(), monotonic_ns());
         for (_, fetch) in &self.flows {
             let entry = Entry {
@@ -245,7 +242,7 @@ impl<'a> ChannelSet<'a> {
     ///
     /// # Errors
     /// As of [`ChannelSet::begin_due`].
-    pub fn flush(&mut self) -> Result<(), TrafficError> {
+    pub fn flush(&mut self) -> io::Result<()> {
         self.log.flush()
     }
 
@@ -260,22 +257,12 @@ impl<'a> ChannelSet<'a> {
         }
     }
 
-    /// How many flows were given up for the silence of their servers.
-    pub fn silent(&self) -> u64 {
-        self.silent
-    }
-
     /// How evenly the channels got on ([`Shares::fairness`]), once [`ChannelSet::cut`] was called.
     pub fn fairness(&self) -> Option<f64> {
         self.shares.fairness()
     }
 
-    /// How much later than due the latest flow was begun.
-    pub fn latest_begin_ns(&self) -> u64 {
-        self.latest_begin_ns
-    }
-
-    fn begin(&mut self, events: &Events, index: usize) -> Result<(), TrafficError> {
+    fn begin(&mut self, events: &Events, index: usize) -> io::Result<()> {
         let entry = self.channels[index].next(self.config, &self.demand, realtime_ns());
         let (token, begun_ns) = (Token::new(index, self.flows.vacant_key()), monotonic_ns());
         match Fetch::begin(entry, begun_ns, self.control, events, token) {
@@ -297,7 +284,7 @@ impl<'a> ChannelSet<'a> {
         begun_ns: u64,
         outcome: &Outcome,
         index: usize,
-    ) -> Result<bool, TrafficError> {
+    ) -> io::Result<bool> {
         let (end_ns, now_ns) = (realtime_ns(), monotonic_ns());
         self.log.append(&Entry { end_ns, ..entry }, outcome)?;
         let channel = &mut self.channels[index];
@@ -351,8 +338,8 @@ fn rescale(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::SECOND_NS;
-    use crate::contract::configurations;
+    use crate::job::SECOND_NS;
+    use crate::tests::configurations;
 
     /// Flows that begin in the second from the 10th on, if 60 channels with a flow a minute each have 50 flows/s together
     /// from the 10th second on.
@@ -364,17 +351,17 @@ mod tests {
         config.pace = Some(FlowStarts::Poisson {
             mean_ns: 60 * SECOND_NS,
         });
-        let demand = config.validated().unwrap().0;
+        let demand = config.validated().unwrap();
         let path = std::env::temp_dir().join(format!("atoll-rate-{}.csv", std::process::id()));
         let log = FlowLog::create(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let mut channels = ChannelSet::new(&config, demand, log).unwrap();
         channels.start(0);
         let before = channels.due.len();
-        let change = LoadChange {
+        let change = Change {
             after_ns: 10 * SECOND_NS,
             channels: None,
-            sizes: None,
+            flow_sizes: None,
             counts: None,
             pace: Some(FlowStarts::Poisson {
                 mean_ns: 60 * SECOND_NS / 50,

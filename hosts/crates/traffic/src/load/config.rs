@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration of `atoll-host load`.
 
-use crate::clock::SECOND_NS;
-use crate::error::TrafficError;
-use crate::sizes::{Counts, FlowSizes};
+use crate::flows::Counts;
+use crate::job::{SECOND_NS, wrong};
 use atoll_flow_sizes::{Distribution, exponential_ns};
 use serde::Deserialize;
 use std::collections::HashSet;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub struct LoadConfig {
     /// All servers of the experiment, in the same order on every client.
     pub servers: Vec<SocketAddr>,
     /// The flow-size distribution.
-    pub flow_sizes: FlowSizes,
+    pub flow_sizes: Distribution,
     /// The bytes that its sizes include.
     #[serde(default)]
     pub counts: Counts,
@@ -52,7 +52,7 @@ const fn longest_silence_ns() -> u64 {
     180 * SECOND_NS
 }
 
-/// The load from an instant on; what is absent stays.
+/// The load from an instant on; absent settings stay.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
@@ -63,7 +63,7 @@ pub struct Change {
     pub channels: Option<Vec<u64>>,
     /// The distribution of the flows that begin from then on.
     #[serde(default)]
-    pub flow_sizes: Option<FlowSizes>,
+    pub flow_sizes: Option<Distribution>,
     /// The bytes that its sizes include.
     #[serde(default)]
     pub counts: Option<Counts>,
@@ -72,22 +72,7 @@ pub struct Change {
     pub pace: Option<FlowStarts>,
 }
 
-/// A change whose distribution is known to be one.
-#[derive(Clone, Debug)]
-pub struct LoadChange {
-    /// The instant, since the start.
-    pub after_ns: u64,
-    /// As in [`Change`].
-    pub channels: Option<Vec<u64>>,
-    /// As in [`Change`].
-    pub sizes: Option<Distribution>,
-    /// As in [`Change`].
-    pub counts: Option<Counts>,
-    /// As in [`Change`].
-    pub pace: Option<FlowStarts>,
-}
-
-/// What a channel's next flow depends on; it may change during the run.
+/// The settings that a channel's next flow depends on; they may change during the run.
 #[derive(Clone, Debug)]
 pub struct Demand {
     /// The flow-size distribution.
@@ -141,80 +126,60 @@ impl Demand {
 }
 
 impl LoadConfig {
-    /// The load at the start, and its changes.
+    /// The load at the start.
     ///
     /// # Errors
-    /// If there never are channels, or no servers, a channel is there twice, a distribution is none, or changes are not
-    /// in order of time.
-    pub fn validated(&self) -> Result<(Demand, Vec<LoadChange>), TrafficError> {
-        let error =
-            |message: &str| TrafficError::Configuration(format!("configuration: {message}"));
-        let wrong = |message: &str| Err(error(message));
+    /// If there never are channels, or no servers, a channel is there twice, or changes are not in order of time.
+    pub fn validated(&self) -> io::Result<Demand> {
         if self.every_channel().is_empty() {
-            return wrong("channels: give at least one");
+            return Err(wrong("channels: give at least one"));
         }
         if self.servers.is_empty() {
-            return wrong("servers: give at least one");
+            return Err(wrong("servers: give at least one"));
         }
-        let later = self
-            .changes
-            .iter()
-            .filter_map(|change| change.channels.as_ref());
-        for channels in later.chain([&self.channels]) {
+        for channels in self.lists_of_channels() {
             let mut seen = HashSet::new();
             if let Some(twice) = channels.iter().find(|channel| !seen.insert(**channel)) {
-                return wrong(&format!("channels: {twice} is listed twice"));
+                return Err(wrong(format!("channels: {twice} is listed twice")));
             }
         }
         let paces = self.changes.iter().filter_map(|change| change.pace);
         for pace in paces.chain(self.pace) {
             if pace == (FlowStarts::Poisson { mean_ns: 0 }) {
-                return wrong("pace: mean_ns: must be above 0 in an open loop");
+                return Err(wrong("pace: mean_ns: must be above 0 in an open loop"));
             }
             if FlowStarts::is_open_loop(Some(pace)) != self.is_open_loop() {
-                return wrong("changes: pace: an open loop stays one, and a closed loop too");
+                let message = "changes: pace: an open loop stays one, and a closed loop too";
+                return Err(wrong(message));
             }
         }
         if !self
             .changes
             .is_sorted_by(|one, other| one.after_ns < other.after_ns)
         {
-            return wrong("changes: must be in order of time");
+            return Err(wrong("changes: must be in order of time"));
         }
-        let resolved = |sizes: &FlowSizes| {
-            sizes
-                .resolve()
-                .map_err(|message| error(&format!("flow_sizes: {message}")))
-        };
-        let changes = self.changes.iter().map(|change| {
-            Ok(LoadChange {
-                after_ns: change.after_ns,
-                channels: change.channels.clone(),
-                sizes: change.flow_sizes.as_ref().map(resolved).transpose()?,
-                counts: change.counts,
-                pace: change.pace,
-            })
-        });
-        let demand = Demand {
-            sizes: resolved(&self.flow_sizes)?,
+        Ok(Demand {
+            sizes: self.flow_sizes.clone(),
             counts: self.counts,
             pace: self.pace,
-        };
-        Ok((demand, changes.collect::<Result<_, TrafficError>>()?))
+        })
     }
 
     /// Every channel that ever is there: those of the start in their order, then others.
     pub fn every_channel(&self) -> Vec<u64> {
+        let mut seen = HashSet::new();
+        let every = self.lists_of_channels().flatten().copied();
+        every.filter(|channel| seen.insert(*channel)).collect()
+    }
+
+    /// The channels of the start and those of each change.
+    fn lists_of_channels(&self) -> impl Iterator<Item = &Vec<u64>> {
         let later = self
             .changes
             .iter()
             .filter_map(|change| change.channels.as_ref());
-        let mut seen = HashSet::new();
-        let every = self.channels.iter().chain(later.flatten());
-        every
-            .copied()
-            .filter(|channel| seen.insert(*channel))
-            .collect()
+        [&self.channels].into_iter().chain(later)
     }
 
     /// Whether flows begin whatever became of those before.
@@ -226,7 +191,7 @@ impl LoadConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::configurations;
+    use crate::tests::configurations;
 
     const OPTIONAL: &[&str] = &["changes", "counts", "pace", "quiet", "silence_ns"];
 
@@ -245,7 +210,7 @@ mod tests {
             r#"[{"after_ns":7,"channels":[0,9]},{"after_ns":8,"channels":[]},{"after_ns":9,"channels":[3]}]"#,
         );
         assert_eq!(config.every_channel(), [0, 6, 12, 9, 3]);
-        assert_eq!(config.validated().unwrap().1.len(), 3);
+        assert!(config.validated().is_ok());
     }
 
     #[test]
@@ -300,13 +265,6 @@ mod tests {
                 },
                 "pace: mean_ns: must be above 0 in an open loop",
             ),
-            (
-                LoadConfig {
-                    flow_sizes: FlowSizes::Named("x".into()),
-                    ..good.clone()
-                },
-                "flow_sizes: unknown flow-size distribution 'x'; known: published",
-            ),
         ] {
             assert_eq!(
                 bad.validated().unwrap_err().to_string(),
@@ -324,7 +282,7 @@ mod tests {
                 pace,
                 ..good.clone()
             };
-            let (demand, _) = config.validated().unwrap();
+            let demand = config.validated().unwrap();
             [demand.wait_ns(1, 0, 0), demand.wait_ns(1, 0, 1)]
         };
         assert_eq!(paced(None), [0, 0]);

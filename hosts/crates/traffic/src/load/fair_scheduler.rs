@@ -11,8 +11,8 @@
 //! out, as a client with nothing to do sleeps there. The wait ends with the service; that of a flow which is reported
 //! and never served lasts until the end.
 
-use crate::error::TrafficError;
 use rustix::event::epoll::{Event, EventFlags};
+use std::io;
 
 /// The identity of a flow's socket in epoll events: its channel, and its slot among the flows in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub struct FairScheduler {
     began_ns: u64,
     /// How long the turn before lasted.
     before_ns: u64,
-    longest_turn_ns: u64,
+    pub longest_turn_ns: u64,
     longest_wait_ns: u64,
 }
 
@@ -87,8 +87,8 @@ impl FairScheduler {
         ready: &[Event],
         now_ns: u64,
         clock: impl Fn() -> u64,
-        mut serve: impl FnMut(Token, EventFlags) -> Result<(), TrafficError>,
-    ) -> Result<(), TrafficError> {
+        mut serve: impl FnMut(Token, EventFlags) -> io::Result<()>,
+    ) -> io::Result<()> {
         self.saw(ready, now_ns);
         for event in ready {
             let token = Token(event.data.u64());
@@ -140,11 +140,6 @@ impl FairScheduler {
         let waiting = self.flows.iter().map(|flow| flow.ready_ns).min();
         let still_ns = waiting.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
         self.longest_wait_ns.max(still_ns)
-    }
-
-    /// The longest turn.
-    pub fn longest_turn_ns(&self) -> u64 {
-        self.longest_turn_ns
     }
 
     /// How many channels were served at all.
@@ -211,7 +206,7 @@ mod tests {
         }
         let turn_ns = CHANNELS as u64 * SERVICE_NS;
         assert_eq!(turns.served_channels(), CHANNELS);
-        assert_eq!(turns.longest_turn_ns(), turn_ns);
+        assert_eq!(turns.longest_turn_ns, turn_ns);
         assert_eq!(turns.longest_wait_ns(now_ns.get()), turn_ns);
     }
 
@@ -261,6 +256,6 @@ mod tests {
             .take(&[event(0), event(1)], 52_000, at(52_010), |_, _| Ok(()))
             .unwrap();
         assert_eq!(turns.longest_wait_ns(52_010), 800);
-        assert_eq!(turns.longest_turn_ns(), 700);
+        assert_eq!(turns.longest_turn_ns, 700);
     }
 }

@@ -4,8 +4,8 @@
 use super::READ_BYTES;
 use super::fair_scheduler::Token;
 use super::flow_log::{Entry, Outcome};
-use crate::clock::realtime_ns;
 use crate::events::Events;
+use crate::job::realtime_ns;
 use crate::socket::connect;
 use rustix::event::epoll::EventFlags;
 use rustix::io::ioctl_fionread;
@@ -74,7 +74,7 @@ impl Fetch {
         now_ns.saturating_sub(self.heard.1)
     }
 
-    /// Do what the socket is ready for: ask, or read once into `buffer`.
+    /// Go on as far as the socket is ready: request, or read once into `buffer`.
     ///
     /// # Errors
     /// The flow's: it has failed, unless the error says that there was nothing to do.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The flow log: CSV, a line a flow, in the order in which flows end.
 
-use crate::error::TrafficError;
+use crate::job::failed;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ pub struct Entry {
     pub flow: u64,
     /// Address of the server.
     pub server: SocketAddr,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub size_bytes: u64,
     /// Bytes that came.
     pub received_bytes: u64,
@@ -39,7 +39,7 @@ pub enum Outcome {
     Completed,
     /// The run ended first.
     Cut,
-    /// The name of the errno that says why.
+    /// The name of the errno with the cause.
     Failed(String),
 }
 
@@ -55,10 +55,9 @@ impl FlowLog {
     ///
     /// # Errors
     /// If the file cannot be created or written.
-    pub fn create(path: &Path) -> Result<Self, TrafficError> {
+    pub fn create(path: &Path) -> io::Result<Self> {
         let path_shown = path.display().to_string();
-        let file = File::create(path)
-            .map_err(|error| TrafficError::of(&format!("create flow log {path_shown}"), &error))?;
+        let file = File::create(path).map_err(failed(format!("create flow log {path_shown}")))?;
         let mut log = Self {
             writer: BufWriter::with_capacity(1 << 16, file),
             path: path_shown,
@@ -73,7 +72,7 @@ impl FlowLog {
     ///
     /// # Errors
     /// If the file cannot be written: the disk is full, for one.
-    pub fn append(&mut self, entry: &Entry, outcome: &Outcome) -> Result<(), TrafficError> {
+    pub fn append(&mut self, entry: &Entry, outcome: &Outcome) -> io::Result<()> {
         let written = write_line(&mut self.writer, entry, outcome);
         self.checked(written)
     }
@@ -82,13 +81,13 @@ impl FlowLog {
     ///
     /// # Errors
     /// As of [`FlowLog::append`].
-    pub fn flush(&mut self) -> Result<(), TrafficError> {
+    pub fn flush(&mut self) -> io::Result<()> {
         let flushed = self.writer.flush();
         self.checked(flushed)
     }
 
-    fn checked(&self, outcome: io::Result<()>) -> Result<(), TrafficError> {
-        outcome.map_err(|error| TrafficError::of(&format!("write flow log {}", self.path), &error))
+    fn checked(&self, outcome: io::Result<()>) -> io::Result<()> {
+        outcome.map_err(failed(format!("write flow log {}", self.path)))
     }
 }
 

@@ -16,21 +16,21 @@ mod fairness;
 mod flow;
 mod flow_log;
 
-use crate::clock::{SECOND_NS, monotonic_at, monotonic_ns, realtime_ns};
-use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::{Input, emit, log_line};
-use crate::socket::{check_congestion_control, raise_descriptor_limit};
+use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_at, monotonic_ns, realtime_ns};
+use crate::socket::check_congestion_control;
 use atoll_netio::privileges::{CapabilitySet, drop_capabilities};
+use atoll_netio::process::raise_descriptor_limit;
 use channel_set::ChannelSet;
-use config::LoadChange;
+use config::Change;
 pub use config::LoadConfig;
 use fair_scheduler::FairScheduler;
 use flow_log::FlowLog;
 use rustix::event::epoll::Event;
 use serde::Serialize;
+use std::io;
 use std::iter::Peekable;
-use std::vec::IntoIter;
+use std::slice::Iter;
 
 /// Read from one channel in one turn at most. Larger than what arrives between two turns on a satellite link,
 /// small enough that a thousand channels with full buffers are served in a fraction of a second.
@@ -66,18 +66,18 @@ struct Counters {
     received_bytes: u64,
 }
 
-/// Run the channels until the duration is over or the word to stop comes.
+/// Run the channels until the duration is over or the job is to stop.
 ///
 /// # Errors
 /// If the configuration is wrong, the congestion control refused, or the flow log cannot be written.
-pub fn load(config: &LoadConfig, input: Input) -> Result<(), TrafficError> {
-    let (demand, changes) = config.validated()?;
+pub fn load(config: &LoadConfig, input: Input) -> io::Result<()> {
+    let demand = config.validated()?;
     let channels = config.every_channel().len();
     check_congestion_control(&config.congestion_control)?;
     let descriptors = raise_descriptor_limit();
     let needed = channels as u64 + 16;
     if descriptors < needed {
-        return Err(TrafficError::Runtime(format!(
+        return Err(io::Error::other(format!(
             "{channels} channels need {needed} file descriptors, {descriptors} are allowed: raise `ulimit -n`"
         )));
     }
@@ -89,7 +89,7 @@ pub fn load(config: &LoadConfig, input: Input) -> Result<(), TrafficError> {
     let mut client = Client {
         config,
         channels: ChannelSet::new(config, demand, log)?,
-        changes: changes.into_iter().peekable(),
+        changes: config.changes.iter().peekable(),
         events,
         scheduler: FairScheduler::new(channels),
     };
@@ -101,13 +101,13 @@ struct Client<'a> {
     config: &'a LoadConfig,
     channels: ChannelSet<'a>,
     /// Those to come.
-    changes: Peekable<IntoIter<LoadChange>>,
+    changes: Peekable<Iter<'a, Change>>,
     events: Events,
     scheduler: FairScheduler,
 }
 
 impl Client<'_> {
-    fn run(&mut self) -> Result<(), TrafficError> {
+    fn run(&mut self) -> io::Result<()> {
         let mut ready = Vec::new();
         let start_ns = monotonic_at(self.config.start_at_ns);
         while monotonic_ns() < start_ns {
@@ -123,16 +123,16 @@ impl Client<'_> {
         self.channels.cut()
     }
 
-    fn work(&mut self, ready: &mut Vec<Event>, start_ns: u64) -> Result<(), TrafficError> {
+    fn work(&mut self, ready: &mut Vec<Event>, start_ns: u64) -> io::Result<()> {
         let end_ns = match self.config.duration_ns {
             0 => u64::MAX,
             duration_ns => start_ns.saturating_add(duration_ns),
         };
-        let at_ns = |change: &LoadChange| start_ns.saturating_add(change.after_ns);
+        let at_ns = |change: &Change| start_ns.saturating_add(change.after_ns);
         let mut tick_ns = start_ns + SECOND_NS;
         loop {
             let due_ns = self.channels.next_due_ns().unwrap_or(u64::MAX);
-            let change_ns = self.changes.peek().map_or(u64::MAX, at_ns);
+            let change_ns = self.changes.peek().map_or(u64::MAX, |change| at_ns(change));
             let wake = self.wait(ready, end_ns.min(tick_ns).min(due_ns).min(change_ns))?;
             let turn_ns = monotonic_ns();
             if wake == Wake::Stop || turn_ns >= end_ns {
@@ -144,7 +144,7 @@ impl Client<'_> {
                 })?;
             let now_ns = monotonic_ns();
             while let Some(change) = self.changes.next_if(|change| at_ns(change) <= now_ns) {
-                self.channels.change(&change, at_ns(&change));
+                self.channels.change(change, at_ns(change));
             }
             self.channels.begin_due(&self.events, now_ns)?;
             if now_ns >= tick_ns {
@@ -159,7 +159,7 @@ impl Client<'_> {
         }
     }
 
-    fn wait(&mut self, ready: &mut Vec<Event>, until_ns: u64) -> Result<Wake, TrafficError> {
+    fn wait(&mut self, ready: &mut Vec<Event>, until_ns: u64) -> io::Result<Wake> {
         // Room for every flow: each turn then sees all that are ready.
         ready.clear();
         ready.reserve(self.channels.active() + 8);
@@ -174,7 +174,7 @@ impl Client<'_> {
                 counters.flows_failed
             ));
         }
-        let flows_silent = self.channels.silent();
+        let flows_silent = self.channels.silent;
         if flows_silent > 0 {
             log_line(&format!(
                 "{flows_silent} of them received no byte for {} s and were ended (ETIMEDOUT)",
@@ -187,8 +187,8 @@ impl Client<'_> {
             fairness: self.channels.fairness(),
             channels_served: self.scheduler.served_channels(),
             longest_wait_ns: self.scheduler.longest_wait_ns(monotonic_ns()),
-            longest_turn_ns: self.scheduler.longest_turn_ns(),
-            latest_begin_ns: self.channels.latest_begin_ns(),
+            longest_turn_ns: self.scheduler.longest_turn_ns,
+            latest_begin_ns: self.channels.latest_begin_ns,
         }
     }
 }
@@ -196,7 +196,7 @@ impl Client<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::assert_said;
+    use crate::tests::assert_said;
 
     #[test]
     fn messages_are_those_of_the_contract() {

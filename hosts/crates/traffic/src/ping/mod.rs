@@ -8,15 +8,14 @@ mod echo;
 mod series;
 mod socket;
 
-use crate::clock::{monotonic_at, monotonic_ns, realtime_ns};
-use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::{Input, emit, log_line};
+use crate::job::{Input, emit, log_line, monotonic_at, monotonic_ns, realtime_ns, wrong};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
 use series::{Lost, PingReply, Series, SeriesFigures};
 use socket::PingSocket;
 use std::collections::BTreeMap;
+use std::io;
 use std::net::Ipv4Addr;
 
 /// Largest payload of one echo request (65,535 bytes of packet less IP and ICMP headers).
@@ -60,14 +59,9 @@ pub struct PingTarget {
 }
 
 impl PingConfig {
-    fn validate(&self) -> Result<(), TrafficError> {
-        let wrong = |message: String| {
-            Err(TrafficError::Configuration(format!(
-                "configuration: {message}"
-            )))
-        };
+    fn validate(&self) -> io::Result<()> {
         if self.targets.is_empty() {
-            return wrong("targets: give at least one".into());
+            return Err(wrong("targets: give at least one"));
         }
         for (index, target) in self.targets.iter().enumerate() {
             let earlier = &self.targets[..index];
@@ -75,28 +69,28 @@ impl PingConfig {
                 .iter()
                 .any(|other| other.name == target.name || other.address == target.address)
             {
-                return wrong(format!(
+                return Err(wrong(format!(
                     "targets: {} ({}) is listed twice",
                     target.name, target.address
-                ));
+                )));
             }
         }
         if self.interval_ns == 0 {
-            return wrong("interval_ns: must be above 0".into());
+            return Err(wrong("interval_ns: must be above 0"));
         }
         if self.timeout_ns / self.interval_ns >= UNDER_WAY_MAX {
-            return wrong(format!(
+            return Err(wrong(format!(
                 "timeout_ns: must be below {UNDER_WAY_MAX} intervals"
-            ));
+            )));
         }
         if self.size_bytes > PAYLOAD_MAX_BYTES {
-            return wrong(format!("size_bytes: at most {PAYLOAD_MAX_BYTES}"));
+            return Err(wrong(format!("size_bytes: at most {PAYLOAD_MAX_BYTES}")));
         }
         if self.payload.len() > self.size_bytes {
-            return wrong(format!(
+            return Err(wrong(format!(
                 "payload: its {} bytes do not fit in size_bytes",
                 self.payload.len()
-            ));
+            )));
         }
         Ok(())
     }
@@ -114,25 +108,24 @@ enum Message<'a> {
     Ready,
     Reply {
         target: &'a str,
-        seq: u64,
-        sent_ns: i64,
-        rtt_ns: u64,
+        #[serde(flatten)]
+        reply: PingReply,
     },
     Lost {
         target: &'a str,
-        seq: u64,
-        sent_ns: i64,
+        #[serde(flatten)]
+        lost: Lost,
     },
     Done {
         targets: BTreeMap<&'a str, SeriesFigures>,
     },
 }
 
-/// Ping until all pings are answered or lost, or the word to stop comes.
+/// Ping until all pings are answered or lost, or the job is to stop.
 ///
 /// # Errors
 /// If the configuration is wrong or raw sockets are not allowed.
-pub fn ping(config: &PingConfig, input: Input) -> Result<(), TrafficError> {
+pub fn ping(config: &PingConfig, input: Input) -> io::Result<()> {
     config.validate()?;
     let socket = PingSocket::open()?;
     let mut events = Events::of_job(input)?;
@@ -178,7 +171,7 @@ struct Pinged<'a> {
 }
 
 impl Pinger<'_> {
-    fn run(&mut self, events: &mut Events) -> Result<(), TrafficError> {
+    fn run(&mut self, events: &mut Events) -> io::Result<()> {
         let mut rounds_left = self.config.count.unwrap_or(u64::MAX);
         let mut round_ns = monotonic_at(self.config.start_at_ns);
         let mut turn = 0;
@@ -219,17 +212,13 @@ impl Pinger<'_> {
         round_ns.saturating_add(share as u64) // below interval_ns
     }
 
-    fn send(&mut self, turn: usize, now_ns: u64) -> Result<(), TrafficError> {
+    fn send(&mut self, turn: usize, now_ns: u64) -> io::Result<()> {
         let Pinged {
             target,
             series,
             silent,
         } = &mut self.targets[turn];
-        let message = echo::request(
-            self.config.identifier,
-            series.next_seq() as u16,
-            &self.payload,
-        );
+        let message = echo::request(self.config.identifier, series.next as u16, &self.payload);
         let expires_ns = now_ns.saturating_add(self.config.timeout_ns);
         match self.socket.send(target.address, &message) {
             Ok(sent_ns) => series.sent(sent_ns, expires_ns),
@@ -248,7 +237,7 @@ impl Pinger<'_> {
         self.take_transmit_stamps()
     }
 
-    fn take_transmit_stamps(&mut self) -> Result<(), TrafficError> {
+    fn take_transmit_stamps(&mut self) -> io::Result<()> {
         while let Some((echo, sent_ns)) = self.socket.transmitted(self.payload.len())? {
             let pinged = self
                 .targets
@@ -261,7 +250,7 @@ impl Pinger<'_> {
         Ok(())
     }
 
-    fn take_replies(&mut self, flags: EventFlags) -> Result<(), TrafficError> {
+    fn take_replies(&mut self, flags: EventFlags) -> io::Result<()> {
         if flags.contains(EventFlags::ERR) {
             self.take_transmit_stamps()?;
         }
@@ -276,32 +265,20 @@ impl Pinger<'_> {
             let Some(Pinged { target, series, .. }) = pinged else {
                 continue;
             };
-            if let Some(answer) = series.replied(echo.sequence, received_ns, stamped) {
-                let PingReply {
-                    seq,
-                    sent_ns,
-                    rtt_ns,
-                } = answer;
-                emit(&Message::Reply {
-                    target: &target.name,
-                    seq,
-                    sent_ns,
-                    rtt_ns,
-                })?;
+            if let Some(reply) = series.replied(echo.sequence, received_ns, stamped) {
+                let target = &target.name;
+                emit(&Message::Reply { target, reply })?;
             }
         }
         Ok(())
     }
 
     /// Report pings without a reply until `now_ns` as lost.
-    fn give_up(&mut self, now_ns: u64) -> Result<(), TrafficError> {
+    fn give_up(&mut self, now_ns: u64) -> io::Result<()> {
         for Pinged { target, series, .. } in &mut self.targets {
-            for Lost { seq, sent_ns } in series.expire(now_ns) {
-                emit(&Message::Lost {
-                    target: &target.name,
-                    seq,
-                    sent_ns,
-                })?;
+            for lost in series.expire(now_ns) {
+                let target = &target.name;
+                emit(&Message::Lost { target, lost })?;
             }
         }
         Ok(())
@@ -322,7 +299,7 @@ fn following_round(round_ns: u64, now_ns: u64, interval_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{assert_said, configurations};
+    use crate::tests::{assert_said, configurations};
 
     #[test]
     fn messages_are_those_of_the_contract() {
@@ -336,31 +313,11 @@ mod tests {
         series.stamped(0, 1_795_254_139_117_395_561);
         series.sent(1_795_254_139_217_395_561, 1);
         series.refused();
-        let PingReply {
-            seq,
-            sent_ns,
-            rtt_ns,
-        } = series.replied(0, 1_795_254_139_617_817_984, true).unwrap();
-        assert_said(
-            "ping",
-            "ping",
-            &Message::Reply {
-                target: "i1",
-                seq,
-                sent_ns,
-                rtt_ns,
-            },
-        );
-        let Lost { seq, sent_ns } = series.expire(1)[0];
-        assert_said(
-            "ping",
-            "ping",
-            &Message::Lost {
-                target: "i1",
-                seq,
-                sent_ns,
-            },
-        );
+        let reply = series.replied(0, 1_795_254_139_617_817_984, true).unwrap();
+        let target = "i1";
+        assert_said("ping", "ping", &Message::Reply { target, reply });
+        let lost = series.expire(1)[0];
+        assert_said("ping", "ping", &Message::Lost { target, lost });
         let targets = BTreeMap::from([("i1", series.summary())]);
         assert_said("ping", "ping", &Message::Done { targets });
     }

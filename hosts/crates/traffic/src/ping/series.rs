@@ -15,14 +15,14 @@ const WIRE_NUMBERS: u64 = 1 << 16;
 struct Pending {
     /// Real time of sending.
     sent_ns: i64,
-    /// Whether that is the kernel's word.
+    /// Whether that is the kernel's stamp.
     stamped: bool,
     /// Monotonic time after which it is lost.
     expires_ns: u64,
 }
 
 /// A ping that was given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Lost {
     /// The ping's number.
     pub seq: u64,
@@ -31,7 +31,7 @@ pub struct Lost {
 }
 
 /// An answered ping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PingReply {
     /// The ping's number.
     pub seq: u64,
@@ -67,7 +67,8 @@ pub struct SeriesFigures {
 /// The pings to one target.
 #[derive(Debug, Default)]
 pub struct Series {
-    next: u64,
+    /// The number of the next ping.
+    pub next: u64,
     pending: BTreeMap<u64, Pending>,
     lost: BTreeSet<u64>,
     rtts_ns: Vec<u64>,
@@ -78,21 +79,14 @@ pub struct Series {
 }
 
 impl Series {
-    /// The number of the next ping.
-    pub fn next_seq(&self) -> u64 {
-        self.next
-    }
-
     /// The next ping was sent at `sent_ns` and is lost at `expires_ns` (monotonic).
     pub fn sent(&mut self, sent_ns: i64, expires_ns: u64) {
-        self.pending.insert(
-            self.next,
-            Pending {
-                sent_ns,
-                stamped: false,
-                expires_ns,
-            },
-        );
+        let pending = Pending {
+            sent_ns,
+            stamped: false,
+            expires_ns,
+        };
+        self.pending.insert(self.next, pending);
         self.next += 1;
     }
 
@@ -101,7 +95,7 @@ impl Series {
         self.unsent += 1;
     }
 
-    /// The kernel says when the ping with this wire number really left. Only its first word counts: on virtual
+    /// The kernel's stamp of the ping with this wire number. Only the first stamp counts: on virtual
     /// wires a packet keeps its socket, and every further interface that the same kernel sends it out of stamps
     /// it again.
     pub fn stamped(&mut self, wire: u16, sent_ns: i64) {
@@ -120,11 +114,8 @@ impl Series {
         let seq = self.number(wire)?;
         let Some(pending) = self.pending.remove(&seq) else {
             let was_lost = self.lost.remove(&seq);
-            *(if was_lost {
-                &mut self.late
-            } else {
-                &mut self.duplicates
-            }) += 1;
+            self.late += u64::from(was_lost);
+            self.duplicates += u64::from(!was_lost);
             return None;
         };
         // Negative only if the real-time clock was set back meanwhile.
@@ -148,16 +139,9 @@ impl Series {
     /// Give up the pings that nothing answered until `now_ns` (monotonic).
     pub fn expire(&mut self, now_ns: u64) -> Vec<Lost> {
         let mut given_up = Vec::new();
-        while let Some((
-            &seq,
-            &Pending {
-                sent_ns,
-                expires_ns,
-                ..
-            },
-        )) = self.pending.first_key_value()
-        {
-            if expires_ns > now_ns {
+        while let Some((&seq, pending)) = self.pending.first_key_value() {
+            let sent_ns = pending.sent_ns;
+            if pending.expires_ns > now_ns {
                 break;
             }
             self.pending.remove(&seq);

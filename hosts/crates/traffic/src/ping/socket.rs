@@ -6,14 +6,13 @@
 //! software transmit stamps sends none back; the clock just before the send call is used instead.
 
 use super::echo::{self, ECHO_HEADER_BYTES, Echo, IP_HEADER_BYTES, Kind};
-use crate::clock::realtime_ns;
-use crate::error::TrafficError;
-use crate::socket::is_not_ready;
+use crate::job::{failed, realtime_ns};
+use crate::socket::{is_not_ready, not_permitted};
 use nix::sys::socket::sockopt::Timestamping;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, TimestampingFlag, recvmsg, setsockopt};
 use nix::sys::time::TimeValLike;
 use socket2::{Domain, Protocol, Socket, Type};
-use std::io::{self, ErrorKind, IoSliceMut};
+use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -30,20 +29,14 @@ pub struct PingSocket {
 impl PingSocket {
     /// # Errors
     /// Without the right to open raw sockets.
-    pub fn open() -> Result<Self, TrafficError> {
-        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)).map_err(|error| {
-            if error.kind() == ErrorKind::PermissionDenied {
-                TrafficError::Runtime("cannot open a raw ICMP socket: run as root, in a user namespace, or with CAP_NET_RAW".into())
-            } else {
-                TrafficError::of("open a raw ICMP socket", &error)
-            }
-        })?;
+    pub fn open() -> io::Result<Self> {
+        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4))
+            .map_err(not_permitted("open a raw ICMP socket"))?;
         socket.set_nonblocking(true)?;
         let stamps = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
             | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE
             | TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE;
-        setsockopt(&socket, Timestamping, &stamps)
-            .map_err(|error| TrafficError::of("ask for kernel time stamps", &error))?;
+        setsockopt(&socket, Timestamping, &stamps).map_err(failed("ask for kernel time stamps"))?;
         Ok(Self {
             socket,
             packet: vec![0; PACKET_BYTES],

@@ -5,15 +5,14 @@ mod filter;
 mod probe_header;
 mod socket;
 
-use crate::clock::{monotonic_at, monotonic_ns};
-use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::{Input, emit, log_line};
+use crate::job::{Input, emit, log_line, monotonic_at, monotonic_ns, wrong};
 use probe_header::{ICMP, Probe, ProbeHeader};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
 use socket::{ProbeArrival, Sender, Watcher};
 use std::collections::BTreeSet;
+use std::io;
 use std::net::Ipv4Addr;
 
 const ARRIVALS: u64 = 0;
@@ -22,7 +21,7 @@ const ARRIVALS: u64 = 0;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeConfig {
-    /// Whose probes: others are not seen.
+    /// Whose probes: others are ignored.
     pub session: u32,
     /// The host's own address, from which it sends and answers; null where it only watches.
     pub address: Option<Ipv4Addr>,
@@ -54,23 +53,19 @@ pub struct ProbeTarget {
 }
 
 impl ProbeConfig {
-    fn validate(&self) -> Result<(), TrafficError> {
-        let wrong = |message: String| {
-            Err(TrafficError::Configuration(format!(
-                "configuration: {message}"
-            )))
-        };
+    fn validate(&self) -> io::Result<()> {
         if self.address.is_none() && !self.send.is_empty() {
-            return wrong("address: who sends needs one".into());
+            return Err(wrong("address: who sends needs one"));
         }
         let mut numbers = BTreeSet::new();
         for target in &self.send {
             if !numbers.insert(target.number) {
-                return wrong(format!("send: number {} is listed twice", target.number));
+                let number = target.number;
+                return Err(wrong(format!("send: number {number} is listed twice")));
             }
         }
         if self.interval_ns == 0 {
-            return wrong("interval_ns: must be above 0".into());
+            return Err(wrong("interval_ns: must be above 0"));
         }
         Ok(())
     }
@@ -104,7 +99,7 @@ enum Message<'a> {
 ///
 /// # Errors
 /// If the configuration is wrong or raw sockets are not allowed.
-pub fn probe(config: &ProbeConfig, input: Input) -> Result<(), TrafficError> {
+pub fn probe(config: &ProbeConfig, input: Input) -> io::Result<()> {
     config.validate()?;
     let watcher = Watcher::open(config.session, &config.promiscuous)?;
     let sender = config.address.map(|_| Sender::open()).transpose()?;
@@ -142,7 +137,7 @@ struct Prober<'a> {
 }
 
 impl Prober<'_> {
-    fn run(&mut self, events: &mut Events) -> Result<(), TrafficError> {
+    fn run(&mut self, events: &mut Events) -> io::Result<()> {
         let mut ready: Vec<Event> = Vec::with_capacity(4);
         let mut attempt = 0;
         let mut next_ns = monotonic_at(self.config.start_at_ns);
@@ -153,7 +148,7 @@ impl Prober<'_> {
                 self.take(&arrival)?;
             }
             if woken == Wake::Stop {
-                return Ok(()); // all that had arrived by now was said
+                return Ok(()); // all that had arrived by now was reported
             }
             if more && monotonic_ns() >= next_ns {
                 self.send_all(attempt)?;
@@ -163,7 +158,7 @@ impl Prober<'_> {
         }
     }
 
-    fn send_all(&mut self, attempt: u16) -> Result<(), TrafficError> {
+    fn send_all(&mut self, attempt: u16) -> io::Result<()> {
         let config = self.config;
         for target in &config.send {
             if config.until_answered && self.answered.contains(&target.number) {
@@ -210,7 +205,7 @@ impl Prober<'_> {
         }
     }
 
-    fn take(&mut self, arrival: &ProbeArrival) -> Result<(), TrafficError> {
+    fn take(&mut self, arrival: &ProbeArrival) -> io::Result<()> {
         let Probe {
             source,
             destination,
@@ -239,12 +234,11 @@ impl Prober<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract;
+    use crate::tests::{assert_said, configurations};
 
     #[test]
     fn configurations_are_those_of_the_contract() {
-        let configurations =
-            contract::configurations::<ProbeConfig>("probe", &["address", "promiscuous"]);
+        let configurations = configurations::<ProbeConfig>("probe", &["address", "promiscuous"]);
         assert!(
             configurations
                 .iter()
@@ -285,14 +279,13 @@ mod tests {
                 seen: 2,
             },
         ] {
-            contract::assert_said("probe", "probe", &message);
+            assert_said("probe", "probe", &message);
         }
     }
 
     #[test]
     fn bad_configurations_are_refused_by_the_name_of_the_field() {
-        let good =
-            contract::configurations::<ProbeConfig>("probe", &["address", "promiscuous"]).remove(0);
+        let good = configurations::<ProbeConfig>("probe", &["address", "promiscuous"]).remove(0);
         let mut twice = good.clone();
         twice.send[1].number = twice.send[0].number;
         for (bad, field) in [

@@ -5,7 +5,7 @@
 //! `probe` job of the host they are for; they are made so that nobody else reacts to them: TCP with RST alone (RFC 9293,
 //! 3.5.2: a reset is never answered), UDP to the discard port (RFC 863), anything else bare.
 
-use atoll_headers::internet_checksum;
+use atoll_headers::{internet_checksum, pseudo_header_sum};
 use std::net::Ipv4Addr;
 
 /// Bytes of an IPv4 header without options.
@@ -123,21 +123,12 @@ impl Probe {
             let pseudo = if self.protocol == ICMP {
                 0
             } else {
-                self.pseudo_header_sum(segment.len())
+                pseudo_header_sum(self.source, self.destination, self.protocol, segment.len())
             };
             let checksum = internet_checksum(pseudo, &segment);
             segment[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
         }
         segment
-    }
-
-    /// The part of TCP's and UDP's checksum that covers the IP header (RFC 9293, 3.1; RFC 768).
-    fn pseudo_header_sum(&self, length: usize) -> u32 {
-        let words = |address: Ipv4Addr| {
-            let bits = address.to_bits();
-            (bits >> 16) + (bits & 0xffff)
-        };
-        words(self.source) + words(self.destination) + u32::from(self.protocol) + length as u32
     }
 }
 
@@ -272,7 +263,12 @@ mod tests {
             let pseudo = if protocol == ICMP {
                 0
             } else {
-                asked.pseudo_header_sum(segment.len())
+                pseudo_header_sum(
+                    asked.source,
+                    asked.destination,
+                    asked.protocol,
+                    segment.len(),
+                )
             };
             assert_eq!(
                 internet_checksum(pseudo, &segment),

@@ -3,9 +3,8 @@
 
 use super::filter;
 use super::probe_header::{self, Probe};
-use crate::clock::realtime_ns;
-use crate::error::TrafficError;
-use crate::socket::is_not_ready;
+use crate::job::{failed, realtime_ns};
+use crate::socket::{is_not_ready, not_permitted};
 use atoll_headers::VlanTag;
 use atoll_netio::frame::tag_of_control_message;
 use atoll_netio::interface::{Interface, enable_vlan_tags};
@@ -50,24 +49,23 @@ impl Watcher {
     ///
     /// # Errors
     /// Without the right to open packet sockets; if there is no such interface.
-    pub fn open(session: u32, promiscuous: &[String]) -> Result<Self, TrafficError> {
+    pub fn open(session: u32, promiscuous: &[String]) -> io::Result<Self> {
         let protocol = Protocol::from(i32::from(EVERY_PROTOCOL.to_be()));
         let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(protocol))
-            .map_err(|error| not_allowed(&error))?;
+            .map_err(not_permitted("open the sockets of probes"))?;
         socket
             .attach_filter(&filter::of_session(session))
-            .map_err(|error| TrafficError::of("attach the filter for probes", &error))?;
+            .map_err(failed("attach the filter for probes"))?;
         for name in promiscuous {
             Interface::find(name)
                 .and_then(|interface| interface.make_promiscuous(&socket))
-                .map_err(|error| TrafficError::of(&format!("watch interface '{name}'"), &error))?;
+                .map_err(failed(format!("watch interface '{name}'")))?;
         }
         socket.set_nonblocking(true)?;
-        enable_vlan_tags(&socket).map_err(|error| TrafficError::of("ask for VLAN tags", &error))?;
+        enable_vlan_tags(&socket).map_err(failed("ask for VLAN tags"))?;
         let stamps = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
             | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE;
-        setsockopt(&socket, Timestamping, &stamps)
-            .map_err(|error| TrafficError::of("ask for kernel time stamps", &error))?;
+        setsockopt(&socket, Timestamping, &stamps).map_err(failed("ask for kernel time stamps"))?;
         Ok(Self {
             socket,
             packet: vec![0; PACKET_BYTES],
@@ -145,10 +143,10 @@ pub struct Sender(Socket);
 impl Sender {
     /// # Errors
     /// Without the right to open raw sockets.
-    pub fn open() -> Result<Self, TrafficError> {
+    pub fn open() -> io::Result<Self> {
         let protocol = Protocol::from(IP_PROTOCOL_RAW); // it receives nothing, and takes whole packets
         let socket = Socket::new(Domain::IPV4, Type::RAW, Some(protocol))
-            .map_err(|error| not_allowed(&error))?;
+            .map_err(not_permitted("open the sockets of probes"))?;
         socket.set_nonblocking(true)?;
         Ok(Self(socket))
     }
@@ -164,12 +162,4 @@ impl Sender {
             .send_to(&packet, &SocketAddrV4::new(probe.destination, 0).into())?;
         Ok(now_ns)
     }
-}
-
-fn not_allowed(error: &io::Error) -> TrafficError {
-    if error.kind() == ErrorKind::PermissionDenied {
-        let remedy = "run as root, in a user namespace, or with CAP_NET_RAW";
-        return TrafficError::Runtime(format!("cannot open the sockets of probes: {remedy}"));
-    }
-    TrafficError::of("open the sockets of probes", error)
 }

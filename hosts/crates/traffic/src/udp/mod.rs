@@ -2,19 +2,22 @@
 //! UDP that does not care about loss: a paced stream, or flows of drawn sizes together at a rate, and the end that
 //! counts what came of it.
 
-mod pace;
-mod packet;
 mod receive;
 mod send;
 mod stream;
 
-use crate::error::TrafficError;
-use crate::job::Input;
-use crate::sizes::FlowSizes;
-use packet::{HEADER_BYTES, PACKET_HEADERS_BYTES};
+use crate::job::{Input, wrong};
+use atoll_flow_sizes::Distribution;
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::net::SocketAddr;
 use stream::UdpFlows;
+
+/// IPv4 (RFC 791) and UDP (RFC 768) headers.
+const PACKET_HEADERS_BYTES: usize = 20 + 8;
+
+/// Stream (4), sequence number (8), send stamp (8).
+const HEADER_BYTES: usize = 20;
 
 /// Largest payload that leaves in one packet of 9216 bytes, the largest MTU of a lab.
 const PAYLOAD_MAX_BYTES: usize = 9216 - PACKET_HEADERS_BYTES;
@@ -69,7 +72,7 @@ pub struct RateChange {
 #[serde(deny_unknown_fields)]
 pub struct FlowsConfig {
     /// The distribution of a flow's IP bytes.
-    pub flow_sizes: FlowSizes,
+    pub flow_sizes: Distribution,
     /// Seed of the experiment.
     pub seed: u64,
     /// Flows at a time.
@@ -89,41 +92,33 @@ pub struct UdpReceiveConfig {
 
 impl UdpSendConfig {
     /// The flows to send, if it is not one stream.
-    fn validated(&self) -> Result<Option<UdpFlows>, TrafficError> {
-        let wrong = |message: String| {
-            Err(TrafficError::Configuration(format!(
-                "configuration: {message}"
-            )))
-        };
+    fn validated(&self) -> io::Result<Option<UdpFlows>> {
         let later = self.changes.iter().map(|change| change.rate_bit_s);
         if later.chain([self.rate_bit_s]).any(|rate| rate == 0) {
-            return wrong("rate_bit_s: must be above 0".into());
+            return Err(wrong("rate_bit_s: must be above 0"));
         }
         if !self
             .changes
             .is_sorted_by(|one, other| one.after_ns < other.after_ns)
         {
-            return wrong("changes: must be in order of time".into());
+            return Err(wrong("changes: must be in order of time"));
         }
         if !(HEADER_BYTES..=PAYLOAD_MAX_BYTES).contains(&self.payload_bytes) {
-            return wrong(format!(
+            return Err(wrong(format!(
                 "payload_bytes: {HEADER_BYTES} (sequence number and time stamp) to {PAYLOAD_MAX_BYTES} (no fragments)"
-            ));
+            )));
         }
         let Some(flows) = &self.flows else {
             return Ok(None);
         };
         if !(1..=PARALLEL_MAX).contains(&flows.parallel) {
-            return wrong(format!("flows: parallel: 1 to {PARALLEL_MAX}"));
+            return Err(wrong(format!("flows: parallel: 1 to {PARALLEL_MAX}")));
         }
-        match flows.flow_sizes.resolve() {
-            Ok(sizes) => Ok(Some(UdpFlows {
-                sizes,
-                seed: flows.seed,
-                parallel: flows.parallel,
-            })),
-            Err(message) => wrong(format!("flows: flow_sizes: {message}")),
-        }
+        Ok(Some(UdpFlows {
+            sizes: flows.flow_sizes.clone(),
+            seed: flows.seed,
+            parallel: flows.parallel,
+        }))
     }
 }
 
@@ -136,11 +131,11 @@ enum Message {
     },
 }
 
-/// Run one end of a UDP stream until it is over or the word to stop comes.
+/// Run one end of a UDP stream until it is over or the job is to stop.
 ///
 /// # Errors
 /// If the address cannot be used.
-pub fn udp(config: &UdpConfig, input: Input) -> Result<(), TrafficError> {
+pub fn udp(config: &UdpConfig, input: Input) -> io::Result<()> {
     match config {
         UdpConfig::Send(config) => {
             let flows = config.validated()?;
@@ -150,10 +145,43 @@ pub fn udp(config: &UdpConfig, input: Input) -> Result<(), TrafficError> {
     }
 }
 
+/// The first bytes of a packet's payload, big-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct DatagramHeader {
+    /// Which of a sender's streams; a lone one is 0.
+    stream: u32,
+    /// Counts from 0 within the stream.
+    seq: u64,
+    /// Real time just before the send call.
+    sent_ns: i64,
+}
+
+impl DatagramHeader {
+    /// Write it to the beginning of `payload`, which has room for it.
+    fn write(&self, payload: &mut [u8]) {
+        payload[..4].copy_from_slice(&self.stream.to_be_bytes());
+        payload[4..12].copy_from_slice(&self.seq.to_be_bytes());
+        payload[12..HEADER_BYTES].copy_from_slice(&self.sent_ns.to_be_bytes());
+    }
+
+    /// Read it back; None when `payload` is too short to be one of ours.
+    fn read(payload: &[u8]) -> Option<Self> {
+        let (stream, rest) = payload.split_first_chunk()?;
+        let (seq, rest) = rest.split_first_chunk()?;
+        let (sent_ns, _) = rest.split_first_chunk()?;
+        Some(Self {
+            stream: u32::from_be_bytes(*stream),
+            seq: u64::from_be_bytes(*seq),
+            sent_ns: i64::from_be_bytes(*sent_ns),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{assert_said, configurations};
+    use crate::tests::{assert_said, configurations};
+    use proptest::prelude::*;
 
     #[test]
     fn configurations_and_ready_are_those_of_the_contract() {
@@ -213,7 +241,7 @@ mod tests {
             },
             UdpSendConfig {
                 flows: Some(FlowsConfig {
-                    flow_sizes: FlowSizes::Named("published".into()),
+                    flow_sizes: Distribution::published(),
                     seed: 1,
                     parallel: 0,
                 }),
@@ -222,8 +250,19 @@ mod tests {
         ] {
             assert!(matches!(
                 bad.validated(),
-                Err(TrafficError::Configuration(_))
+                Err(error) if atoll_job::is_bad_configuration(&error)
             ));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_header_is_read_as_it_was_written(stream: u32, seq: u64, sent_ns: i64, rest in 0..9_usize) {
+            let header = DatagramHeader { stream, seq, sent_ns };
+            let mut payload = vec![0; HEADER_BYTES + rest];
+            header.write(&mut payload);
+            prop_assert_eq!(DatagramHeader::read(&payload), Some(header));
+            prop_assert_eq!(DatagramHeader::read(&payload[..HEADER_BYTES - 1]), None);
         }
     }
 }

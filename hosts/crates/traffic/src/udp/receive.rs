@@ -4,12 +4,9 @@
 //! Packets are stamped by the kernel as they come in, so a receiver that runs late measures no less exactly; those its
 //! socket could not hold are distinguished from those that never came.
 
-use super::packet::{DatagramHeader, PACKET_HEADERS_BYTES};
-use super::{Message, UdpReceiveConfig};
-use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
-use crate::error::TrafficError;
+use super::{DatagramHeader, Message, PACKET_HEADERS_BYTES, UdpReceiveConfig};
 use crate::events::{Events, Wake};
-use crate::job::{Input, emit};
+use crate::job::{Input, SECOND_NS, emit, failed, monotonic_ns, realtime_ns};
 use crate::socket::is_not_ready;
 use nix::sys::socket::sockopt::{ReceiveTimestampns, RxqOvfl};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt};
@@ -50,7 +47,7 @@ struct Counters {
 /// One packet, where the configuration asks for them.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "type", rename = "packet")]
-struct Each {
+struct PacketLine {
     seq: u64,
     bytes: u64,
     sent_ns: i64,
@@ -109,7 +106,7 @@ struct Tally {
     jitters: HashMap<IpAddr, InterarrivalJitter>,
 }
 
-/// A received packet: payload bytes, whose it is, and the kernel's words about it.
+/// A received packet: payload bytes, its sender, and the kernel's control messages about it.
 struct Arrival {
     payload_bytes: usize,
     from: SocketAddr,
@@ -117,9 +114,8 @@ struct Arrival {
     overflowed: Option<u32>,
 }
 
-pub fn receive(config: &UdpReceiveConfig, input: Input) -> Result<(), TrafficError> {
-    let socket = open(config.listen)
-        .map_err(|error| TrafficError::of(&format!("receive at {}", config.listen), &error))?;
+pub fn receive(config: &UdpReceiveConfig, input: Input) -> io::Result<()> {
+    let socket = open(config.listen).map_err(failed(format!("receive at {}", config.listen)))?;
     let listen = socket.local_addr()?.as_socket();
     let mut events = Events::of_job(input)?;
     events.add(&socket, SOCKET, EventFlags::IN)?;
@@ -136,9 +132,9 @@ pub fn receive(config: &UdpReceiveConfig, input: Input) -> Result<(), TrafficErr
             let Some(arrival) = next(&socket, &mut payload, &mut control)? else {
                 break;
             };
-            let each = tally.take(&arrival, &payload[..arrival.payload_bytes]);
-            if let Some(each) = each.filter(|_| config.each) {
-                emit(&each)?;
+            let packet = tally.take(&arrival, &payload[..arrival.payload_bytes]);
+            if let Some(packet) = packet.filter(|_| config.each) {
+                emit(&packet)?;
             }
         }
         if wake == Wake::Stop {
@@ -178,8 +174,8 @@ fn next(socket: &Socket, payload: &mut [u8], control: &mut [u8]) -> io::Result<O
         Err(error) => return Err(error),
     };
     let (mut received_ns, mut overflowed) = (None, None);
-    for words in message.cmsgs()? {
-        match words {
+    for control in message.cmsgs()? {
+        match control {
             ControlMessageOwned::ScmTimestampns(stamp) => {
                 received_ns = Some(stamp.num_nanoseconds());
             }
@@ -201,7 +197,7 @@ fn next(socket: &Socket, payload: &mut [u8], control: &mut [u8]) -> io::Result<O
 }
 
 impl Tally {
-    fn take(&mut self, arrival: &Arrival, payload: &[u8]) -> Option<Each> {
+    fn take(&mut self, arrival: &Arrival, payload: &[u8]) -> Option<PacketLine> {
         let received = &mut self.received;
         if let Some(packets) = arrival.overflowed {
             received.overflowed_packets = u64::from(packets);
@@ -241,7 +237,7 @@ impl Tally {
             stream.expected = header.seq.saturating_add(1);
         }
         received.lost_packets = received.lost_packets - missing + stream.missing();
-        Some(Each {
+        Some(PacketLine {
             seq: header.seq,
             bytes,
             sent_ns: header.sent_ns,
@@ -290,7 +286,7 @@ impl Tally {
 /// J += (|D| - J) / 16 with every packet, where D is the difference of its transit time to that of the packet that
 /// came before it. Kept in sixteenths of a nanosecond, as in the RFC's appendix A.8.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct InterarrivalJitter {
+struct InterarrivalJitter {
     transit_ns: Option<i64>,
     sixteenths: u64,
     max_sixteenths: u64,
@@ -359,7 +355,7 @@ mod jitter_tests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::assert_said;
+    use crate::tests::assert_said;
 
     const SENT_NS: i64 = 1_795_254_141_000_000_000;
 

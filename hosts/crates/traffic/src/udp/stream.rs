@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The order of a sender's packets: one endless stream, or flows of drawn sizes in turns. Pure.
 
-use super::packet::{HEADER_BYTES, PACKET_HEADERS_BYTES};
+use super::{HEADER_BYTES, PACKET_HEADERS_BYTES};
 use atoll_flow_sizes::Distribution;
 
 /// The smallest packet that carries our header.

@@ -2,11 +2,10 @@
 //! Tests: configurations, requests and lines are those of `tests/data/contract`, which the Python side's
 //! tests read too.
 
-use crate::config::{DelayConfig, LinkConfig};
+use crate::config::{DelayConfig, LinkConfig, Request};
 use crate::delay::DelayProgram;
 use crate::emulator::Emulator;
 use crate::link::LinkProgram;
-use crate::request::Request;
 use atoll_contract_examples::examples;
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Received};
 use atoll_headers::VlanTag;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The messages of this program are those of `tests/data/contract/tc.jsonl`, which Python's tests read too.
 
-use crate::config::{Config, Counted};
+use crate::config::{Config, Request};
 use crate::report::{
     ClassFigures, DelayFigures, DirectionFigures, ENGINE_ONLY, Figures, MeasuredDirection,
-    Measurement, Reporter,
+    Measurement,
 };
-use crate::request::Request;
 use atoll_contract_examples::examples;
-use atoll_link_report::{Directions, Op};
+use atoll_link_report::{Directions, Line, LinkAnswer};
 use atoll_measures::Histogram;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -17,10 +16,10 @@ use std::collections::BTreeMap;
 fn what_is_planned_is_understood() {
     let input = examples("tc", "keeper");
     let link = Config::parse(&input[0].to_string()).unwrap();
-    assert!(matches!(link.counted, Counted::Link(_)));
-    assert_eq!(link.settings.interfaces, ["sat-w", "sat-i"]);
+    assert!(link.link.is_some());
+    assert_eq!(link.interfaces, ["sat-w", "sat-i"]);
     let delay = Config::parse(&input[1].to_string()).unwrap();
-    assert!(matches!(delay.counted, Counted::Delay(_)));
+    assert!(delay.delay.is_some());
     let request: Request = serde_json::from_value(input[2].clone()).unwrap();
     assert!(matches!(request, Request::Mark { id: 1 }));
     let request: Request = serde_json::from_value(input[3].clone()).unwrap();
@@ -29,8 +28,6 @@ fn what_is_planned_is_understood() {
 
 #[test]
 fn what_is_said_has_the_shape_of_the_examples() {
-    let mut said = Vec::new();
-    let mut reporter = Reporter::new(&mut said);
     let figures = DirectionFigures {
         dropped_queue_bytes: Some(0),
         dropped_loss_bytes: Some(0),
@@ -46,30 +43,32 @@ fn what_is_said_has_the_shape_of_the_examples() {
         to_island: MeasuredDirection::new(figures, sojourns.clone()),
         to_world: MeasuredDirection::new(figures, sojourns),
     };
-    reporter.ready().unwrap();
-    reporter
-        .counters(Figures::Link(Box::new(counters)))
-        .unwrap();
-    reporter
-        .mark(1, Measurement::Link(Box::new(measured)))
-        .unwrap();
     let classes = BTreeMap::from([101, 102, 103].map(|vlan| (vlan, ClassFigures::default())));
     let delay = DelayFigures {
         classes,
         unknown_vlan_packets: 0,
         overloaded: false,
     };
-    reporter.mark(1, Measurement::Delay(delay)).unwrap();
-    reporter.answer(Op::Set, 2, Ok(())).unwrap();
-    let refused = Err(ENGINE_ONLY.to_owned());
-    reporter.answer(Op::TraceStart, 3, refused).unwrap();
-    let said: Vec<Value> = said
-        .split(|&byte| byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .map(|line| serde_json::from_slice(line).unwrap())
-        .collect();
+    let (id, t_ns) = (1, 1);
+    let mark = |measurement| Line::Mark {
+        id,
+        t_ns,
+        measurement,
+    };
+    let lines = [
+        Line::Ready,
+        Line::Counters {
+            t_ns,
+            counters: Figures::Link(Box::new(counters)),
+        },
+        mark(Measurement::Link(Box::new(measured))),
+        mark(Measurement::Delay(delay)),
+        Line::Set(LinkAnswer::new(2, t_ns, Ok::<(), String>(()))),
+        Line::TraceStart(LinkAnswer::new(3, t_ns, Err(ENGINE_ONLY))),
+    ];
+    let written = lines.map(|line| serde_json::to_value(line).unwrap());
     let shapes = |lines: &[Value]| lines.iter().map(shape).collect::<Vec<_>>();
-    assert_eq!(shapes(&said), shapes(&examples("tc", "tc")));
+    assert_eq!(shapes(&written), shapes(&examples("tc", "tc")));
 }
 
 /// Names and types; numbers, truths and lists as such.

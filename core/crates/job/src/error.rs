@@ -1,37 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Configurations as JSON, and the form in which errors of them reach the exit code.
+//! Configurations as JSON, and errors as lines for people, which end a job with exit code 2 or 1.
 
 use serde::de::DeserializeOwned;
 use std::error::Error;
+use std::fmt::Display;
 use std::io::{self, ErrorKind};
-
-/// A first line that is no configuration.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigurationError {
-    /// The input ended first, or the line is empty.
-    #[error("no configuration on standard input: expected one line of JSON")]
-    Missing,
-    /// Not JSON, or a field is missing, unknown or of the wrong type.
-    #[error("configuration: {0}")]
-    Json(#[from] serde_json::Error),
-}
-
-/// The form in which [`is_bad_configuration`] recognises it.
-impl From<ConfigurationError> for io::Error {
-    fn from(error: ConfigurationError) -> Self {
-        bad_configuration(error)
-    }
-}
 
 /// Parse a configuration.
 ///
 /// # Errors
-/// As of [`ConfigurationError`].
-pub fn configuration<T: DeserializeOwned>(line: &str) -> Result<T, ConfigurationError> {
+/// That of a [`bad_configuration`]: `line` is empty, as the input ended first, or no JSON, or a field is missing, unknown or
+/// of the wrong type.
+pub fn configuration<T: DeserializeOwned>(line: &str) -> io::Result<T> {
     if line.trim().is_empty() {
-        return Err(ConfigurationError::Missing);
+        let expected = "expected one line of JSON";
+        let message = format!("no configuration on standard input: {expected}");
+        return Err(bad_configuration(message));
     }
-    Ok(serde_json::from_str(line)?)
+    serde_json::from_str(line).map_err(wrong_setting)
+}
+
+/// The error of a configuration with a wrong setting; `message` begins with its name.
+#[must_use]
+pub fn wrong_setting(message: impl Display) -> io::Error {
+    bad_configuration(format!("configuration: {message}"))
 }
 
 /// An error for which the process ends with exit code 2.
@@ -48,6 +40,11 @@ pub fn is_bad_configuration(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
+/// For `map_err`: the failure of `doing`, as in "listen on 10.0.0.1:80", with its reason.
+pub fn failed<E: Display>(doing: impl Display) -> impl FnOnce(E) -> io::Error {
+    move |error| io::Error::other(format!("cannot {doing}: {error}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,7 +52,7 @@ mod tests {
     #[test]
     fn an_input_without_configuration_is_a_bad_one() {
         for line in ["", " \n", "{", "7.5"] {
-            let error: io::Error = configuration::<u32>(line).unwrap_err().into();
+            let error = configuration::<u32>(line).unwrap_err();
             assert!(is_bad_configuration(&error), "{line}");
         }
         assert_eq!(configuration::<u32>("7").unwrap(), 7);

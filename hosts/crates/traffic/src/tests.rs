@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! For tests: the examples of `tests/data/contract`, which the Python side's tests read too.
 
-use crate::job::parse;
 use atoll_contract_examples::examples;
+use atoll_job::configuration as parse;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Differences between two instants of sums that only grow, and maxima since an instant.
+//! Sums that only grow, with their differences between two instants, and maxima since an instant.
+
+use std::iter::Sum;
 
 /// Sums that can be compared with those of an earlier instant.
 pub trait Since {
@@ -56,6 +58,42 @@ macro_rules! sums {
     };
 }
 
+/// Packets and their counted bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// How many.
+    pub packets: u64,
+    /// Their counted bytes.
+    pub bytes: u64,
+}
+
+impl Count {
+    /// Count one packet of `bytes`.
+    #[inline]
+    pub fn record(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+
+    /// No longer count one packet of `bytes`.
+    #[inline]
+    pub fn remove(&mut self, bytes: u32) {
+        self.packets -= 1;
+        self.bytes -= u64::from(bytes);
+    }
+}
+
+impl Sum for Count {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, count| Self {
+            packets: sum.packets + count.packets,
+            bytes: sum.bytes + count.bytes,
+        })
+    }
+}
+
+crate::sums!(Count { packets, bytes });
+
 /// Sums at the last mark.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Marked<T>(T);
@@ -102,6 +140,17 @@ impl Peak {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_add_up_and_are_taken_back() {
+        let mut count = Count::default();
+        count.record(1500);
+        count.record(40);
+        let total: Count = [count, count].into_iter().sum();
+        assert_eq!((total.packets, total.bytes), (4, 3080));
+        count.remove(40);
+        assert_eq!((count.packets, count.bytes), (1, 1500));
+    }
 
     #[test]
     fn a_sum_that_is_short_of_an_earlier_one_adds_nothing() {
