@@ -125,7 +125,7 @@ def _warn(flows: "Imported") -> None:
 
 def _report(sizes: "FlowSizes", plot: Path | None, facts: dict[str, Any], *, as_json: bool) -> None:
     if plot:
-        from atoll_dashboards.report.import_plots import draw_flow_sizes
+        from atoll_dashboards.report.input_plots import draw_flow_sizes
 
         write_file("--plot", plot, draw_flow_sizes(sizes, plot.suffix.lower()))
     figures = {

@@ -67,7 +67,7 @@ def import_(
     command = f"atoll latencies import {' '.join(path.name for path in files)} --servers {servers}"
     write_file("--out", out, _yaml(named, first_vlan, f"made by: {command} ({targets} targets)"))
     if plot:
-        from atoll_dashboards.report.import_plots import draw_rtts
+        from atoll_dashboards.report.input_plots import draw_rtts
 
         write_file("--plot", plot, draw_rtts(rtts.ms, named, plot.suffix.lower()))
     if as_json:

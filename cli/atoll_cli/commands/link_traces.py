@@ -229,7 +229,7 @@ def _write(made: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, r
     refuse_overwriting({"--out": out, "--plot": plot})
     write_file("--out", out, trace_csv(made, [remark]))
     if plot:
-        from atoll_dashboards.report.trace_plot import draw_trace
+        from atoll_dashboards.report.input_plots import draw_trace
 
         write_file("--plot", plot, draw_trace(made, lasts, plot.suffix.lower()))
     if as_json:

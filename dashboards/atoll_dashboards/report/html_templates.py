@@ -3,13 +3,13 @@
 
 from typing import Any
 
+import jinja2
 
-def rendered(template: str, **given: Any) -> str:
+from atoll_dashboards.report.number_format import count, figure, octets, percent
+
+
+def rendered(template: str, **values: Any) -> str:
     """Render a template with values."""
-    import jinja2
-
-    from atoll_dashboards.report import number_format
-
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("atoll_dashboards"),
         autoescape=True,
@@ -17,10 +17,5 @@ def rendered(template: str, **given: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "octets": number_format.octets,
-        "percent": number_format.percent,
-        "count": number_format.count,
-        "figure": number_format.figure,
-    }
-    return environment.get_template(template).render(**given)
+    environment.filters |= {"octets": octets, "percent": percent, "count": count, "figure": figure}
+    return environment.get_template(template).render(**values)

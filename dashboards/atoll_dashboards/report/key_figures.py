@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The key figures of a run, in the order of a researcher's questions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from atoll_analysis.figures.clocks import START_SPREAD_MS
@@ -26,7 +26,7 @@ class KeyFigure:
 
 
 def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
-    """The key figures of a run. Those that were not measured are left out, but for what the experiment asked for."""
+    """The key figures of a run. Those that were not measured are left out, except goodput, loss, transfer and UDP."""
     link = summary["links"].get(summary["bottleneck"] or "")
     which = f" ({summary['bottleneck']})" if len(summary["links"]) > 1 else ""
     of_rate = f"of {_rate(link)}{which}" if link else ""
@@ -71,24 +71,24 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
             f"p99 {figure(summary['lateness_p99_ms'], 'ms')}{_stalls(summary)}",
         ),
     )
-    asked = {
+    required = {
         "goodput": True,
         "loss to the island": bool(summary["links"]),
         "transfer": summary["transfer_bytes"],
         "UDP received": summary.get("udp"),
     }
-    return tuple(each for each in figures if each.text != NOT_MEASURED or asked.get(each.name))
+    return tuple(row for row in figures if row.text != NOT_MEASURED or required.get(row.name))
 
 
-def _queue_sojourn(link: LinkFigures | None) -> tuple[KeyFigure, ...]:
+def _queue_sojourn(link: LinkFigures | None) -> Iterator[KeyFigure]:
     """Of all packets of the link, where the backend measures it; its bins are 1/16 wide."""
-    sojourn = link.get("sojourn") if link else None  # absent from what older versions analysed
+    sojourn = link.get("sojourn") if link else None  # absent from older summaries
     if sojourn is None:
-        return ()
+        return
     p50, p95, p99 = (significant(sojourn[percentile], 2) for percentile in ("p50_ms", "p95_ms", "p99_ms"))
     mean = "" if sojourn["mean_ms"] is None else f"mean {figure(sojourn['mean_ms'], '', 1)}, "
     remark = f"maximum over all packets; {mean}p50 {p50}, p95 {p95}, p99 {p99} ms (percentiles within 6 %)"
-    return (KeyFigure("queue sojourn", figure(sojourn["max_ms"], "ms", 1), remark),)
+    yield KeyFigure("queue sojourn", figure(sojourn["max_ms"], "ms", 1), remark)
 
 
 _REGIMES = {  # docs/regimes.md
@@ -98,121 +98,107 @@ _REGIMES = {  # docs/regimes.md
 }
 
 
-def _regime(summary: Summary) -> tuple[KeyFigure, ...]:
+def _regime(summary: Summary) -> Iterator[KeyFigure]:
     """None without a link, or if an older version analysed the run."""
-    found = summary.get("regime")
-    if not found:
-        return ()
-    meaning = _REGIMES.get(found["regime"] or "", "")
-    return (KeyFigure("regime", found["regime"] or "not known", meaning + found["because"]),)
+    if regime := summary.get("regime"):
+        meaning = _REGIMES.get(regime["regime"] or "", "")
+        yield KeyFigure("regime", regime["regime"] or "not known", meaning + regime["because"])
 
 
-def _standing(summary: Summary) -> tuple[KeyFigure, ...]:
-    found = summary.get("standing_queue")
-    if not found:
-        return ()
-    mean = ""
-    if found["share"]:
-        mean = f"; its mean then is {octets(found['mean_bytes'])}, {figure(found['mean_ms'], 'ms', 1)}"
-    least, window = octets(found["least_bytes"]), figure(found["window_s"], "s", 1)
-    remark = f"of the time (bytes above {least} that stay {window}){mean}"
-    return (KeyFigure("standing queue", percent(found["share"]), remark),)
+def _standing(summary: Summary) -> Iterator[KeyFigure]:
+    if queue := summary.get("standing_queue"):
+        mean = f"; its mean then is {octets(queue['mean_bytes'])}, {figure(queue['mean_ms'], 'ms', 1)}"
+        least, window = octets(queue["least_bytes"]), figure(queue["window_s"], "s", 1)
+        remark = f"of the time (bytes above {least} that stay {window}){mean if queue['share'] else ''}"
+        yield KeyFigure("standing queue", percent(queue["share"]), remark)
 
 
-def _ping_sojourn(summary: Summary) -> tuple[KeyFigure, ...]:
-    found = summary.get("ping_sojourn")
-    if not found:
-        return ()
-    remark = f"mean {figure(found['mean_ms'], '', 1)}, p95 {figure(found['p95_ms'], '', 1)}, p99 "
-    return (
-        KeyFigure("ping sojourn p50", figure(found["p50_ms"], "ms", 1), f"{remark}{figure(found['p99_ms'], '', 1)}"),
-    )
+def _ping_sojourn(summary: Summary) -> Iterator[KeyFigure]:
+    if sojourn := summary.get("ping_sojourn"):
+        mean, p95, p99 = (figure(sojourn[column], "", 1) for column in ("mean_ms", "p95_ms", "p99_ms"))
+        yield KeyFigure("ping sojourn p50", figure(sojourn["p50_ms"], "ms", 1), f"mean {mean}, p95 {p95}, p99 {p99}")
 
 
-def _bursts(summary: Summary) -> tuple[KeyFigure, ...]:
+def _bursts(summary: Summary) -> Iterator[KeyFigure]:
     """None if nothing was lost, or no captures show it."""
-    found = summary.get("loss_bursts", {}).get(summary["bottleneck"] or "")
-    if not found or not found["lost"]:
-        return ()
-    remark = f"of {counted(found['lost'], 'packet')}; {figure(found['mean'], '', 1)} in a row on average, at most "
-    return (KeyFigure("lost in bursts", percent(found["burst_share"]), f"{remark}{count(found['longest'])}"),)
+    losses = summary.get("loss_bursts", {}).get(summary["bottleneck"] or "")
+    if losses and losses["lost"]:
+        remark = (
+            f"of {counted(losses['lost'], 'packet')}; {figure(losses['mean'], '', 1)} in a row on average, at most "
+        )
+        yield KeyFigure("lost in bursts", percent(losses["burst_share"]), f"{remark}{count(losses['longest'])}")
 
 
-def _behind_coders(summary: Summary) -> tuple[KeyFigure, ...]:
+def _behind_coders(summary: Summary) -> Iterator[KeyFigure]:
     """Packets that stayed lost, of each chain with coders; none where no capture shows it."""
-    found: list[KeyFigure] = []
     for chain, bursts in summary.get("residual_bursts", {}).items():
         which = f", chain {chain}" if summary["chains"] else ""
         share = percent(bursts["lost"] / bursts["packets"] if bursts["packets"] else None, 3)
         rows = f"; {figure(bursts['mean'], '', 1)} in a row on average, at most {count(bursts['longest'])}"
         remark = f"of {counted(bursts['packets'], 'packet')} at the taps outside the coders"
         remark += rows if bursts["lost"] else ""
-        found.append(KeyFigure(f"lost behind coders{which}", f"{count(bursts['lost'])}, {share}", remark))
-    return tuple(found)
+        yield KeyFigure(f"lost behind coders{which}", f"{count(bursts['lost'])}, {share}", remark)
 
 
-def _low_priority(summary: Summary) -> tuple[KeyFigure, ...]:
+def _low_priority(summary: Summary) -> Iterator[KeyFigure]:
     """The packets marked LE of each link that has a queue for them."""
-    found: list[KeyFigure] = []
-    for link, low in summary.get("low_priority", {}).items():  # absent from what older versions analysed
+    for link, low in summary.get("low_priority", {}).items():  # absent from older summaries
         which = f", {link}" if len(summary["links"]) > 1 else ""
         waited = f"; waited {figure(low['sojourn']['p95_ms'], 'ms', 1)} (p95)" if low["sojourn"] else ""
         remark = f"sent of {count(low['in_packets'])}; queue at most {octets(low['queue_max_bytes'])} of "
         remark += f"{Size(low['queue_bytes'])}{waited}"
-        found.append(KeyFigure(f"low-priority packets{which}", count(low["sent_packets"]), remark))
-    return tuple(found)
+        yield KeyFigure(f"low-priority packets{which}", count(low["sent_packets"]), remark)
 
 
-def _causes(name: str, losses: Mapping[str, LostFigures] | None) -> tuple[KeyFigure, ...]:
-    """Packets that the link lost in one direction, by cause, if it lost any and the backend tells causes apart.
+def _causes(name: str, losses: Mapping[str, LostFigures] | None) -> Iterator[KeyFigure]:
+    """Packets that the link lost in one direction, by cause, if it lost any and the backend distinguishes causes.
 
     ``losses`` None: an older version analysed the run.
     """
-    lost = {cause: each["packets"] for cause, each in (losses or {}).items()}
-    told = ", ".join(f"{CAUSES[cause]} {count(packets)}" for cause, packets in lost.items() if packets)
-    return (KeyFigure(name, count(sum(lost.values())), told),) if told else ()
+    lost = {CAUSES[cause]: figures["packets"] for cause, figures in (losses or {}).items()}
+    if any(lost.values()):
+        by_cause = ", ".join(f"{cause} {count(packets)}" for cause, packets in lost.items() if packets)
+        yield KeyFigure(name, count(sum(lost.values())), by_cause)
 
 
-def _flows(summary: Summary) -> tuple[KeyFigure, ...]:
+def _flows(summary: Summary) -> Iterator[KeyFigure]:
     """None without channels."""
     if not summary["channels"]:
-        return ()
+        return
     completed = summary["flows_completed"]
     mean = f"; mean {octets(summary['mean_flow_bytes'])}" if completed else ""
-    figures = [KeyFigure("flows completed", count(completed), f"to the island, one each connection{mean}")]
+    yield KeyFigure("flows completed", count(completed), f"to the island, one each connection{mean}")
     window, crowd = summary.get("initial_window"), summary.get("concurrency")  # absent from older summaries
     if window and window["flows_share"] is not None:
         remark = f"of them, {percent(window['bytes_share'])} of their bytes: at most {octets(window['bytes'])}"
-        figures.append(KeyFigure("in the initial window", percent(window["flows_share"]), remark))
+        yield KeyFigure("in the initial window", percent(window["flows_share"]), remark)
     if crowd:
         most = summary["concurrent_flows_max"]
         growth = "; they grow steadily" if crowd["grows"] else ""
         remark = f"on average, p95 {figure(crowd['p95'], '', 1)}, at most {count(most)}{growth}"
-        figures.append(KeyFigure("open flows", figure(crowd["mean"], "", 1), remark))
-    return tuple(figures)
+        yield KeyFigure("open flows", figure(crowd["mean"], "", 1), remark)
 
 
-def _changes(summary: Summary) -> tuple[KeyFigure, ...]:
-    """How many of the scheduled changes were made, if there were any, and the slowest beyond its drain."""
-    if not summary["changes"]:
-        return ()
-    made = [change["beyond_drain_ms"] for change in summary["changes"] if change["beyond_drain_ms"] is not None]
-    slowest = f"at most {figure(max(made) / 1e3, 's')} beyond the drain" if made else ""
-    return (KeyFigure("changes made", f"{len(made)} of {len(summary['changes'])}", slowest),)
+def _changes(summary: Summary) -> Iterator[KeyFigure]:
+    """The number of scheduled changes that were made, if there were any, and the slowest beyond its drain."""
+    if summary["changes"]:
+        made = [change["beyond_drain_ms"] for change in summary["changes"] if change["beyond_drain_ms"] is not None]
+        slowest = f"at most {figure(max(made) / 1e3, 's')} beyond the drain" if made else ""
+        yield KeyFigure("changes made", f"{len(made)} of {len(summary['changes'])}", slowest)
 
 
 def _start(summary: Summary) -> tuple[str, str]:
-    start = summary.get("start")  # absent from what older versions analysed
+    start = summary.get("start")  # absent from older summaries
     if start is None:
         return NOT_MEASURED, ""
-    clocks = start["clock_bound_ms"]
-    sure = "" if clocks is None else f", clocks known to ± {figure(clocks, 'ms')}"
+    bound_ms = start["clock_bound_ms"]
+    clocks = "" if bound_ms is None else f", clocks known to ± {figure(bound_ms, 'ms')}"
     late = f"p50 {figure(start['late_p50_ms'], 'ms')}, at most {figure(start['late_max_ms'], 'ms')} late"
-    return f"{figure(start['spread_ms'], 'ms')}", f"apart, bound {START_SPREAD_MS:g} ms; {late}{sure}"
+    return figure(start["spread_ms"], "ms"), f"apart, bound {START_SPREAD_MS:g} ms; {late}{clocks}"
 
 
 def _stalls(summary: Summary) -> str:
-    stalls = summary.get("stalls")  # absent from what older versions analysed
+    stalls = summary.get("stalls")  # absent from older summaries
     return f"; {counted(stalls, 'stall')}, {figure((summary['stalled_s'] or 0.0) * 1e3, 'ms')} in all" if stalls else ""
 
 
@@ -225,11 +211,10 @@ def _losses(summary: Summary) -> str:
     by_link, by_captures = summary["loss_bytes_link"], summary["loss_bytes_captures"]
     if by_link is None or summary["duration_s"] is None:
         return ""
-    if by_captures is None:
-        whose = "; captures agree" if losses_agree(summary) else " by the link's count"
-        return f"{octets(by_link)}{whose}"
     if losses_agree(summary):
         return f"{octets(by_link)}; captures agree"
+    if by_captures is None:
+        return f"{octets(by_link)} by the link's count"
     if by_captures < 0:
         return f"{octets(by_link)}; captures show {octets(-by_captures)} more at the island"
     return f"{octets(by_link)}; captures say {octets(by_captures)}"
@@ -240,13 +225,13 @@ def _bound(summary: Summary) -> str:
     if bound is None:
         return ""
     to_island, to_world = summary.get("sojourn_bound_to_island_ms"), summary.get("sojourn_bound_to_world_ms")
-    if to_island is None or to_world is None:  # an older version knew the queues to the island alone
+    if to_island is None or to_world is None:  # an older summary, of the queues to the island only
         return f"full queue (8Q/R) {figure(bound, 'ms', 1)}{_SENDING}"
     return f"full queues (8Q/R) {figure(to_island, '', 1)} to the island + {figure(to_world, '', 1)} back{_SENDING}"
 
 
 def _udp(summary: Summary) -> tuple[str, str]:
-    udp = summary.get("udp")  # absent from what older versions analysed
+    udp = summary.get("udp")  # absent from older summaries
     if udp is None:
         return NOT_MEASURED, ""
     lost, jitter = percent(udp["loss_fraction"], 2), figure(udp["jitter_ms"], "ms")
@@ -258,9 +243,8 @@ def _udp(summary: Summary) -> tuple[str, str]:
 def _transfer(summary: Summary) -> str:
     if summary["transfer_complete"]:
         return f"{Size(summary['transfer_bytes'] or 0)}, {figure(summary['transfer_mbit_s'], 'Mbit/s')}"
-    received = summary["transfer_received_bytes"]
-    asked = Size(summary["transfer_bytes"] or 0)
-    return f"not finished: {octets(received)} of {asked}" if received is not None else f"of {asked}: no result"
+    received, size = summary["transfer_received_bytes"], Size(summary["transfer_bytes"] or 0)
+    return f"not finished: {octets(received)} of {size}" if received is not None else f"of {size}: no result"
 
 
 def _fairness(summary: Summary) -> tuple[str, str]:
@@ -268,7 +252,6 @@ def _fairness(summary: Summary) -> tuple[str, str]:
     wait_ms = summary.get("longest_wait_ms")
     if wait_ms is None:
         return NOT_MEASURED, ""
-    wait = f"a ready channel waited at most {figure(wait_ms, 'ms')}"
-    return figure(
-        summary["fairness"], "", 3
-    ), f"Jain's fairness index of the completed share of each channel's requested bytes; {wait}"
+    index = "Jain's fairness index of the completed share of each channel's requested bytes"
+    remark = f"{index}; a ready channel waited at most {figure(wait_ms, 'ms')}"
+    return figure(summary["fairness"], "", 3), remark

@@ -6,7 +6,6 @@
 Colours: Okabe and Ito's palette, distinguishable with any kind of colour vision and in grey.
 """
 
-import base64
 import io
 from contextlib import AbstractContextManager
 from typing import Any, cast
@@ -80,7 +79,7 @@ def time_figure(height_in: float, rows: int = 1) -> tuple[Figure, list[Axes]]:
 
 
 def plain_figure(height_in: float, columns: int, widths: tuple[float, ...]) -> tuple[Figure, list[Axes]]:
-    """A figure of panels beside each other."""
+    """A figure of panels side by side."""
     figure = Figure(figsize=(WIDTH_IN, height_in))
     axes: list[Axes] = list(figure.subplots(1, columns, squeeze=False, width_ratios=widths)[0])
     figure.subplots_adjust(left=_LEFT, right=_RIGHT, bottom=0.52 / height_in, top=1 - 0.42 / height_in, wspace=0.22)
@@ -105,7 +104,7 @@ def bound(axes: Axes, level: float, text: str) -> None:
 
 
 def instant(axes: Axes, t: float, until: float, text: str) -> None:
-    """A vertical line at an instant, named beside its head, and a shade over what began then while it lasts."""
+    """A vertical line at an instant with a text at its head, and a shade from there to ``until``."""
     axes.axvspan(t, until, color=PURPLE, alpha=0.16, linewidth=0, zorder=0)
     axes.axvline(t, color=PURPLE, linewidth=1.2, linestyle=(0, (1, 1.2)), zorder=4)
     axes.annotate(
@@ -131,22 +130,17 @@ def key(axes: Axes, columns: int = 4) -> None:
     )
     for handle in legend.legend_handles:
         if isinstance(handle, Line2D) and handle.get_linestyle() == "None":
-            handle.set(markersize=max(5.0, handle.get_markersize()), alpha=1.0)  # dots of a cloud can be told by then
+            handle.set(markersize=max(5.0, handle.get_markersize()), alpha=1.0)  # visible as dots
 
 
-def image(figure: Figure, form: str, *, tight: bool = False) -> bytes:
-    """The file of a figure; equal figures give equal bytes. ``form``: .svg, .pdf or .png; ``tight``: no margins."""
+def image(figure: Figure, form: str, *, tight: bool = False, salt: str = "atoll") -> bytes:
+    """The file of a figure; equal figures give equal bytes.
+
+    ``form``: .svg, .pdf or .png; ``tight``: no margins; ``salt``: of the ids in SVG, one for each image of a page.
+    """
     sink = io.BytesIO()
     metadata = {".svg": {"Date": None, "Creator": None}, ".pdf": {"CreationDate": None}}.get(form)
-    with common_style(), mpl.rc_context({"svg.hashsalt": "atoll"}):
+    with common_style(), mpl.rc_context({"svg.hashsalt": salt}):
         margins = "tight" if tight else None
         figure.savefig(sink, format=form.removeprefix("."), metadata=metadata, bbox_inches=margins)
     return sink.getvalue()
-
-
-def as_svg(figure: Figure, salt: str) -> str:
-    """The figure as a data URI. Equal figures give equal bytes."""
-    sink = io.BytesIO()
-    with common_style(), mpl.rc_context({"svg.hashsalt": salt}):
-        figure.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(sink.getvalue()).decode()

@@ -5,20 +5,23 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, cycle
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from numpy.typing import NDArray
 
+from atoll_analysis.figures.flows import FlowClass
 from atoll_analysis.figures.losses import CAUSES
 from atoll_analysis.summary import Summary, Volume
 from atoll_core.experiment.experiment import DIRECTIONS, Link
 from atoll_core.experiment.link_over_time import LinkStep
 from atoll_core.experiment.traffic import UdpTraffic
-from atoll_dashboards.report import distribution_plots
+from atoll_core.units import Size
 from atoll_dashboards.report.downsampling import cloud, extremes, share_points
 from atoll_dashboards.report.plot_style import (
     BLUE,
@@ -38,7 +41,7 @@ from atoll_dashboards.report.plot_style import (
     plain_figure,
     time_figure,
 )
-from atoll_dashboards.report.report_data import WINDOW_S, Sources
+from atoll_dashboards.report.report_data import WINDOW_S, Sources, completed_flows
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +70,7 @@ def rates(sources: Sources) -> Figure | None:
     frame = extremes(sources.rates(), "throughput", "goodput")
     t_s = frame["t_s"].to_numpy()
     figure, (axes,) = time_figure(3.1)
-    axes.fill_between(
-        t_s, frame["throughput"].to_numpy(), step="post", color=SKY, alpha=0.45, linewidth=0, label="throughput"
-    )
+    _area(axes, t_s, frame["throughput"], SKY, 0.45, "throughput")
     axes.step(t_s, frame["goodput"].to_numpy(), where="post", color=BLUE, linewidth=0.75, label="goodput")
     axes.set_ylabel("Mbit/s")
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5))  # few digits: more of them leave no room for the label
@@ -84,17 +85,16 @@ def rates(sources: Sources) -> Figure | None:
 
 def chains(sources: Sources) -> Figure | None:
     """Goodput of each chain per 100 ms, one upon the other."""
-    found = sources.chain_rates()
-    if not found:
+    goodputs = sources.chain_rates()
+    if not goodputs:
         return None
-    tops = pl.DataFrame({f"{place}": top for place, top in enumerate(accumulate(found.values()))})
+    tops = pl.DataFrame(list(accumulate(goodputs.values())), schema=list(goodputs))
     tops = extremes(tops.with_row_index("window"), *tops.columns)
     figure, (axes,) = time_figure(3.1)
     t_s = tops["window"].to_numpy() * WINDOW_S
     height = np.zeros(len(t_s))
-    for place, name in enumerate(found):
-        top = tops[f"{place}"].to_numpy()
-        colour = _CHAINS[place % len(_CHAINS)]
+    for name, colour in zip(goodputs, cycle(_CHAINS)):
+        top = tops[name].to_numpy()
         axes.fill_between(t_s, height, top, step="post", color=colour, alpha=0.75, linewidth=0, label=name)
         height = top
     axes.set_ylabel("goodput (Mbit/s)")
@@ -104,16 +104,19 @@ def chains(sources: Sources) -> Figure | None:
 
 
 def other_links(sources: Sources) -> Figure | None:
-    """Queue and loss of the links beside the bottleneck, a row each."""
-    found = [(link, _thinned(sources, link, "queue_max_bytes", "dropped_packets")) for link in sources.other_links]
-    known = [(link, counters) for link, counters in found if not counters.is_empty()]
-    if not known:
+    """Queue and loss of the links other than the bottleneck, a row for each."""
+    columns = ("queue_max_bytes", "dropped_packets")
+    links = [
+        (link, counters)
+        for link in sources.other_links
+        if not (counters := _thinned(sources, link, *columns)).is_empty()
+    ]
+    if not links:
         return None
-    figure, rows = time_figure(0.9 + 1.7 * len(known), rows=len(known))
-    for axes, (link, counters) in zip(rows, known, strict=True):
+    figure, rows = time_figure(0.9 + 1.7 * len(links), rows=len(links))
+    for axes, (link, counters) in zip(rows, links, strict=True):
         t_s = counters["t_s"].to_numpy() - WINDOW_S
-        most = counters["queue_max_bytes"].to_numpy() / 1e3
-        axes.fill_between(t_s, most, step="post", color=ORANGE, alpha=0.5, linewidth=0, label="largest queue in 100 ms")
+        _area(axes, t_s, counters["queue_max_bytes"] / 1e3, ORANGE, 0.5, "largest queue in 100 ms")
         dropped = counters["dropped_packets"].fill_null(0).to_numpy() > 0
         over_time, begin_ns = sources.over_time(link), sources.measured_ns[0]
         capacities_kb = [over_time.at(begin_ns + round(1e9 * t)).queue.bytes / 1e3 for t in t_s[dropped]]
@@ -135,15 +138,8 @@ def queue(sources: Sources) -> Figure | None:
         return None
     figure, (above, below) = time_figure(4.6, rows=2)
     sojourn = pings["sojourn_ms"].to_numpy()
-    above.plot(
-        pings["t_s"].to_numpy(),
-        sojourn,
-        color=VERMILLION,
-        linewidth=0.8,
-        marker=".",
-        markersize=2.5,
-        label="ping RTT \N{MINUS SIGN} base RTT",
-    )
+    label = "ping RTT \N{MINUS SIGN} base RTT"
+    above.plot(pings["t_s"].to_numpy(), sojourn, ".-", color=VERMILLION, linewidth=0.8, markersize=2.5, label=label)
     above.set_ylabel("queue sojourn (ms)")
     top = float(sojourn.max(initial=0.0))
     for limit_ms, name in _sojourn_limits(sources.summary, top):
@@ -152,28 +148,13 @@ def queue(sources: Sources) -> Figure | None:
     _time_axis(above, sources, top)
     key(above)
     t_s = counters["t_s"].to_numpy() - WINDOW_S
-    below.fill_between(
-        t_s,
-        counters["queue_max_bytes"].to_numpy() / 1e3,
-        step="post",
-        color=ORANGE,
-        alpha=0.5,
-        linewidth=0,
-        label="largest in each 100 ms",
-    )
-    below.step(
-        t_s, counters["queue_bytes"].to_numpy() / 1e3, where="post", color=BROWN, linewidth=0.7, label="at their end"
-    )
+    _area(below, t_s, counters["queue_max_bytes"] / 1e3, ORANGE, 0.5, "largest in each 100 ms")
+    queue_kb = counters["queue_bytes"].to_numpy() / 1e3
+    below.step(t_s, queue_kb, where="post", color=BROWN, linewidth=0.7, label="at their end")
     floor = extremes(sources.queue_floor(link.box), "floor_bytes")
     if not floor.is_empty() and floor["floor_bytes"].sum():
-        below.step(
-            floor["t_s"].to_numpy(),
-            floor["floor_bytes"].to_numpy() / 1e3,
-            where="post",
-            color=INK,
-            linewidth=1.2,
-            label="did not drain",
-        )
+        t_s, floor_kb = floor["t_s"].to_numpy(), floor["floor_bytes"].to_numpy() / 1e3
+        below.step(t_s, floor_kb, where="post", color=INK, linewidth=1.2, label="did not drain")
     below.set_ylabel(f"queue of {link.box} (kB)" if sources.other_links else "queue (kB)")
     _time_axis(below, sources, _queue_limit(below, sources, link))
     key(below)
@@ -185,10 +166,15 @@ def _thinned(sources: Sources, link: Link, *columns: str) -> pl.DataFrame:
     return extremes(sources.link_counters(link.box).select("t_s", *columns).collect(engine="streaming"), *columns)
 
 
+def _area(axes: Axes, t_s: NDArray[np.float64], heights: pl.Series, colour: str, alpha: float, label: str) -> None:
+    """Fill the area below steps."""
+    axes.fill_between(t_s, heights.to_numpy(), step="post", color=colour, alpha=alpha, linewidth=0, label=label)
+
+
 def _sojourn_limits(summary: Summary, largest_ms: float) -> list[tuple[float, str]]:
-    """What full queues towards the island add to an RTT; if more was added, also what those of both directions do."""
+    """The RTT that full queues to the island add; if a ping waited longer, also that of full queues both ways."""
     both_ms = summary["sojourn_bound_ms"]
-    to_island_ms = summary.get("sojourn_bound_to_island_ms", both_ms)  # an older version knew these alone
+    to_island_ms = summary.get("sojourn_bound_to_island_ms", both_ms)  # older versions have these queues only
     limits = [(to_island_ms, "8Q/R")]
     if to_island_ms is not None and largest_ms > to_island_ms and both_ms != to_island_ms:
         limits.append((both_ms, "both ways"))
@@ -230,20 +216,20 @@ def _stack_losses(axes: Axes, sources: Sources, drops: pl.DataFrame) -> None:
 
 
 def udp(sources: Sources) -> Figure | None:
-    """UDP: what arrived against what was asked for, packets missing, jitter."""
-    asked = sources.experiment.udp
+    """UDP: the rate received and the rate sent, packets lost or out of order, jitter."""
+    traffic = sources.experiment.udp
     frame = sources.udp()
-    if asked is None or frame.is_empty():
+    if traffic is None or frame.is_empty():
         return None
-    told = frame["lost_packets"].null_count() == 0
+    has_losses = frame["lost_packets"].null_count() == 0
     frame = extremes(frame, "mbit_s", "lost_packets", "reordered_packets", "jitter_ms")
-    figure, rows = time_figure(5.4 if told else 2.6, rows=3 if told else 1)
-    t_s, mbit_s = frame["t_s"].to_numpy(), frame["mbit_s"].to_numpy()
-    rows[0].fill_between(t_s, mbit_s, step="post", color=SKY, alpha=0.6, linewidth=0, label="received")
+    figure, rows = time_figure(5.4 if has_losses else 2.6, rows=3 if has_losses else 1)
+    t_s = frame["t_s"].to_numpy()
+    _area(rows[0], t_s, frame["mbit_s"], SKY, 0.6, "received")
     rows[0].set_ylabel("Mbit/s")
-    _time_axis(rows[0], sources, max(_udp_rate(rows[0], sources, asked), float(mbit_s.max())))
+    _time_axis(rows[0], sources, max(_udp_rate(rows[0], sources, traffic), float(frame["mbit_s"].to_numpy().max())))
     key(rows[0])
-    if told:
+    if has_losses:
         for column, colour, label in (("lost_packets", VERMILLION, "lost"), ("reordered_packets", INK, "out of order")):
             packets = frame[column].to_numpy()
             some = packets > 0
@@ -264,13 +250,12 @@ def concurrent(sources: Sources) -> Figure | None:
     """Connections open, and those receiving, per 100 ms."""
     if sources.summary["arrival"] is None:
         return None
-    frame = extremes(sources.concurrent(), "open", "receiving")
+    columns = ("open", "receiving")
+    frame = extremes(sources.in_windows(sources.table("concurrent"), *columns), *columns)
     t_s = frame["t_s"].to_numpy()
     figure, (axes,) = time_figure(2.6)
     axes.step(t_s, frame["open"].to_numpy(), where="post", color=GREY, linewidth=1.1, label="open")
-    axes.fill_between(
-        t_s, frame["receiving"].to_numpy(), step="post", color=GREEN, alpha=0.55, linewidth=0, label="receiving payload"
-    )
+    _area(axes, t_s, frame["receiving"], GREEN, 0.55, "receiving payload")
     axes.set_ylabel("connections")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     _time_axis(axes, sources, max(1.0, float(frame["open"].to_numpy().max(initial=0))))
@@ -284,9 +269,8 @@ def terrestrial_rtt(sources: Sources) -> Figure | None:
     if not rtts:
         return None
     names = list(rtts)
-    configured = np.array([rtts[name]["configured"] for name in names])
-    measured = np.array([rtts[name]["measured"] for name in names])
-    tolerance = np.array([rtts[name]["tolerance"] for name in names])
+    columns = ("configured", "measured", "tolerance")
+    configured, measured, tolerance = (np.array([rtt[column] for rtt in rtts.values()]) for column in columns)
     rows = np.arange(len(names))
     figure, (left, right) = plain_figure(1.2 + 0.3 * len(names), 2, (1.15, 1.0))
     left.barh(rows, configured, height=0.56, color=FAINT, label="configured")
@@ -312,23 +296,14 @@ def terrestrial_rtt(sources: Sources) -> Figure | None:
 
 def flows(sources: Sources) -> Figure | None:
     """How long flows of every size took, against the link alone."""
-    frame = sources.channel_flows()
+    frame = completed_flows(sources.folder)
     if frame.is_empty():
         return None
     size, seconds = frame["size_bytes"].to_numpy(), frame["seconds"].to_numpy()
     drawn = cloud(size, seconds)
     figure, (axes, shares) = plain_figure(3.4, 2, (1.6, 1.0))
-    axes.plot(
-        size[drawn],
-        seconds[drawn],
-        "o",
-        color=BLUE,
-        alpha=0.35,
-        markersize=2.65,
-        markeredgewidth=0,
-        rasterized=True,
-        label="completed flow",
-    )
+    dots: dict[str, Any] = {"alpha": 0.35, "markersize": 2.65, "markeredgewidth": 0, "rasterized": True}
+    axes.plot(size[drawn], seconds[drawn], "o", color=BLUE, label="completed flow", **dots)
     link = sources.bottleneck
     if link is not None and not sources.other_links:
         sizes = np.geomspace(float(size.min()), float(size.max()), 60)
@@ -338,28 +313,20 @@ def flows(sources: Sources) -> Figure | None:
         bounds = sources.over_time(link).rates(*sources.measured_ns)
         rates = sorted({min(rate, written or rate) for rate in bounds}, reverse=True)
         for rate, dashes in zip(rates, ((4, 3), (1, 2)), strict=False):
-            axes.plot(
-                sizes,
-                2 * rtt_s + 8 * sizes / rate.bit_s,
-                color=INK,
-                linewidth=1.1,
-                linestyle=(0, dashes),
-                label="alone on the link, no slow start" if len(rates) == 1 else f"alone at {rate}",
-            )
+            alone_s = 2 * rtt_s + 8 * sizes / rate.bit_s
+            label = "alone on the link, no slow start" if len(rates) == 1 else f"alone at {rate}"
+            axes.plot(sizes, alone_s, color=INK, linewidth=1.1, linestyle=(0, dashes), label=label)
     axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(FuncFormatter(_plainly))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    _log_axis(axes)
     axes.set_xlabel("flow size (bytes)")
     axes.set_ylabel("connect to last byte (s)")
     key(axes, 3)
     order = np.sort(size)
-    kept = share_points(order)
-    for column, colour, label in (("flows", BLUE, "of flows"), ("bytes", PURPLE, "of bytes")):
-        weight = np.ones_like(order, dtype=float) if column == "flows" else order.astype(float)
-        share = (100 * np.cumsum(weight) / weight.sum())[kept]
-        shares.step(order[kept], share, where="post", color=colour, linewidth=1.4, label=label)
+    points = share_points(order)
+    weights = ((np.ones(len(order)), BLUE, "of flows"), (order.astype(float), PURPLE, "of bytes"))
+    for weight, colour, label in weights:
+        share = (100 * np.cumsum(weight) / weight.sum())[points]
+        shares.step(order[points], share, where="post", color=colour, linewidth=1.4, label=label)
     shares.set_xscale("log")
     shares.set_ylim(0, 102)
     shares.set_xlabel("flow size (bytes)")
@@ -369,7 +336,7 @@ def flows(sources: Sources) -> Figure | None:
 
 
 def volumes(sources: Sources) -> Figure | None:
-    """What each server sent and each client received, against an equal share."""
+    """Shares of the goodput by server and by client, and the equal share."""
     servers, clients = sources.summary["servers"], sources.summary["clients"]
     if not any(volume["goodput_bytes"] for volume in servers.values()):
         return None
@@ -380,6 +347,65 @@ def volumes(sources: Sources) -> Figure | None:
     top = max(left.get_ylim()[1], right.get_ylim()[1])
     for axes in (left, right):
         axes.set_ylim(0, top)
+    return figure
+
+
+def flow_classes(sources: Sources) -> Figure | None:
+    """Percentiles of completion time and rate of each size class."""
+    classes = [flow_class for flow_class in sources.summary.get("flow_classes", ()) if flow_class["completed"]]
+    if not classes:
+        return None
+    figure, (left, right) = plain_figure(3.1, 2, (1.0, 1.0))
+    figure.subplots_adjust(bottom=0.66 / 3.1)  # three lines of text below the axis
+    _percentile_bars(left, classes, "completion_s", BLUE)
+    left.set_ylabel("connect to last byte (s)")
+    _percentile_bars(right, classes, "rate_mbit_s", GREEN)
+    right.set_ylabel("size / time (Mbit/s)")
+    return figure
+
+
+def _percentile_bars(
+    axes: Axes, classes: list[FlowClass], name: Literal["completion_s", "rate_mbit_s"], colour: str
+) -> None:
+    measured = [(at, percentiles) for at, flow_class in enumerate(classes) if (percentiles := flow_class[name])]
+    at = [x for x, _ in measured]
+    p50, p90, p99 = ([percentiles[p] for _, percentiles in measured] for p in ("p50", "p90", "p99"))
+    axes.vlines(at, p50, p99, color=colour, linewidth=1.4, alpha=0.6, label="p50 to p99")
+    axes.vlines(at, p50, p90, color=colour, linewidth=7, alpha=0.45, label="p50 to p90")
+    axes.plot(at, p50, "o", color=colour, markersize=5.5, label="p50")
+    _log_axis(axes)
+    axes.set_xticks(range(len(classes)), [_class_label(flow_class) for flow_class in classes])
+    axes.set_xlim(-0.6, len(classes) - 0.4)
+    axes.tick_params(axis="x", length=0)
+    key(axes, 3)
+
+
+def _class_label(flow_class: FlowClass) -> str:
+    """The sizes of a class, the number of flows that its percentiles are of, and of all that began."""
+    above, to, completed = Size(flow_class["above_bytes"]), flow_class["to_bytes"], flow_class["completed"]
+    sizes = f"> {above}" if to is None else f"\N{LESS-THAN OR EQUAL TO} {Size(to)}"
+    begun = f"\nof {flow_class['flows']}" if flow_class["flows"] > completed else ""
+    return f"{sizes}\nn = {completed}{begun}"
+
+
+def bursts(sources: Sources) -> Figure | None:
+    """Loss bursts by their length: their number, and the number of packets in them."""
+    losses = sources.summary.get("loss_bursts", {}).get(sources.summary["bottleneck"] or "")
+    if losses is None or not losses["lost"]:
+        return None
+    figure, (left, right) = plain_figure(2.5, 2, (1.0, 1.0))
+    lengths = [length for length, _ in losses["lengths"]]
+    for axes, heights, label in (
+        (left, [count for _, count in losses["lengths"]], "bursts"),
+        (right, [length * count for length, count in losses["lengths"]], "packets lost"),
+    ):
+        axes.vlines(lengths, 0, heights, color=VERMILLION, linewidth=max(1.0, min(8.0, 160 / max(lengths))))
+        axes.set_xlabel("consecutive lost packets")
+        axes.set_ylabel(label)
+        axes.set_ylim(0, 1.08 * max(heights))
+        axes.set_xlim(0.4, max(lengths) + 0.6)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     return figure
 
 
@@ -429,7 +455,7 @@ PLOTS = (
         "Consecutive packets to the island that the slowest link lost, from the captures before and behind it: "
         "number of bursts of each length, and number of packets in them. A full queue still accepts small packets; "
         "such a packet ends a burst here.",
-        distribution_plots.bursts,
+        bursts,
     ),
     Plot(
         "other-links",
@@ -468,7 +494,7 @@ PLOTS = (
         "Completion times and rates of completed flows by size of their payload, each class up to the bound below it. "
         "n: completed flows, of those begun. The end of a run cuts slow flows more often than fast ones, so a class "
         "with many cut flows is slower than its figures.",
-        distribution_plots.flow_classes,
+        flow_classes,
     ),
     Plot(
         "terrestrial",
@@ -498,10 +524,11 @@ def _mark_changes(figure: Figure, sources: Sources) -> None:
 
 def _link_rate(axes: Axes, sources: Sources, link: Link) -> float:
     """The rate of a link, 0 while it is blocked; the most in Mbit/s."""
-    text = str(link.to_island.rate)
-    return _limit(
-        axes, sources, link, lambda step: 0.0 if step.blocked else step.rate.bit_s / 1e6, text, "rate of the link"
-    )
+
+    def mbit_s(step: LinkStep) -> float:
+        return 0.0 if step.blocked else step.rate.bit_s / 1e6
+
+    return _limit(axes, sources, link, mbit_s, str(link.to_island.rate), "rate of the link")
 
 
 def _queue_limit(axes: Axes, sources: Sources, link: Link) -> float:
@@ -522,9 +549,9 @@ def _limit(axes: Axes, sources: Sources, link: Link, of: Callable[[LinkStep], fl
     return max(limits)
 
 
-def _udp_rate(axes: Axes, sources: Sources, asked: UdpTraffic) -> float:
+def _udp_rate(axes: Axes, sources: Sources, traffic: UdpTraffic) -> float:
     """The rate at which UDP is sent: a bound, or a line if it changes; the most in Mbit/s."""
-    mbit_s = [(state.udp or asked).rate.bit_s / 1e6 for state in sources.experiment.states]
+    mbit_s = [(state.udp or traffic).rate.bit_s / 1e6 for state in sources.experiment.states]
     if len(set(mbit_s)) == 1:
         bound(axes, mbit_s[0], f"sent\n{mbit_s[0]:g} Mbit/s")
     else:
@@ -533,16 +560,8 @@ def _udp_rate(axes: Axes, sources: Sources, asked: UdpTraffic) -> float:
 
 
 def _steps(axes: Axes, sources: Sources, times_s: list[float], mbit_s: list[float], label: str) -> None:
-    axes.step(
-        [*times_s, sources.seconds],
-        [*mbit_s, mbit_s[-1]],
-        where="post",
-        color=INK,
-        linewidth=1.0,
-        linestyle=(0, (4, 3)),
-        zorder=3,
-        label=label,
-    )
+    x, y = [*times_s, sources.seconds], [*mbit_s, mbit_s[-1]]
+    axes.step(x, y, where="post", color=INK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=3, label=label)
 
 
 def _time_axis(axes: Axes, sources: Sources, top: float) -> None:
@@ -550,17 +569,20 @@ def _time_axis(axes: Axes, sources: Sources, top: float) -> None:
     axes.set_ylim(0, 1.08 * top if top > 0 else 1.0)
 
 
-def _plainly(number: float, _position: int) -> str:
-    return f"{number:g}"
+def _log_axis(axes: Axes) -> None:
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+    axes.yaxis.set_major_formatter(FuncFormatter("{:g}".format))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _share_bars(axes: Axes, hosts: dict[str, Volume], colour: str, what: str) -> None:
-    shares = [100 * volume["share"] for volume in hosts.values()]
+def _share_bars(axes: Axes, hosts: dict[str, Volume], colour: str, role: str) -> None:
+    shares, equal = [100 * volume["share"] for volume in hosts.values()], 100 / max(1, len(hosts))
     axes.bar(range(len(hosts)), shares, width=0.66, color=colour, alpha=0.85)
-    axes.axhline(100 / max(1, len(hosts)), color=INK, linewidth=1.0, linestyle=(0, (4, 3)))
+    axes.axhline(equal, color=INK, linewidth=1.0, linestyle=(0, (4, 3)))
     if len(hosts) <= 24:
         axes.set_xticks(range(len(hosts)), list(hosts))
-    axes.set_xlabel(what)
+    axes.set_xlabel(role)
     axes.tick_params(axis="x", length=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(_plainly))
-    axes.set_ylim(0, 1.12 * max(*shares, 100 / max(1, len(hosts))))
+    axes.yaxis.set_major_formatter(FuncFormatter("{:g}".format))
+    axes.set_ylim(0, 1.12 * max(*shares, equal))

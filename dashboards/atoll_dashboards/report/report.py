@@ -5,9 +5,11 @@
 """
 
 import argparse
+import base64
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from atoll_core.errors import AtollError, RunDirError
 from atoll_core.lab.network import Network
 
 if TYPE_CHECKING:
+    from atoll_dashboards.report.plots import Plot
     from atoll_dashboards.report.report_data import Sources
 
 
@@ -29,8 +32,7 @@ def analyse_again(run: RunDir, binary: Path) -> tuple[dict[str, Any], Path]:
     :func:`atoll_analysis.analyse`.
     """
     if not os.access(run.path, os.W_OK | os.X_OK):
-        msg = f"{run.path}: this user may not write there; copy the directory and analyse the copy"
-        raise RunDirError(msg)
+        raise RunDirError(f"{run.path}: this user may not write there; copy the directory and analyse the copy")
     run.compress_captures()
     return analyse(run, binary), write_report(run)
 
@@ -52,7 +54,6 @@ def report_page(sources: "Sources") -> str:
     from atoll_analysis.figures.losses import CAUSES
     from atoll_analysis.verdict.loss_agreement import proofs
     from atoll_dashboards.report import provenance
-    from atoll_dashboards.report.box_tables import box_tables
     from atoll_dashboards.report.html_templates import rendered
     from atoll_dashboards.report.key_figures import key_figures
 
@@ -60,7 +61,7 @@ def report_page(sources: "Sources") -> str:
         "report.html.j2",
         summary=sources.summary,
         title=sources.experiment.name,
-        asked=provenance.in_one_line(sources.experiment),
+        experiment=provenance.in_one_line(sources.experiment),
         proofs=proofs(sources.summary.get("stretches", ()), sources.summary.get("payload")),
         losses=[
             (name, direction, CAUSES[cause], lost)
@@ -70,24 +71,43 @@ def report_page(sources: "Sources") -> str:
             if lost["packets"]
         ],
         figures=key_figures(sources.summary),
-        plots=_drawn(sources),
-        box_tables=box_tables(sources.summary, sources.manifest, sources.experiment),
+        plots=list(_plots(sources)),
+        box_tables=list(_box_tables(sources)),
         settings=provenance.settings(sources.experiment, from_json(Network, sources.manifest["network"])),
         provenance=provenance.origin(sources.manifest),
     )
 
 
-def _drawn(sources: "Sources") -> list[dict[str, Any]]:
-    from atoll_dashboards.report.plot_style import as_svg
+def _plots(sources: "Sources") -> Iterator[tuple["Plot", str]]:
+    """The plots of a run, each with its SVG in base64."""
+    from atoll_dashboards.report.plot_style import image
     from atoll_dashboards.report.plots import PLOTS
 
-    drawn: list[dict[str, Any]] = []
     for plot in PLOTS:
         figure = plot.figure(sources)
         if figure is not None:
-            image = as_svg(figure, plot.name)
-            drawn.append({"name": plot.name, "title": plot.title, "caption": plot.caption, "image": image})
-    return drawn
+            yield plot, base64.b64encode(image(figure, ".svg", salt=plot.name)).decode()
+
+
+def _box_tables(sources: "Sources") -> Iterator[dict[str, Any]]:
+    """A table of counters for each kind of boxes, in the order of the lab. ``boxes``: those in use.
+
+    ``rows``: a counter's name, its meaning, and its sum at each box; a dash if an older program did not count it.
+    """
+    from atoll_dashboards.report.number_format import count, octets
+
+    counted = sources.summary.get("boxes", {})
+    network = from_json(Network, sources.manifest["network"])
+    boxes = [box for box in sources.experiment.as_used(network).boxes if box.name in counted]
+    for kind in dict.fromkeys(box.kind for box in boxes if box.kind.counters):
+        names = [box.name for box in boxes if box.kind == kind]
+        rows: list[tuple[str, str, list[str]]] = []
+        for counter in kind.counters:
+            sums = [counted[name].get(counter.name) for name in names]
+            unit = "" if counter.unit == "1" else counter.unit
+            texts = [octets(number) if unit == "bytes" else count(number, unit) for number in sums]
+            rows.append((counter.name, counter.what, texts))
+        yield {"kind": kind.name, "boxes": names, "rows": rows}
 
 
 def main() -> int:
@@ -97,14 +117,14 @@ def main() -> int:
     )
     parser.add_argument("run", type=Path, help="an analysed run directory, such as runs/geo/20260102T030405Z-1")
     parser.add_argument("--after-line", action="store_true", help="load libraries, then wait for a line of input")
-    asked = parser.parse_args()
-    if asked.after_line:
+    options = parser.parse_args()
+    if options.after_line:
         for module in ("html_templates", "key_figures", "plots", "provenance", "report_data"):
             importlib.import_module(f"atoll_dashboards.report.{module}")
         if not sys.stdin.readline():
             return 1
     try:
-        path = write_report(RunDir.open(asked.run, damaged=True))
+        path = write_report(RunDir.open(options.run, damaged=True))
     except AtollError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

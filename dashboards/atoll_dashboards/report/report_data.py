@@ -47,7 +47,7 @@ class Sources:
 
     @property
     def seconds(self) -> float:
-        """How much time the figures show: the measurement, or what was planned when there was none."""
+        """The duration of the figures: that of the measurement, or as planned if there was none."""
         return self.summary["duration_s"] or self.summary["planned_s"]
 
     @property
@@ -64,26 +64,22 @@ class Sources:
         """t_s (its beginning) and these columns for every 100 ms window of the measurement; 0 where there is no row."""
         count = max(1, round(self.seconds / WINDOW_S))
         within = pl.col("window").is_between(0, count, closed="left")
-        found = rows.filter(within).select("window", *columns).collect(engine="streaming")
-        window = found["window"].to_numpy()
-        filled = {"t_s": np.arange(count) * WINDOW_S}
+        present = rows.filter(within).select("window", *columns).collect(engine="streaming")
+        filled = {"t_s": np.arange(count) * WINDOW_S, **{column: np.zeros(count) for column in columns}}
         for column in columns:
-            filled[column] = np.zeros(count)
-            filled[column][window] = found[column]
+            filled[column][present["window"].to_numpy()] = present[column]
         return pl.DataFrame(filled)
 
     def rates(self) -> pl.DataFrame:
         """t_s, throughput and goodput (Mbit/s) of the arrival capture, a row a window."""
-        seen = self.table("throughput").filter(
-            (pl.col("capture") == (self.summary["arrival"] or "")) & pl.col("to_island")
-        )
-        rates = seen.select("window", throughput=pl.col("ip_bytes") * MBIT_S, goodput=pl.col("goodput_bytes") * MBIT_S)
-        return self.in_windows(rates, "throughput", "goodput")
+        arrived = (pl.col("capture") == (self.summary["arrival"] or "")) & pl.col("to_island")
+        columns = {"throughput": pl.col("ip_bytes") * MBIT_S, "goodput": pl.col("goodput_bytes") * MBIT_S}
+        return self.in_windows(self.table("throughput").filter(arrived).select("window", **columns), *columns)
 
     def link_counters(self, box: str, direction: str = "to_island") -> pl.LazyFrame:
         """t_s, queue_bytes, queue_max_bytes, and the packets dropped in each interval, by cause, too, in one direction.
 
-        Causes that the tables of an older version do not tell apart are null.
+        Causes that the tables of an older version do not distinguish are null.
         """
         causes = [f"dropped_{cause}_packets" for cause in CAUSES]
         rows = self.table("boxes")
@@ -101,7 +97,7 @@ class Sources:
         )
 
     def queue_floor(self, box: str) -> pl.DataFrame:
-        """t_s (the beginning of an interval) and floor_bytes, what did not drain of a link's queue to the island.
+        """t_s (the beginning of an interval) and floor_bytes, which did not drain from a link's queue to the island.
 
         Empty for what older versions analysed.
         """
@@ -114,7 +110,7 @@ class Sources:
     def drops(self, link: Link, direction: str = "to_island") -> pl.DataFrame:
         """Packets that a link lost in one direction: t_s (the end of an interval) and a column for each cause.
 
-        Causes of which there was no loss are left out; what no cause is known of is ``unknown``.
+        Causes without a loss are left out; ``unknown``: packets without a cause.
         """
         settings = link.to_island if direction == "to_island" else link.to_world
         counters = self.link_counters(link.box, direction)
@@ -141,10 +137,6 @@ class Sources:
             .collect(engine="streaming")
             .sort("t_s")
         )
-
-    def concurrent(self) -> pl.DataFrame:
-        """t_s, open, receiving: connections of the channels, a row a window."""
-        return self.in_windows(self.table("concurrent"), "open", "receiving")
 
     def chain_rates(self) -> dict[str, pl.Series]:
         """Goodput (Mbit/s) of every chain at its arrival capture, window by window; empty if one carries all."""
@@ -181,12 +173,8 @@ class Sources:
 
     @property
     def other_links(self) -> tuple[Link, ...]:
-        """The links beside the bottleneck."""
+        """The links other than the bottleneck."""
         return tuple(self.experiment.link(box) for box in self.summary["links"] if box != self.summary["bottleneck"])
-
-    def channel_flows(self) -> pl.DataFrame:
-        """size_bytes and seconds of every completed flow."""
-        return completed_flows(self.folder)
 
     def table(self, name: str) -> pl.LazyFrame:
         """One table, lazily."""

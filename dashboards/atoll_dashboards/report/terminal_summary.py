@@ -14,7 +14,7 @@ _COLOURS = {Verdict.VALID: "green", Verdict.CAVEATS: "yellow", Verdict.INVALID: 
 
 
 def summary_text(summary: dict[str, Any]) -> "RenderableType":
-    """Verdict, reasons, caveats and notes, each marked as such, key figures, terrestrial RTTs; at most 100 columns."""
+    """Verdict, reasons, caveats, notes, key figures, terrestrial RTTs; at most 100 columns."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -33,20 +33,20 @@ def summary_text(summary: dict[str, Any]) -> "RenderableType":
     remarks = Table.grid(padding=(0, 1))
     remarks.add_column(width=8, justify="right", no_wrap=True)
     remarks.add_column()
-    remarked = {
-        "reason": (run["reasons"], "red"),
-        "caveat": (run.get("caveats", ()), "yellow"),  # absent from what older versions analysed
-        "note": (run["notes"], "dim"),
-    }
-    for kind, (lines, style) in remarked.items():
+    caveats = run.get("caveats", ())  # absent from older summaries
+    for kind, lines, style in (
+        ("reason", run["reasons"], "red"),
+        ("caveat", caveats, "yellow"),
+        ("note", run["notes"], "dim"),
+    ):
         for line in lines:
             remarks.add_row(Text(kind, style=style), Text(line, style=style))
     figures = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     figures.add_column(style="dim", no_wrap=True)
     figures.add_column(justify="right", no_wrap=True)
     figures.add_column(style="dim")
-    for known in key_figures(run):
-        figures.add_row(known.name, known.text, known.remark)
+    for row in key_figures(run):
+        figures.add_row(row.name, row.text, row.remark)
     rtts = "  ".join(
         f"{server} {figure(rtt['measured'], '', 1)}/{rtt['configured']:g}"
         for server, rtt in run["terrestrial_rtt_ms"].items()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from atoll_analysis import analyse
 from atoll_analysis.summary import Summary
 from atoll_dashboards.report.downsampling import STRETCHES, cloud, extremes, share_points
-from atoll_dashboards.report.plot_style import as_svg
+from atoll_dashboards.report.plot_style import image
 from atoll_dashboards.report.plots import PLOTS
 from atoll_dashboards.report.report_data import Sources, read_sources
 from atoll_hosts.binary import find_binary
@@ -101,7 +101,7 @@ def drawn(sources: Sources, name: str) -> list[float]:
     """The ordinates of what a figure draws."""
     figure = next(plot for plot in PLOTS if plot.name == name).figure(sources)
     assert figure is not None
-    assert len(as_svg(figure, name)) < 2_000_000
+    assert len(image(figure, ".svg")) < 1_500_000
     lines = [np.asarray(line.get_ydata(), float) for axes in figure.axes for line in axes.get_lines()]
     areas = [
         np.asarray(path.vertices)[:, 1]

@@ -18,9 +18,8 @@ from atoll_analysis.figures.run_figures import TRAFFIC_FIGURES
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.units import Duration, Rate
-from atoll_dashboards.report.distribution_plots import bursts, flow_classes
 from atoll_dashboards.report.key_figures import key_figures
-from atoll_dashboards.report.plots import flows, queue, rates
+from atoll_dashboards.report.plots import bursts, flow_classes, flows, queue, rates
 from atoll_dashboards.report.report import report_page
 from atoll_dashboards.report.report_data import Sources, read_sources
 from atoll_hosts.binary import find_binary

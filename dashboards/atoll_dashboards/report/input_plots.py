@@ -1,25 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportUnknownMemberType=false
 # (matplotlib leaves the keyword arguments of its drawing methods untyped)
-"""Plots of imported data: flow sizes and bytes by size; RTTs and the servers that represent them."""
+"""Plots of the inputs of experiments: link traces, flow sizes, and RTTs with the servers that represent them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 
+from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.experiment.flow_sizes import FlowSizes, Interpolation, published
-from atoll_dashboards.report.plot_style import BLUE, FAINT, GREY, ORANGE, PURPLE, common_style, image, key, plain_figure
+from atoll_core.units import Duration
+from atoll_dashboards.report.plot_style import (
+    BLUE,
+    FAINT,
+    GREY,
+    ORANGE,
+    PURPLE,
+    VERMILLION,
+    common_style,
+    image,
+    key,
+    plain_figure,
+    time_figure,
+)
 
 _POINTS = 400
 _LEAST = 1e-6  # of the flows, in the tail's panel
+
+_COLUMNS: tuple[tuple[str, str, Callable[[TraceRow], float | None]], ...] = (
+    ("rate (Mbit/s)", BLUE, lambda row: row.rate.bit_s / 1e6 if row.rate else None),
+    ("delay, one way (ms)", ORANGE, lambda row: row.delay.ms if row.delay else None),
+    ("loss (%)", VERMILLION, lambda row: None if row.loss is None else 100 * row.loss),
+)
+
+
+def draw_trace(trace: LinkTrace, until: Duration, form: str) -> bytes:
+    """Draw a trace from its beginning to ``until``. ``form``: .png, .svg or .pdf."""
+    columns = [column for column in _COLUMNS if any(column[2](row) is not None for row in trace.rows)]
+    t_s = [*(row.t.s for row in trace.rows), until.s]
+    with common_style():
+        figure, panels = time_figure(1.2 + 1.8 * max(1, len(columns)), rows=max(1, len(columns)))
+        for axes, (label, colour, read) in zip(panels, columns, strict=False):
+            values = [np.nan if (value := read(row)) is None else value for row in trace.rows]
+            axes.step(t_s, [*values, values[-1]], where="post", color=colour, linewidth=1.2)
+            axes.set_ylabel(label)
+            if not label.startswith("delay"):  # of a delay its variation matters
+                axes.set_ylim(bottom=0)
+        for axes in panels:
+            for row, (begin, end) in zip(trace.rows, pairwise(t_s), strict=True):
+                if row.blocked:
+                    axes.axvspan(begin, end, color=FAINT, linewidth=1.0, zorder=0)
+            axes.set_xlim(0, until.s)
+        grey = "; grey: blocked" if any(row.blocked for row in trace.rows) else ""
+        panels[0].set_title(f"A link as a function of time{grey}")
+        panels[-1].set_xlabel("time since the load began (s)")
+    return image(figure, form)
 
 
 def draw_flow_sizes(sizes: FlowSizes, form: str) -> bytes:
     """Draw a distribution and the published one. ``form``: .png, .svg or .pdf."""
     reference = published()
-    ends = [each for shape in (sizes, reference) for each in (shape.min_bytes, shape.max_bytes)]
+    ends = [end for shape in (sizes, reference) for end in (shape.min_bytes, shape.max_bytes)]
     at = np.unique(np.geomspace(min(ends), max(ends), _POINTS).round())
     if sizes.kind is Interpolation.STEPS:
         at = np.unique([*at, *(size for _, size in sizes.knots)])
@@ -29,8 +72,7 @@ def draw_flow_sizes(sizes: FlowSizes, form: str) -> bytes:
             width = 1.0 if shape is reference else 1.6
             flows = np.array([shape.share_up_to(size) for size in at])
             octets = np.array([shape.bytes_share_up_to(size) for size in at])
-            for share, colour, what in ((flows, BLUE, "of flows"), (octets, PURPLE, "of bytes")):
-                label = what + suffix
+            for share, colour, label in ((flows, BLUE, f"of flows{suffix}"), (octets, PURPLE, f"of bytes{suffix}")):
                 shares.step(at, 100 * share, where="post", color=colour, linestyle=style, linewidth=width, label=label)
             larger = np.where(1 - flows > _LEAST, 1 - flows, np.nan)
             label = sizes.name if shape is sizes else reference.name
@@ -66,28 +108,16 @@ def draw_rtts(ms: Sequence[float], servers: Sequence[tuple[str, float]], form: s
             axes.axvline(cut, color=FAINT, linewidth=0.8, zorder=0)
         label = f"RTT of a target (largest: {max(ms):g} ms)"
         axes.step(ranks, [ms[0], *ms], where="pre", color=BLUE, linewidth=1.4, label=label)
-        axes.plot(
-            centres,
-            [rtt for _, rtt in servers],
-            "o",
-            color=ORANGE,
-            markersize=5.5,
-            label="server: median of its group",
-        )
-        _name(axes, servers, centres)
+        rtts = [rtt for _, rtt in servers]
+        axes.plot(centres, rtts, "o", color=ORANGE, markersize=5.5, label="server: median of its group")
+        if len(servers) <= 30:
+            style: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8.5, "color": GREY}
+            for (name, rtt), centre in zip(servers, centres, strict=True):
+                axes.annotate(name, (centre, rtt), xytext=(0, 7), **style)
         axes.set_xlim(0, 100)
         most = float(np.percentile(ms, 99))  # the last per cent would make all others look alike
-        axes.set_ylim(0, 1.15 * max(most, *(rtt for _, rtt in servers)))
+        axes.set_ylim(0, 1.15 * max(most, *rtts))
         axes.set_xlabel("targets in the order of their RTT (%)")
         axes.set_ylabel("RTT (ms)")
         key(axes, 2)
     return image(figure, form, tight=True)
-
-
-def _name(axes: Axes, servers: Sequence[tuple[str, float]], centres: Sequence[float]) -> None:
-    if len(servers) > 30:
-        return
-    for (name, rtt), centre in zip(servers, centres, strict=True):
-        axes.annotate(
-            name, (centre, rtt), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8.5, color=GREY
-        )
