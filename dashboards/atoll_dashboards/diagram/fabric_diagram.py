@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from atoll_core.lab.network import Network, Switch
 from atoll_core.lab.port_ref import PortRef
 from atoll_dashboards.diagram.labels import name_ranges, wrapped
-from atoll_dashboards.diagram.svg import GREY, INK, PAPER, CardLine, Drawing, card_size, text_width
+from atoll_dashboards.diagram.svg import GREY, INK, PAPER, CardLine, Drawing, card_size, grey_line
 
-_BETWEEN = 36.0  # cards of one column, with room for a trunk's words
-_ASIDE = 24.0  # how far a trunk keeps from the cards it passes
-_LISTED = 46  # characters a line
-_TRUNK = 96.0  # least room for a trunk and its words
+_BETWEEN = 36.0  # cards of one column, with room for a trunk's label
+_ASIDE = 24.0  # the distance of a trunk from the cards that it passes
+_LINE = 46  # characters
+_TRUNK = 96.0  # least room for a trunk and its label
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,10 @@ def draw_fabric(
     """
     columns = [column for column in _sides(network) if column]
     lines = {
-        switch.name: [
-            *_lines(network, switch),
-            *(CardLine(note, 9, colour=GREY) for note in notes.get(switch.name, ())),
-        ]
+        switch.name: [*_lines(network, switch), *map(grey_line, notes.get(switch.name, ()))]
         for switch in network.switches
     }
-    sizes = {name: card_size(found) for name, found in lines.items()}
+    sizes = {name: card_size(text) for name, text in lines.items()}
     widths = [max(sizes[switch.name][0] for switch in column) for column in columns]
     heights = [sum(sizes[switch.name][1] + _BETWEEN for switch in column) - _BETWEEN for column in columns]
     spare = right - left - sum(widths)
@@ -72,10 +69,9 @@ def _sides(network: Network) -> tuple[list[Switch], list[Switch], list[Switch]]:
     ends: dict[str, set[bool]] = {switch.name: set() for switch in network.switches}
     for host in network.hosts:
         ends[host.interface.attached.switch].add(host.role.is_world)
-    for box in network.boxes:
-        for legs in box.pairs:
-            ends[legs.world.attached.switch] |= {True, False}
-            ends[legs.island.attached.switch] |= {True, False}
+    for legs in (legs for box in network.boxes for legs in box.pairs):
+        ends[legs.world.attached.switch] |= {True, False}
+        ends[legs.island.attached.switch] |= {True, False}
     sides: tuple[list[Switch], list[Switch], list[Switch]] = ([], [], [])
     for switch in network.switches:
         sides[{frozenset({True}): 0, frozenset({False}): 2}.get(frozenset(ends[switch.name]), 1)].append(switch)
@@ -88,9 +84,12 @@ def _lines(network: Network, switch: Switch) -> list[CardLine]:
 
     hosts = [host.name for host in network.hosts if here(host.interface.cable_end)]
     learning = [
-        (f"{each.name} ({each.uplink.port}, {each.rate}): ", [host.name for host in network.hosts_behind(each.name)])
-        for each in network.learning_switches
-        if here(each.uplink)
+        (
+            f"{below.name} ({below.uplink.port}, {below.rate}): ",
+            [host.name for host in network.hosts_behind(below.name)],
+        )
+        for below in network.learning_switches
+        if here(below.uplink)
     ]
     boxes = [
         box.name
@@ -99,32 +98,28 @@ def _lines(network: Network, switch: Switch) -> list[CardLine]:
     ]
     delays = [box.name for box in network.delay_boxes if any(here(leg.attached) for leg in box.interfaces)]
     taps = [tap.name for tap in network.taps if here(tap.interface.attached) and not tap.physical]
-    lines = [CardLine(switch.name, 12, bold=True), CardLine(f"{switch.driver}, dpid {switch.dpid}", 9, colour=GREY)]
+    lines = [CardLine(switch.name, 12, bold=True), grey_line(f"{switch.driver}, dpid {switch.dpid}")]
     control = [f"port {network.control.port.port}"] if network.control and here(network.control.port) else []
     parts = (("", hosts), ("boxes: ", boxes), ("delay boxes: ", delays), ("taps: ", taps), ("control: ", control))
-    for words, names in (*(part for part in parts if part[1]), *learning):
-        if words or names:
-            lines += [CardLine(line, 10) for line in wrapped(words + name_ranges(names), _LISTED)]
+    for title, names in (*(part for part in parts if part[1]), *learning):
+        lines += [CardLine(line, 10) for line in wrapped(title + name_ranges(names), _LINE)]
     return lines
 
 
 def _trunks(drawing: Drawing, network: Network, cards: dict[str, _Card]) -> None:
     for trunk in network.trunks:
         one, other = cards[trunk.a.switch], cards[trunk.b.switch]
-        words = [
-            CardLine(str(trunk.rate), 9, colour=GREY),
-            CardLine(f"{trunk.a.port} - {trunk.b.port}", 9, colour=GREY),
-        ]
-        points, (x, y) = _way(one, other, list(cards.values()))
+        label = [grey_line(f"{trunk.rate}"), grey_line(f"{trunk.a.port} - {trunk.b.port}")]
+        points, (x, y) = _route(one, other, list(cards.values()))
         drawing.line(points, GREY, 1.6)
-        wide = max(text_width(line.text, line.size) for line in words)
-        drawing.card(x - wide / 2 - 3, y - 14, wide + 6, 28, words, rim=PAPER)
+        width = max(line.width for line in label)
+        drawing.card(x - width / 2 - 3, y - 14, width + 6, 28, label, rim=PAPER)
 
 
 _Point = tuple[float, float]
 
 
-def _way(one: _Card, other: _Card, cards: list[_Card]) -> tuple[list[_Point], _Point]:
+def _route(one: _Card, other: _Card, cards: list[_Card]) -> tuple[list[_Point], _Point]:
     """Return the points of a trunk's line and the position of its label."""
     near, far = sorted((one, other), key=lambda card: (card.x, card.y))
     if near.x != far.x:
@@ -134,7 +129,5 @@ def _way(one: _Card, other: _Card, cards: list[_Card]) -> tuple[list[_Point], _P
     if not any(card.x == near.x and near.y < card.y < far.y for card in cards):
         return [near.middle, far.middle], (near.middle[0], (near.y + near.height + far.y) / 2)
     aside = near.x + near.width + _ASIDE
-    return (
-        [near.middle, (aside, near.middle[1]), (aside, far.middle[1]), far.middle],
-        (aside, (near.middle[1] + far.middle[1]) / 2),
-    )
+    points = [near.middle, (aside, near.middle[1]), (aside, far.middle[1]), far.middle]
+    return points, (aside, (near.middle[1] + far.middle[1]) / 2)

@@ -5,20 +5,41 @@ Above, a lane for each chain, from the world to the island: boxes in order, taps
 A box that several chains share spans their lanes. Below, the switches with what is attached to them, and the trunks.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_dashboards.diagram.fabric_diagram import draw_fabric
-from atoll_dashboards.diagram.labels import carried_words, delay_words, hosts_words, name_ranges
-from atoll_dashboards.diagram.lanes import LaneColumn, arrange
+from atoll_dashboards.diagram.labels import (
+    box_label,
+    chain_label,
+    delay_label,
+    end_label,
+    name_ranges,
+    tap_label,
+)
 from atoll_dashboards.diagram.svg import FAINT, GREY, LANES, CardLine, Drawing, card_size
 
 _MARGIN = 24.0
 _LANE, _LANES = 84.0, 112.0  # height of a lane alone, and of one that has a caption
 _GAP = 26.0  # between columns
 _TAP = 6.0  # radius
+
+_Key = tuple[str, int]  # a box or tap, and 0; or the lane that has it alone
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A box or a tap: its label, and the runs of neighbouring lanes (first, last) that pass it."""
+
+    box: bool
+    lines: list[CardLine]
+    width: float
+    height: float
+    runs: list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +60,14 @@ def graph(network: Network, experiment: Experiment, on_switches: Mapping[str, Se
     """Return the drawing as SVG text. ``on_switches``: lines about switches by name, as of their entries."""
     drawing = Drawing(f"Experiment {experiment.name}, lab {network.name}")
     chains = (experiment.chain, *experiment.branches)
-    columns = arrange(network, experiment)
-    world = [
-        CardLine("World", 13, bold=True),
-        *hosts_words(network.world_hosts),
-        CardLine(str(network.world), 9, colour=GREY),
-    ]
-    island = [
-        CardLine("Island", 13, bold=True),
-        *hosts_words(network.island_hosts),
-        CardLine(str(network.island), 9, colour=GREY),
-    ]
-    delay = delay_words(network, experiment)
+    columns = _arrange(network, experiment)
+    world = end_label("World", network.world_hosts, network.world)
+    island = end_label("Island", network.island_hosts, network.island)
+    delay = delay_label(network, experiment)
     sides = [card_size(lines)[0] for lines in (world, delay, island)]
-    notes = [carried_words(chain, experiment) for chain in chains]
-    gap = max(
-        _GAP,
-        (max((note.width for note in notes), default=0) - sum(each.width for each in columns)) / (len(columns) + 1),
-    )
+    notes = [chain_label(chain, experiment) for chain in chains]
+    spare = max(note.width for note in notes) - sum(column.width for column in columns)
+    gap = max(_GAP, spare / (len(columns) + 1))
     left = _MARGIN + sides[0] + (_GAP + sides[1] if delay else 0)
     right = left + sum(column.width + gap for column in columns) + gap
     tallest = max(card_size(lines)[1] for lines in (world, delay, island))
@@ -67,10 +78,10 @@ def graph(network: Network, experiment: Experiment, on_switches: Mapping[str, Se
 
     drawing.text(_MARGIN, _MARGIN + 12, CardLine(drawing.title, 15, bold=True))
     for number, note in enumerate(notes):
-        colour = LANES[number % len(LANES)]
-        drawing.line([(_MARGIN + sides[0], room.y(number)), (right, room.y(number))], colour, 2.6)
-        drawing.text(left + 8, room.y(number) - 42, CardLine(note.text, note.size, bold=True, colour=colour))
-    _columns(drawing, columns, room, gap)
+        y, colour = room.y(number), LANES[number % len(LANES)]
+        drawing.line([(_MARGIN + sides[0], y), (right, y)], colour, 2.6)
+        drawing.text(left + 8, y - 42, replace(note, colour=colour))
+    _draw_columns(drawing, columns, room, gap)
     for lines, x, width in (
         (world, _MARGIN, sides[0]),
         (delay, _MARGIN + sides[0] + _GAP, sides[1]),
@@ -78,17 +89,60 @@ def graph(network: Network, experiment: Experiment, on_switches: Mapping[str, Se
     ):
         if lines:
             drawing.card(x, middle - height / 2, width, height, lines)
-    unused = _unused(network, experiment)
     bottom = middle + height / 2 + 18
-    if unused:
-        drawing.text(left, bottom, CardLine(unused, 10, colour=GREY))
+    used = {hop for chain in experiment.chains for hop in chain.hops}
+    if unused := [hop.name for hop in (*network.boxes, *network.taps) if hop.name not in used]:
+        drawing.text(left, bottom, CardLine(f"in no chain: {name_ranges(unused)}", 10, colour=GREY))
         bottom += 14
     drawing.line([(_MARGIN, bottom), (right + sides[2], bottom)], FAINT, 1)
     width, height = draw_fabric(drawing, network, on_switches or {}, _MARGIN, bottom + 14, right + sides[2])
     return drawing.render(width + _MARGIN, height + _MARGIN)
 
 
-def _columns(drawing: Drawing, columns: list[LaneColumn], room: _Room, gap: float) -> None:
+def _arrange(network: Network, experiment: Experiment) -> list[_Column]:
+    """The columns from world to island.
+
+    A chain that passes boxes in another order than those before it has columns of its own.
+    """
+    keys: list[list[_Key]] = []
+    for lane, hops in enumerate(chain.hops for chain in (experiment.chain, *experiment.branches)):
+        shared = [*keys, [(hop, 0) for hop in hops]]
+        keys = shared if _order(shared) is not None else [*keys, [(hop, lane) for hop in hops]]
+    boxes = {box.name: box for box in network.boxes}
+    columns: list[_Column] = []
+    for key in _order(keys) or ():
+        lines = box_label(boxes[key[0]], experiment) if key[0] in boxes else tap_label(network.tap(key[0]))
+        width, height = card_size(lines, margin=8)
+        passing = [lane for lane, hops in enumerate(keys) if key in hops]
+        columns.append(_Column(key[0] in boxes, lines, width, height, _runs(passing)))
+    return columns
+
+
+def _order(lanes: Iterable[list[_Key]]) -> list[_Key] | None:
+    """All keys in an order that every lane has; None when there is none."""
+    before: dict[_Key, dict[_Key, None]] = {}  # ordered sets: the same drawing in every process
+    for hops in lanes:
+        for hop in hops:
+            before.setdefault(hop, {})
+        for one, other in pairwise(hops):
+            before[other][one] = None
+    try:
+        return list(TopologicalSorter(before).static_order())
+    except CycleError:
+        return None
+
+
+def _runs(lanes: list[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for lane in lanes:
+        if runs and runs[-1][1] == lane - 1:
+            runs[-1] = (runs[-1][0], lane)
+        else:
+            runs.append((lane, lane))
+    return runs
+
+
+def _draw_columns(drawing: Drawing, columns: list[_Column], room: _Room, gap: float) -> None:
     x = room.left + gap
     for column in columns:
         for first, last in column.runs:
@@ -104,10 +158,3 @@ def _columns(drawing: Drawing, columns: list[LaneColumn], room: _Room, gap: floa
                         y += line.height
                         drawing.text(x + column.width / 2, y - line.height * 0.28, line, anchor="middle")
         x += column.width + gap
-
-
-def _unused(network: Network, experiment: Experiment) -> str:
-    """Return boxes and taps of the lab that no chain uses."""
-    used = {hop for chain in experiment.chains for hop in chain.hops}
-    idle = [each.name for each in (*network.boxes, *network.taps) if each.name not in used]
-    return f"in no chain: {name_ranges(idle)}" if idle else ""

@@ -2,13 +2,13 @@
 """Labels of a drawing for hosts, classes, chains and boxes."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Network
 from itertools import groupby
 
 from atoll_core.experiment.experiment import Chain, Experiment
 from atoll_core.lab.network import ChainBox, Host, HostRole, Network, Tap
-from atoll_core.lab.port_ref import PortRef
-from atoll_dashboards.diagram.svg import GREY, CardLine
+from atoll_dashboards.diagram.svg import CardLine, grey_line
 
 _ROLES = {
     HostRole.WORLD_SERVER: ("server", "servers"),
@@ -17,80 +17,66 @@ _ROLES = {
     HostRole.WORLD_WHISTLE: ("whistle", "whistles"),
     HostRole.ISLAND_SPECIAL: ("special", "special"),
 }
-_SMALL = 9.0
 
 
 def name_ranges(names: Iterable[str]) -> str:
     """Format names, consecutive ones as a range with an en dash."""
     numbered = [
-        (found[1], int(found[2])) if (found := re.fullmatch(r"(.*?)([0-9]+)", name)) else (name, -1) for name in names
+        (match[1], int(match[2])) if (match := re.fullmatch(r"(.*?)([0-9]+)", name)) else (name, -1) for name in names
     ]
-    words: list[str] = []
-    for (stem, _), run in groupby(enumerate(numbered), key=lambda each: (each[1][0], each[1][1] - each[0])):
-        numbers = [number for _, (_, number) in run]
-        if numbers[0] < 0:
-            words.append(stem)
-        else:
-            first, last = f"{stem}{numbers[0]}", f"{stem}{numbers[-1]}"
-            words.append(
-                first
-                if first == last
-                else f"{first}\u2013{last}"
-                if numbers[-1] - numbers[0] > 1
-                else f"{first}, {last}"
-            )
-    return ", ".join(words)
+    ranges: list[str] = []
+    for _, run in groupby(enumerate(numbered), key=lambda item: (item[1][0], item[1][1] - item[0])):
+        members = [stem if number < 0 else f"{stem}{number}" for _, (stem, number) in run]
+        ranges += [f"{members[0]}\u2013{members[-1]}"] if len(members) > 2 else members
+    return ", ".join(ranges)
 
 
-def wrapped(words: str, most: int) -> list[str]:
-    """Wrap words to lines of a maximum length, broken behind commas."""
+def wrapped(text: str, most: int) -> list[str]:
+    """Wrap a text to lines of a maximum length, broken behind commas."""
     lines: list[str] = []
-    for word in words.split(", "):
-        if lines and len(lines[-1]) + len(word) + 2 <= most:
-            lines[-1] += f", {word}"
+    for part in text.split(", "):
+        if lines and len(lines[-1]) + len(part) + 2 <= most:
+            lines[-1] += f", {part}"
         else:
-            lines.append(word)
+            lines.append(part)
     return [f"{line}," for line in lines[:-1]] + lines[-1:]
 
 
-def hosts_words(hosts: Iterable[Host]) -> list[CardLine]:
-    """Format the number of hosts of each role: ``22 servers``."""
-    listed = list(hosts)
-    lines: list[CardLine] = []
+def end_label(title: str, hosts: Sequence[Host], prefix: IPv4Network) -> list[CardLine]:
+    """Format one end of the lab: the number of hosts of each role (``22 servers``), and the network."""
+    lines = [CardLine(title, 13, bold=True)]
     for role, (one, many) in _ROLES.items():
-        named = [host.name for host in listed if host.role is role]
-        if named:
-            alone = len(named) == 1
-            lines.append(CardLine(f"{one} {named[0]}" if alone else f"{len(named)} {many}", 10))
-            lines += [] if alone else [CardLine(line, _SMALL, colour=GREY) for line in wrapped(name_ranges(named), 16)]
-    return lines
+        names = [host.name for host in hosts if host.role is role]
+        if len(names) == 1:
+            lines.append(CardLine(f"{one} {names[0]}", 10))
+        elif names:
+            lines.append(CardLine(f"{len(names)} {many}", 10))
+            lines += [grey_line(line) for line in wrapped(name_ranges(names), 16)]
+    return [*lines, grey_line(str(prefix))]
 
 
-def delay_words(network: Network, experiment: Experiment) -> list[CardLine]:
+def delay_label(network: Network, experiment: Experiment) -> list[CardLine]:
     """Format the delay boxes in use: number of classes, range of latencies."""
     used = {name for _, name in experiment.latency}
     lines: list[CardLine] = []
     for box in network.delay_boxes:
-        classes = [known for known in box.classes if known.name in used]
+        classes = [latency_class for latency_class in box.classes if latency_class.name in used]
         if classes:
-            least, most = (choose(known.rtt for known in classes) for choose in (min, max))
-            span = f"RTT {least}" if least == most else f"RTT {least} to {most}"
-            several = f"{len(classes)} classes" if len(classes) > 1 else "1 class"
-            lines += [CardLine(box.name, 12, bold=True), CardLine(several, 10), CardLine(span, 10)]
+            least, most = (choose(latency_class.rtt for latency_class in classes) for choose in (min, max))
+            rtts = f"RTT {least}" if least == most else f"RTT {least} to {most}"
+            count = f"{len(classes)} classes" if len(classes) > 1 else "1 class"
             ports = [leg.attached for leg in box.interfaces]
-            several = f"{ports[0]} to {ports[-1]}" if len(ports) > 1 else f"{ports[0]}"
-            lines.append(CardLine(several, _SMALL, colour=GREY))
+            port_range = f"{ports[0]} to {ports[-1]}" if len(ports) > 1 else f"{ports[0]}"
+            lines += [CardLine(box.name, 12, bold=True), CardLine(count, 10), CardLine(rtts, 10), grey_line(port_range)]
     return lines
 
 
-def carried_words(chain: Chain, experiment: Experiment) -> CardLine:
+def chain_label(chain: Chain, experiment: Experiment) -> CardLine:
     """Format the traffic of a chain, if there are several chains."""
-    if not experiment.branches:
-        return CardLine("", 11)
-    return CardLine(f"{chain.name}: {chain.carries}", 11, bold=True)
+    return CardLine(f"{chain.name}: {chain.carries}" if experiment.branches else "", 11, bold=True)
 
 
-def box_words(box: ChainBox, experiment: Experiment) -> list[CardLine]:
+def box_label(box: ChainBox, experiment: Experiment) -> list[CardLine]:
     """Format a box: name, function, ports."""
     lines = [CardLine(box.name, 12, bold=True)]
     link = next((link for link in experiment.links if link.box == box.name), None)
@@ -99,24 +85,14 @@ def box_words(box: ChainBox, experiment: Experiment) -> list[CardLine]:
     elif link.to_island.rate == link.to_world.rate and link.to_island.delay == link.to_world.delay:
         lines += [CardLine(str(link.to_island.rate), 10), CardLine(str(link.to_island.delay), 10)]
     else:
-        lines += [
-            CardLine(f"{way.rate}, {way.delay} {sign}", 10)
-            for way, sign in ((link.to_island, "→"), (link.to_world, "←"))
-        ]
-    return [*lines, CardLine(_ports(box.world.attached, box.island.attached), _SMALL, colour=GREY)]
+        ways = ((link.to_island, "→"), (link.to_world, "←"))
+        lines += [CardLine(f"{way.rate}, {way.delay} {sign}", 10) for way, sign in ways]
+    one, other = box.world.attached, box.island.attached
+    return [*lines, grey_line(f"{one}, {other.port if one.switch == other.switch else other}")]
 
 
-def tap_words(tap: Tap) -> list[CardLine]:
+def tap_label(tap: Tap) -> list[CardLine]:
     """Format a tap: name, capture host, port."""
     where = f"in cable {tap.interface.attached}" if tap.physical else str(tap.interface.attached)
-    seen = [CardLine("to the island only", _SMALL, colour=GREY)] if tap.to_island_only else []
-    return [
-        CardLine(tap.name, 10),
-        CardLine(tap.host, _SMALL, colour=GREY),
-        CardLine(where, _SMALL, colour=GREY),
-        *seen,
-    ]
-
-
-def _ports(one: PortRef, other: PortRef) -> str:
-    return f"{one}, {other.port}" if one.switch == other.switch else f"{one}, {other}"
+    direction = ["to the island only"] if tap.to_island_only else []
+    return [CardLine(tap.name, 10), *map(grey_line, (tap.host, where, *direction))]

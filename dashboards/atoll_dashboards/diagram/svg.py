@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The SVG shapes of a laboratory's drawing. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
@@ -39,6 +39,11 @@ class CardLine:
         return self.size * 1.35
 
 
+def grey_line(text: str) -> CardLine:
+    """A line of small print."""
+    return CardLine(text, 9, colour=GREY)
+
+
 @dataclass
 class Drawing:
     """Shapes in drawing order."""
@@ -46,12 +51,11 @@ class Drawing:
     title: str
     shapes: list[str] = field(default_factory=list[str])
 
-    def line(self, points: Iterable[tuple[float, float]], colour: str, width: float, dash: str = "") -> None:
+    def line(self, points: Iterable[tuple[float, float]], colour: str, width: float) -> None:
         """A line through points."""
         listed = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        dashed = f' stroke-dasharray="{dash}"' if dash else ""
         self.shapes.append(
-            f'<polyline points="{listed}" fill="none" stroke="{colour}" stroke-width="{width:g}"{dashed} '
+            f'<polyline points="{listed}" fill="none" stroke="{colour}" stroke-width="{width:g}" '
             'stroke-linejoin="round" stroke-linecap="round"/>'
         )
 
@@ -67,7 +71,7 @@ class Drawing:
         y: float,
         width: float,
         height: float,
-        lines: Iterable[CardLine],
+        lines: Sequence[CardLine],
         *,
         rim: str = INK,
         fill: str = PAPER,
@@ -77,9 +81,8 @@ class Drawing:
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="5" fill="{fill}" '
             f'stroke="{rim}" stroke-width="1.3"/>'
         )
-        listed = list(lines)
-        top = y + (height - sum(line.height for line in listed)) / 2
-        for line in listed:
+        top = y + (height - sum(line.height for line in lines)) / 2
+        for line in lines:
             top += line.height
             self.text(x + width / 2, top - line.height * 0.28, line, anchor="middle")
 
@@ -102,10 +105,7 @@ class Drawing:
         return "\n".join((head, title, paper, *self.shapes, "</svg>\n"))
 
 
-def card_size(lines: Iterable[CardLine], *, margin: float = 10) -> tuple[float, float]:
+def card_size(lines: Sequence[CardLine], *, margin: float = 10) -> tuple[float, float]:
     """The width and height of a card that holds these lines."""
-    listed = list(lines)
-    return (
-        max((line.width for line in listed), default=0) + 2 * margin,
-        sum(line.height for line in listed) + 1.6 * margin,
-    )
+    width = max((line.width for line in lines), default=0)
+    return width + 2 * margin, sum(line.height for line in lines) + 1.6 * margin

@@ -35,7 +35,7 @@ from atoll_core.plan.plan import HostSettings, PacketMark, PacketRule, Packets, 
 from atoll_core.plan.tag_layout import UNTAGGED
 from atoll_core.units import Duration
 from atoll_daemon.http.experiment_bodies import picture
-from atoll_dashboards.diagram.labels import box_words
+from atoll_dashboards.diagram.labels import box_label
 from atoll_dashboards.grafana.grafana_dashboards import files
 from atoll_dashboards.report.report import write_report
 from atoll_hosts.binary import find_binary
@@ -340,7 +340,7 @@ def test_people_see_its_name(load: Load) -> None:
     }
     assert drawn["boxes"]["coder-w"] == {"kind": "router", "is_link": False}
     assert {"name": "pep-w", "kind": "toy", "is_link": False} in drawn["chains"][0]["hops"]
-    assert [line.text for line in box_words(network.box("pep-w"), experiment)][:2] == ["pep-w", "toy"]
+    assert [line.text for line in box_label(network.box("pep-w"), experiment)][:2] == ["pep-w", "toy"]
 
 
 def test_what_its_program_counts_has_a_dashboard(toy: BoxKind) -> None:
