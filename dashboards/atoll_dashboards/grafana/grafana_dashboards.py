@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Grafana dashboards, one function each; ``make dashboards`` writes their files."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,8 @@ from atoll_dashboards.grafana.grafana_widgets import (
 from atoll_dashboards.grafana.influxql import Series, tag_values
 
 _BITS = 8
-_LINK_EVERY = "100ms"
+_link_plot = functools.partial(plot, every="100ms")
+_link_figure = functools.partial(figure_panel, every="100ms")
 _TO_ISLAND = {"direction": "to_island"}
 _NOT_FROM_0 = "not from 0"
 _CAUSES = {
@@ -46,39 +48,29 @@ def overview() -> Dashboard:
         "atoll: Overview",
         "Overview of a run: the link, the service that the island gets, and the events.",
         [
-            figure_panel(
-                "Link, island-bound",
-                "bps",
-                island.rate("out_bytes", _BITS),
-                what="IP bytes that passed the link",
-                every=_LINK_EVERY,
+            _link_figure(
+                "Link, island-bound", "bps", island.rate("out_bytes", _BITS), what="IP bytes that passed the link"
             ),
-            figure_panel(
-                "Queue, most", "bytes", island.level("queue_max_bytes", "max"), what="island-bound", every=_LINK_EVERY
-            ),
-            figure_panel(
-                "Drops", "pps", island.rate("dropped_packets"), what="all causes, to the island", every=_LINK_EVERY
-            ),
+            _link_figure("Queue, most", "bytes", island.level("queue_max_bytes", "max"), what="island-bound"),
+            _link_figure("Drops", "pps", island.rate("dropped_packets"), what="all causes, to the island"),
             figure_panel(
                 "Goodput", "bps", load.total_rate("received_bytes", _BITS), what="TCP payload of all channels"
             ),
             figure_panel("Flows open", "none", load.total("active"), what="of all channels"),
-            figure_panel("Ping", "ns", ping.level("rtt_ns"), what="round-trip time, queue included", every=_LINK_EVERY),
-            plot(
+            _link_figure("Ping", "ns", ping.level("rtt_ns"), what="round-trip time, queue included"),
+            _link_plot(
                 "Link rate",
                 "bps",
                 (link.rate("out_bytes", _BITS), "$tag_box $tag_direction"),
                 (config.level("rate_bit_s", "last"), "$tag_box configured"),
                 what="IP bytes that pass the link, and its configured rate",
-                every=_LINK_EVERY,
             ),
-            plot(
+            _link_plot(
                 "Queue",
                 "bytes",
                 (island.level("queue_max_bytes", "max"), "$tag_box most"),
                 (config.level("queue_bytes", "last"), "$tag_box capacity"),
                 what="largest queue of the link to the island",
-                every=_LINK_EVERY,
             ),
             plot(
                 "Goodput",
@@ -88,15 +80,14 @@ def overview() -> Dashboard:
                 what="TCP payload that island clients have received",
                 stacked=True,
             ),
-            plot(
+            _link_plot(
                 "Ping",
                 "ns",
                 (ping.level("rtt_ns", "max"), "to $tag_target"),
                 what="round-trip time through the queue: base + 8 queue / rate; the axis does not begin at 0",
-                every=_LINK_EVERY,
                 axis=_NOT_FROM_0,
             ),
-            event_table("Events", Series("event"), what="steps, changes, swaps, whistles and notes, latest first"),
+            event_table("Events", "steps, changes, swaps, whistles and notes, latest first"),
         ],
     )
 
@@ -111,91 +102,81 @@ def satellite_link() -> Dashboard:
         "atoll: Satellite link",
         "A satellite link, both directions: rate, queue, drops by cause, lateness of the emulator.",
         [
-            plot(
+            _link_plot(
                 "Rate",
                 "bps",
                 (link.rate("out_bytes", _BITS), "$tag_box $tag_direction passed"),
                 (config.level("rate_bit_s", "last"), "$tag_box $tag_direction configured"),
                 what="IP bytes per second that passed the link (lost packets excluded), and the configured rate",
-                every=_LINK_EVERY,
             ),
-            plot(
+            _link_plot(
                 "Offered",
                 "bps",
                 (link.rate("in_bytes", _BITS), "$tag_box $tag_direction"),
                 what="packets that arrive at the link, including those it drops",
-                every=_LINK_EVERY,
             ),
-            plot(
+            _link_plot(
                 "Queue",
                 "bytes",
                 (link.level("queue_max_bytes", "max"), "$tag_box $tag_direction most"),
                 (link.level("queue_bytes"), "$tag_box $tag_direction"),
                 (config.level("queue_bytes", "last"), "$tag_box $tag_direction capacity"),
                 what="bytes in the queue now, and the largest queue of each interval",
-                every=_LINK_EVERY,
             ),
-            plot(
+            _link_plot(
                 "Packets",
                 "pps",
                 (link.rate("in_packets"), "$tag_box $tag_direction arrived"),
                 (link.rate("out_packets"), "$tag_box $tag_direction sent"),
                 what="arrived and sent on",
-                every=_LINK_EVERY,
             ),
             *(_drops_by_cause(direction, to) for direction, to in (("to_island", "island"), ("to_world", "world"))),
-            plot(
+            _link_plot(
                 "Low-priority queue",
                 "bytes",
                 (link.level("low_priority_queue_max_bytes", "max"), "$tag_box $tag_direction most"),
                 (link.level("low_priority_queue_bytes"), "$tag_box $tag_direction"),
                 what="of packets marked LE, if there is such a queue: bytes now, and the largest of each interval",
-                every=_LINK_EVERY,
             ),
-            plot(
+            _link_plot(
                 "Low-priority packets",
                 "pps",
                 (link.rate("low_priority_in_packets"), "$tag_box $tag_direction arrived"),
                 (link.rate("low_priority_sent_packets"), "$tag_box $tag_direction sent"),
                 what="packets marked LE (RFC 8622): arrived for their queue, and sent from it",
-                every=_LINK_EVERY,
             ),
-            plot(
+            _link_plot(
                 "Under way",
                 "none",
                 (link.level("held_packets"), "$tag_box $tag_direction"),
                 what="packets within the link: waiting, being serialised, propagating",
-                every=_LINK_EVERY,
             ),
-            plot(
+            _link_plot(
                 "Idle",
                 "percentunit",
                 (link.rate("idle_ns", 1e-9), "$tag_box $tag_direction"),
                 what="share of time in which the transmitter had nothing to send (link engine only)",
-                every=_LINK_EVERY,
             ),
-            plot(
+            _link_plot(
                 "Lateness",
                 "ns",
                 (link.level("lateness_max_ns", "max"), "$tag_box $tag_direction"),
                 what="largest lateness of a departure; more than 5 ms is a stall",
-                every=_LINK_EVERY,
                 span=WIDTH,
             ),
         ],
-        [variable("box", "Link", tag_values("link", "box", run="$run"), multi=True, everything=True)],
+        [variable("box", "Link", tag_values("link", "box", run="$run"))],
     )
 
 
 def _drops_by_cause(direction: str, to: str) -> Panel:
     """Of the chosen links in one direction, which is ``to`` somewhere."""
     link = Series("link", ("box",), {"box": "$box", "direction": direction})
-    return plot(
+    return _link_plot(
         f"Drops by cause, to the {to}",
         "pps",
         *((link.rate(f"dropped_{name}_packets"), f"$tag_box: {cause}") for name, cause in _CAUSES.items()),
         what="full queues, loss model, AQM, blockage; overload: the emulator's interface did not accept the packet",
-        every=_LINK_EVERY,
     )
 
 
@@ -218,7 +199,7 @@ def world_latencies() -> Dashboard:
                     "terrestrial round-trip time. Lines: configured (a step is a change of the latency). Dots: "
                     "measured by the test before the run"
                 ),
-                every=_LINK_EVERY,
+                every="100ms",
                 none="no data: the run is older than this measurement, or the time range does not include the run",
             ),
             plot("Into classes", "bps", (classes.rate("in_bytes", _BITS), "$tag_class"), what="both directions"),
@@ -382,7 +363,7 @@ def hosts_and_load() -> Dashboard:
                 axis="offset",
             ),
         ],
-        [variable("host", "Host", tag_values("interface", "host", run="$run"), multi=True, everything=True)],
+        [variable("host", "Host", tag_values("interface", "host", run="$run"))],
     )
 
 
@@ -435,7 +416,7 @@ def switches_and_flows() -> Dashboard:
                 span=WIDTH,
             ),
         ],
-        [variable("switch", "Switch", tag_values("switch_port", "switch", run="$run"), multi=True, everything=True)],
+        [variable("switch", "Switch", tag_values("switch_port", "switch", run="$run"))],
     )
 
 
@@ -497,18 +478,12 @@ def boxes_of_kind(kind: BoxKind) -> Dashboard:
     of_box = Series(kind.name, ("box",), {"box": "$box"})
     panels = [
         *(
-            plot(each.name, unit, (of_box.rate(each.name, factor), "$tag_box"), what=each.what, every=_LINK_EVERY)
+            _link_plot(each.name, unit, (of_box.rate(each.name, factor), "$tag_box"), what=each.what)
             for each in kind.counters
             for unit, factor in [_RATES.get(each.unit, ("ops", 1))]
         ),
         *(
-            plot(
-                each.name,
-                _UNITS.get(each.unit, "none"),
-                (of_box.level(each.name), "$tag_box"),
-                what=each.what,
-                every=_LINK_EVERY,
-            )
+            _link_plot(each.name, _UNITS.get(each.unit, "none"), (of_box.level(each.name), "$tag_box"), what=each.what)
             for each in kind.levels
         ),
     ]
@@ -517,7 +492,7 @@ def boxes_of_kind(kind: BoxKind) -> Dashboard:
         f"atoll: {kind.name}",
         f"Counters of boxes of kind {kind.name} per second, and their other figures.",
         panels,
-        [variable("box", "Box", tag_values(kind.name, "box", run="$run"), multi=True, everything=True)],
+        [variable("box", "Box", tag_values(kind.name, "box", run="$run"))],
     )
 
 

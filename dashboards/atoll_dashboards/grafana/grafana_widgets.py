@@ -34,8 +34,8 @@ _EVENTS = {  # kind: colour of its line
 
 
 @dataclass(frozen=True, slots=True)
-class InfluxQuery(Dataquery, Builder[Dataquery]):
-    """A query in InfluxQL, which the SDK has no builder for."""
+class _InfluxQuery(Dataquery, Builder[Dataquery]):
+    """A query in InfluxQL, for which the SDK has no builder."""
 
     query: str
     alias: str = ""
@@ -58,11 +58,15 @@ class InfluxQuery(Dataquery, Builder[Dataquery]):
         }
 
 
-class InfluxAnnotation(dashboard.AnnotationQuery):
+class _EventMarks(dashboard.AnnotationQuery, Builder[dashboard.AnnotationQuery]):
     """Events of one kind as marks in all panels."""
 
+    def build(self) -> dashboard.AnnotationQuery:
+        """Itself."""
+        return self
+
     def to_json(self) -> dict[str, object]:
-        """As Grafana's InfluxDB data source stores it: the column that is the mark's text besides."""
+        """As Grafana's InfluxDB data source stores it, with the column of the mark's text."""
         return {
             **super().to_json(),
             "query": Series("event", where={"kind": self.name}).points("text"),
@@ -72,21 +76,8 @@ class InfluxAnnotation(dashboard.AnnotationQuery):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Annotation(Builder[dashboard.AnnotationQuery]):
-    """Builds an InfluxAnnotation."""
-
-    kind: str
-    colour: str
-    shown: bool
-
-    def build(self) -> dashboard.AnnotationQuery:
-        """The annotation, called as its kind."""
-        return InfluxAnnotation(name=self.kind, datasource=SOURCE, enable=self.shown, icon_color=self.colour)
-
-
 Query = tuple[str, str]
-"""A query and how its series are called."""
+"""A query and the name of its series."""
 
 
 def plot(
@@ -127,18 +118,18 @@ def plot(
     if stacked:
         panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
     for ref_id, (query, alias) in zip("ABCDEFGH", queries, strict=False):
-        panel.with_target(InfluxQuery(query, alias, ref_id=ref_id))
+        panel.with_target(_InfluxQuery(query, alias, ref_id=ref_id))
     return panel
 
 
 def steps(
-    title: str, unit: str, held: Query, found: Query, *, what: str, none: str, every: str, span: int = WIDTH
+    title: str, unit: str, configured: Query, measured: Query, *, what: str, none: str, every: str
 ) -> timeseries.Panel:
-    """A panel of what was ``held`` at, which changes in steps, and of what was ``found`` now and then, as dots.
+    """A panel of a setting, which changes in steps, and of measurements of it, as dots.
 
     A step may be shown too early by up to ``every``. ``none``: text where there is neither.
     """
-    panel = plot(title, unit, held, found, what=what, every=every, span=span)
+    panel = plot(title, unit, configured, measured, what=what, every=every, span=WIDTH)
     dots = [
         dashboard.DynamicConfigValue("custom.drawStyle", common.GraphDrawStyle.POINTS),
         dashboard.DynamicConfigValue("custom.pointSize", 8),
@@ -147,7 +138,7 @@ def steps(
     return panel.line_interpolation(common.LineInterpolation.STEP_AFTER).no_value(none).override_by_query("B", dots)
 
 
-def figure_panel(title: str, unit: str, query: str, *, what: str, every: str = "2s", span: int = 4) -> stat.Panel:
+def figure_panel(title: str, unit: str, query: str, *, what: str, every: str = "2s") -> stat.Panel:
     """A panel of one figure: the last of a series, with the series behind it."""
     return (
         stat.Panel()
@@ -156,53 +147,48 @@ def figure_panel(title: str, unit: str, query: str, *, what: str, every: str = "
         .unit(unit)
         .datasource(SOURCE)
         .interval(every)
-        .span(span)
+        .span(4)
         .height(4)
         .graph_mode(common.BigValueGraphMode.AREA)
-        .with_target(InfluxQuery(query, title))
+        .with_target(_InfluxQuery(query, title))
     )
 
 
-def event_table(title: str, series: Series, *, what: str, span: int = WIDTH) -> table.Panel:
+def event_table(title: str, what: str) -> table.Panel:
     """A table of the last events."""
-    query = series.points("kind", "state", "text") + " ORDER BY time DESC LIMIT 200"
-    panel = table.Panel().title(title).description(what).datasource(SOURCE).span(span).height(_HEIGHT)
-    return panel.with_target(InfluxQuery(query, as_table=True))
+    query = Series("event").points("kind", "state", "text") + " ORDER BY time DESC LIMIT 200"
+    panel = table.Panel().title(title).description(what).datasource(SOURCE).span(WIDTH).height(_HEIGHT)
+    return panel.with_target(_InfluxQuery(query, as_table=True))
 
 
-def variable(name: str, label: str, query: str, *, multi: bool = False, everything: bool = False) -> Any:
-    """A template variable of the values that a query finds, in their natural order."""
-    found = (
-        builders.QueryVariable(name)
-        .label(label)
-        .query(query)
-        .datasource(SOURCE)
-        .multi(multi)
-        .include_all(everything)
-        .refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .sort(dashboard.VariableSort.NATURAL_ASC)
-    )
-    if everything:
-        found.all_value(".*").current(dashboard.VariableOption(text="All", value="$__all"))
-    return found
+def _variable(name: str, label: str, query: str, *, multi: bool) -> Any:
+    made = builders.QueryVariable(name).label(label).query(query).datasource(SOURCE).multi(multi)
+    return made.refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED)
 
 
-def run_variable(query: str, *, multi: bool) -> Any:
-    """The template variable of the runs that a query finds, the newest first, whatever it is called.
+def variable(name: str, label: str, query: str, *, multi: bool = True) -> Any:
+    """A template variable: all values that a query returns, or some (``multi``) or one of them, in natural order."""
+    made = _variable(name, label, query, multi=multi).include_all(True).all_value(".*")
+    everything = dashboard.VariableOption(text="All", value="$__all")
+    return made.current(everything).sort(dashboard.VariableSort.NATURAL_ASC)
 
-    Grafana sorts by what it shows: of ``geo-20260102T030405Z-1`` the instant and the number behind it; its experiment
-    is chosen next to it. A name without an instant is shown as it is.
+
+def _run_variable(query: str, *, multi: bool) -> Any:
+    """The template variable of the runs that a query returns, newest first.
+
+    Grafana sorts by the text that it shows: of ``geo-20260102T030405Z-1`` the instant and the number behind it; its
+    experiment is chosen next to it. A name without an instant is shown as it is.
     """
     shown = r"/^(?<value>(?:.*-(?=\d{8}T\d{6}Z))?(?<text>.*))$/"
-    newest_first = dashboard.VariableSort.ALPHABETICAL_DESC
     help_text = (
         "Newest first. Also set the time range to that of the run: `atoll metrics load` prints a link that sets both."
     )
-    return variable("run", "Run", query, multi=multi).regex(shown).sort(newest_first).description(help_text)
+    made = _variable("run", "Run", query, multi=multi).include_all(False).regex(shown).description(help_text)
+    return made.sort(dashboard.VariableSort.ALPHABETICAL_DESC)
 
 
 def _to_aligned_runs(uid: str) -> Any:
-    """A link to the same dashboard where aligned runs, those in virtual time among them, lie."""
+    """A link to the same dashboard at the time range of aligned runs, which includes those in virtual time."""
     begin_ms = ALIGNED_NS // 1_000_000
     within = f"from={begin_ms - 30_000}&to={begin_ms + 600_000}"
     return (
@@ -243,20 +229,20 @@ def dashboard_page(
             .include_vars(True)
             .keep_time(not runs)
         )
-        .with_variable(variable("testbed", "Testbed", tag_values("link", "testbed"), everything=True))
-        .with_variable(
-            variable("experiment", "Experiment", tag_values("link", "experiment", testbed="$testbed"), everything=True)
-        )
-        .with_variable(
-            run_variable(tag_values("link", "run", testbed="$testbed", experiment="$experiment"), multi=runs)
-        )
     )
+    experiments = tag_values("link", "experiment", testbed="$testbed")
+    run_names = tag_values("link", "run", testbed="$testbed", experiment="$experiment")
+    for each in (
+        variable("testbed", "Testbed", tag_values("link", "testbed"), multi=False),
+        variable("experiment", "Experiment", experiments, multi=False),
+        _run_variable(run_names, multi=runs),
+        *variables,
+    ):
+        made.with_variable(each)
     if end == "now":
         made.refresh("5s").link(_to_aligned_runs(uid))
-    for each in variables:
-        made.with_variable(each)
     for kind, colour in _EVENTS.items():
-        made.annotation(Annotation(kind, colour, kind != "step"))
+        made.annotation(_EventMarks(name=kind, datasource=SOURCE, enable=kind != "step", icon_color=colour))
     for panel in panels:
         made.with_panel(panel)
     return made.build()

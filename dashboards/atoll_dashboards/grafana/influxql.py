@@ -42,51 +42,43 @@ class Series:
 
     def level(self, name: str, aggregate: str = "mean") -> str:
         """A figure that holds at an instant, aggregated over each interval."""
-        self._require(name)
-        return self._over_time(f'{aggregate}("{name}")', f'"{self.measurement}"', self.condition)
+        return self._over_time(f'{aggregate}("{self._field(name)}")', f'"{self.measurement}"', self.condition)
 
     def rate(self, name: str, factor: float = 1) -> str:
         """The increase of a sum per second, times a factor; each series of the measurement by itself."""
-        return self._mean_of(f"{self._growth(name)} * {_number(factor)}")
+        growth = f'non_negative_derivative("{self._field(name)}", 1s) * {_number(factor)}'
+        inner = f'SELECT {growth} AS rate FROM "{self.measurement}" WHERE {self.condition} GROUP BY *'
+        return self._over_time("mean(rate)", f"({inner})", "$timeFilter")
 
     def total_rate(self, name: str, factor: float = 1) -> str:
         """The rates of all series of one ``by`` added up; for intervals in which each of them has a point."""
-        self._require(name)
-        inner = (
-            f'SELECT non_negative_derivative(last("{name}"), 1s) * {_number(factor)} AS rate FROM "{self.measurement}" '
-            f"WHERE {self.condition} GROUP BY time($__interval), * fill(none)"
-        )
-        return self._over_time("sum(rate)", f"({inner})", "$timeFilter")
+        growth = f'non_negative_derivative(last("{self._field(name)}"), 1s) * {_number(factor)}'
+        return self._sum_of(growth, "rate")
 
     def total(self, name: str) -> str:
         """The levels of all series of one ``by`` added up; for intervals in which each of them has a point."""
-        self._require(name)
-        inner = (
-            f'SELECT last("{name}") AS level FROM "{self.measurement}" '
-            f"WHERE {self.condition} GROUP BY time($__interval), * fill(none)"
-        )
-        return self._over_time("sum(level)", f"({inner})", "$timeFilter")
+        return self._sum_of(f'last("{self._field(name)}")', "level")
 
     def points(self, *columns: str) -> str:
         """The points themselves: these fields and tags of each."""
         listed = ", ".join(f'"{name}"' for name in columns)
         return f'SELECT {listed} FROM "{self.measurement}" WHERE {self.condition}'
 
-    def _growth(self, name: str) -> str:
-        self._require(name)
-        return f'non_negative_derivative("{name}", 1s)'
-
-    def _mean_of(self, expression: str) -> str:
-        inner = f'SELECT {expression} AS rate FROM "{self.measurement}" WHERE {self.condition} GROUP BY *'
-        return self._over_time("mean(rate)", f"({inner})", "$timeFilter")
+    def _sum_of(self, expression: str, name: str) -> str:
+        inner = (
+            f'SELECT {expression} AS {name} FROM "{self.measurement}" '
+            f"WHERE {self.condition} GROUP BY time($__interval), * fill(none)"
+        )
+        return self._over_time(f"sum({name})", f"({inner})", "$timeFilter")
 
     def _over_time(self, column: str, source: str, condition: str) -> str:
         groups = ", ".join(("time($__interval)", *(f'"{tag}"' for tag in self.by)))
         return f"SELECT {column} FROM {source} WHERE {condition} GROUP BY {groups} fill(none)"
 
-    def _require(self, name: str) -> None:
+    def _field(self, name: str) -> str:
         if name not in {figure.name for figure in self._declared.fields}:
             raise ValueError(f"{self.measurement} has no field {name!r}")
+        return name
 
 
 def _number(factor: float) -> str:
