@@ -13,14 +13,7 @@ from itertools import pairwise
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_dashboards.diagram.fabric_diagram import draw_fabric
-from atoll_dashboards.diagram.labels import (
-    box_label,
-    chain_label,
-    delay_label,
-    end_label,
-    name_ranges,
-    tap_label,
-)
+from atoll_dashboards.diagram.labels import box_label, chain_label, delay_label, end_label, name_ranges, tap_label
 from atoll_dashboards.diagram.svg import FAINT, GREY, LANES, CardLine, Drawing, card_size
 
 _MARGIN = 24.0

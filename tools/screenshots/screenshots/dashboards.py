@@ -111,11 +111,7 @@ def _answered(grafana: Grafana, panel: dict[str, Any], runs: list[str], begin_ms
         (target["refId"], frame)
         for target in panel["targets"]
         for frame in frames(
-            grafana,
-            {**target, "query": chosen(target["query"], *runs)},
-            int(begin_ms),
-            int(end_ms) + 1,
-            interval_ms,
+            grafana, {**target, "query": chosen(target["query"], *runs)}, int(begin_ms), int(end_ms) + 1, interval_ms
         )
     ]
     if panel["type"] == "table":
