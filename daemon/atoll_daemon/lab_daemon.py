@@ -42,7 +42,7 @@ from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.run_registry import RUNS, RunRecord, Runs
 from atoll_daemon.task_runner import JsonObject, TaskRunner
 from atoll_dashboards.grafana.grafana_links import carried_link
-from atoll_dashboards.influx.sink_supervisor import Fed, feeding
+from atoll_dashboards.influx.sink_supervisor import feeding
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.calibration.link_calibration import calibrate
 from atoll_testbed.preflight.requirements import require_runnable
@@ -250,7 +250,7 @@ class LabDaemon:
         self.bus.publish(RunBegun(record.id, str(run_dir.path)))
         with contextlib.closing(run_dir), self.bus.subscribe(take, StepBegun, Live):
             running = LiveRun(testbed, planned, run_dir)
-            sink = feeding(run_dir.path, running.note, self._progress) if metrics else contextlib.nullcontext(Fed())
+            sink = feeding(run_dir.path, running.note, self._progress) if metrics else contextlib.nullcontext()
             async with _recording_files(run_dir):
                 async with sink as fed:
                     with self.points.of_run(record.id, metered=metrics):
@@ -258,7 +258,7 @@ class LabDaemon:
                 if self.for_run and self._up is not None:
                     self._take_down(self._up)
                 summary = await running.analyse() if analyse else None
-        link = carried_link(run_dir) if fed.points else None
+        link = carried_link(run_dir) if fed and fed.points else None
         return {"run_dir": str(run_dir.path), "summary": summary, "grafana": link}
 
     async def calibrate(self, described: DescribedExperiment, directions: list[str], seconds: float) -> JsonObject:

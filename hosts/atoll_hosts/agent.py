@@ -35,7 +35,7 @@ from atoll_hosts.message_shapes import (
     misfit,
     parsed,
     spoken,
-    words,
+    version_text,
 )
 
 # A line of a job may have 4 MiB (the agent cuts longer ones), each byte up to six as JSON.
@@ -130,7 +130,7 @@ class Agent:
         agent._tasks.append(asyncio.create_task(agent._beat(silence_s)))
         return agent
 
-    async def _open(self, open_stream: OpenStream, what: str, remedy: str) -> None:
+    async def _open(self, open_stream: OpenStream, program: str, remedy: str) -> None:
         self._stream = await open_stream(self._take_line, _LONGEST_MESSAGE)
         self._tasks.append(asyncio.create_task(self._watch(self._stream)))
         try:
@@ -138,7 +138,7 @@ class Agent:
                 hello = await asyncio.shield(self._hello)
         except TimeoutError:
             await self.close()
-            why = f"{self.name} sent no greeting within {_HELLO_TIMEOUT_S:g} s ({what})"
+            why = f"{self.name} sent no greeting within {_HELLO_TIMEOUT_S:g} s ({program})"
             raise LabError(f"{why}{self._printed_text()}") from None
         except BaseException:
             await self.close()
@@ -147,7 +147,8 @@ class Agent:
         if agreed(SPEAKS, theirs) is None:
             await self.close()
             version = plain(str(hello.get("version", "")), _LONGEST_TEXT)
-            raise LabError(f"{what} {version} speaks protocol {words(theirs)}, but {words(SPEAKS)} is needed: {remedy}")
+            speaks = f"speaks protocol {version_text(theirs)}, but {version_text(SPEAKS)} is needed"
+            raise LabError(f"{program} {version} {speaks}: {remedy}")
         self._write(json.dumps({"op": "hello", "speaks": SPEAKS}, separators=(",", ":")))
 
     @property
@@ -170,18 +171,17 @@ class Agent:
             raise self._death()
         number = next(self._numbers)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-        message = json.dumps({"id": number, "op": op, **fields}, separators=(",", ":"))
         try:
-            self._write(message)
+            self._write(json.dumps({"id": number, "op": op, **fields}, separators=(",", ":")))
             async with asyncio.timeout(_LONGEST_REQUEST_S):
-                found = await answer
+                message = await answer
         except TimeoutError:
             raise LabError(self._named(f"its agent has not answered '{op}' within {_LONGEST_REQUEST_S:g} s")) from None
         finally:
             del self._waiting[number]
-        if wrong := misfit(found, ANSWERS.get(op, {}), "the answer"):
-            raise LabError(self._named(f"its agent's answer to '{op}' is invalid: {wrong}"))
-        return found
+        if deviation := misfit(message, ANSWERS.get(op, {}), "the answer"):
+            raise LabError(self._named(f"its agent's answer to '{op}' is invalid: {deviation}"))
+        return message
 
     async def start_job(
         self,
@@ -207,14 +207,13 @@ class Agent:
         ``directory``: its working directory; None: the agent's. Raises LabError.
         """
         if name in self._jobs:
-            msg = f"job {name!r} is already running"
-            raise LabError(msg)
+            raise LabError(f"job {name!r} is already running")
         user = "agent" if argv[0] == "atoll-host" else "nobody"
         if not self._speaks(_DATA_LIMIT_SINCE):
             limits = replace(limits, data_bytes=None)
         # Registered before the request: its first lines may arrive before the answer.
         job = self._jobs[name] = Job(name, self.request, on_line, on_output)
-        asked = asyncio.ensure_future(
+        request = asyncio.ensure_future(
             self.request(
                 "start",
                 job=name,
@@ -230,10 +229,10 @@ class Agent:
             )
         )
         try:
-            answer = await asyncio.shield(asked)
+            answer = await asyncio.shield(request)
         except BaseException:
             with contextlib.suppress(LabError):  # it was not started, or the agent has ended and the job with it
-                await asked
+                await request
                 await job.stop(0)  # the caller was cancelled and does not know the job
                 await job.wait()
             self._jobs.pop(name, None)
@@ -363,8 +362,8 @@ class Agent:
         if self._why is not None:
             reason = self._why
         elif stream.broken is not None:
-            broke = f"{stream.broken}" if isinstance(stream.broken, ValueError) else repr(stream.broken)
-            reason = f"the connection to {self.name} broke: {plain(broke, _LONGEST_TEXT)}"
+            error = f"{stream.broken}" if isinstance(stream.broken, ValueError) else repr(stream.broken)
+            reason = f"the connection to {self.name} broke: {plain(error, _LONGEST_TEXT)}"
         elif self._closing:
             reason = f"{self.name} was closed"
         elif not self._hello.done():
@@ -385,7 +384,7 @@ class Agent:
             case "metrics":
                 if self._on_metrics is not None:
                     self._count_metrics()
-                    self._on_metrics(self._asked_for(_of_shape(message, METRICS)))
+                    self._on_metrics(self._requested(_of_shape(message, METRICS)))
             case "answer":
                 self._take_answer(message)
             case "hello":
@@ -400,14 +399,14 @@ class Agent:
         if self._metrics_taken > _METRICS_AT_ONCE + _METRICS_PER_PERIOD * periods:
             raise ValueError(f"metrics more often than every {self._measured_every_s:g} s")
 
-    def _asked_for(self, metrics: dict[str, Any]) -> dict[str, Any]:
+    def _requested(self, metrics: dict[str, Any]) -> dict[str, Any]:
         """Remove hosts, interfaces and jobs that were not requested, so that an agent cannot add time series."""
         hosts = {
-            host: {**found, "interfaces": _only(found["interfaces"], self._measured[host])}
-            for host, found in _only(metrics["hosts"], self._measured).items()
+            host: {**figures, "interfaces": _only(figures["interfaces"], self._measured[host])}
+            for host, figures in _only(metrics["hosts"], self._measured).items()
         }
-        known = _only(metrics["jobs"], self._jobs)
-        jobs = {job: found for job, found in known.items() if found["host"] in (None, *hosts)}
+        own = _only(metrics["jobs"], self._jobs)
+        jobs = {job: figures for job, figures in own.items() if figures["host"] in (None, *hosts)}
         return {**metrics, "hosts": hosts, "jobs": jobs}
 
     def _take_answer(self, message: dict[str, Any]) -> None:
@@ -444,20 +443,20 @@ class Agent:
 def _message(line: bytes) -> dict[str, Any]:
     """The message in a line. Raises ValueError."""
     message = parsed(line.decode())
-    if not isinstance(message, dict) or not isinstance(cast("dict[str, Any]", message).get("type"), str):
-        raise ValueError("a message without a type")  # noqa: TRY004 - it is of JSON, not of Python
-    return cast("dict[str, Any]", message)
+    if misfit(message, {"type": str}):
+        raise ValueError("a message without a type")
+    return message
 
 
 def _of_shape(message: dict[str, Any], shape: Any) -> dict[str, Any]:
     """The message. Raises ValueError if it has another shape."""
-    if wrong := misfit(message, shape, f"{message['type']} message"):
-        raise ValueError(wrong)
+    if deviation := misfit(message, shape, f"{message['type']} message"):
+        raise ValueError(deviation)
     return message
 
 
-def _only(figures: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
-    return {name: found for name, found in figures.items() if name in known}
+def _only(items: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: item for name, item in items.items() if name in names}
 
 
 def _hosts_json(hosts: Sequence[MeasuredHost]) -> list[dict[str, Any]]:

@@ -15,21 +15,17 @@ def find_binary() -> Path:
 
     Raises MachineError if there is none.
     """
-    named = os.environ.get(VARIABLE)
-    if named:
+    if named := os.environ.get(VARIABLE):
         path = Path(named).absolute()
         if not _executable(path):
-            msg = f"{VARIABLE}={named} is not an executable file; correct or unset it"
-            raise MachineError(msg)
+            raise MachineError(f"{VARIABLE}={named} is not an executable file; correct or unset it")
         return path
     built = Path(__file__).resolve().parents[2] / "target" / "release" / "atoll-host"
     if _executable(built):
         return built
-    installed = shutil.which("atoll-host")
-    if installed:
+    if installed := shutil.which("atoll-host"):
         return Path(installed).absolute()
-    msg = f"atoll-host is neither built ({built}) nor on PATH; `make setup` builds it"
-    raise MachineError(msg)
+    raise MachineError(f"atoll-host is neither built ({built}) nor on PATH; `make setup` builds it")
 
 
 def _executable(path: Path) -> bool:

@@ -4,11 +4,13 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, TypedDict, cast
 
 from atoll_core.errors import LabError, plain
+from atoll_core.plan.plan import JobLimits
 from atoll_hosts.message_shapes import parsed
 
 _READY_TIMEOUT_S = 10.0  # a busy machine takes a second or two to start a program
@@ -18,6 +20,20 @@ OnLine = Callable[[dict[str, Any]], None]
 OnOutput = Callable[[str], None]
 """Takes every line of standard output and standard error, as it was printed."""
 SendRequest = Callable[..., Awaitable[dict[str, Any]]]
+
+
+class JobOptions(TypedDict, total=False):
+    """Options of :meth:`atoll_hosts.agent.Agent.start_job`, which explains them."""
+
+    config: dict[str, Any] | None
+    stdout: str | Path
+    stderr: str | Path
+    on_line: OnLine | None
+    on_output: OnOutput | None
+    limits: JobLimits
+    privileges: Sequence[str] | None
+    directory: str | None
+
 
 # Enough to explain a failure.
 _LAST_LINES = 5
@@ -36,10 +52,9 @@ class Exit:
     exceeded: str | None = None
 
     def __str__(self) -> str:
-        if self.signal is None:
-            ended = f"exit status {self.code}"
-            return f"{ended}: {self.exceeded}" if self.exceeded else ended
-        return f"killed: {self.exceeded}" if self.exceeded else f"ended by SIG{self.signal}"
+        if self.signal is not None:
+            return f"killed: {self.exceeded}" if self.exceeded else f"ended by SIG{self.signal}"
+        return f"exit status {self.code}{f': {self.exceeded}' if self.exceeded else ''}"
 
 
 class Job:
@@ -58,25 +73,23 @@ class Job:
         self._request = request
         self._on_line = on_line
         self._on_output = on_output
-        self._words: deque[str] = deque(maxlen=_LAST_LINES)  # for people: standard error, and lines that are not JSON
+        self._last_text: deque[str] = deque(maxlen=_LAST_LINES)  # of standard error, and lines that are not JSON
         self._ready = asyncio.Event()
         self._ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
 
     async def ready(self, timeout_s: float = _READY_TIMEOUT_S) -> None:
         """Wait for the job's ``ready`` line. Raises LabError if it ends before, or after ``timeout_s``."""
-        said = asyncio.ensure_future(self._ready.wait())
+        ready = asyncio.ensure_future(self._ready.wait())
         try:
-            await asyncio.wait({said, self._ended}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({ready, self._ended}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            said.cancel()
+            ready.cancel()
         if self._ready.is_set():
             return
         if self._ended.done():
             self._ended.result()  # raises if the agent has ended
-            msg = f"{self.name} did not start: {self.exit_text()}"
-            raise LabError(msg)
-        msg = f"{self.name} is not ready after {timeout_s:g} s: {self.exit_text()}"
-        raise LabError(msg)
+            raise LabError(f"{self.name} did not start: {self.exit_text()}")
+        raise LabError(f"{self.name} is not ready after {timeout_s:g} s: {self.exit_text()}")
 
     async def wait(self) -> Exit:
         """Wait for the job's end. Raises LabError if the agent ends first."""
@@ -92,8 +105,7 @@ class Job:
         try:
             await self._request("stop", job=self.name, signal=signal, grace_ns=int(grace_s * 1e9))
         except LabError:
-            # It ended meanwhile: its exit message arrives before the refusal.
-            if self.exit is None:
+            if self.exit is None:  # else it ended meanwhile: its exit message arrives before the refusal
                 raise
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -105,10 +117,10 @@ class Job:
         await self._request("limit", job=self.name, data_bytes=data_bytes)
 
     def exit_text(self) -> str:
-        """The reason for its end: the last lines that it printed for people, and its exit status."""
-        said = "; ".join(line.strip() for line in self._words if line.strip())
+        """The reason for its end: the last lines of text that it printed, and its exit status."""
+        text = "; ".join(line.strip() for line in self._last_text if line.strip())
         ended = str(self.exit) if self.exit is not None else "still running"
-        return f"{said} ({ended})" if said else ended
+        return f"{text} ({ended})" if text else ended
 
     # Called by the agent's client
 
@@ -116,15 +128,18 @@ class Job:
         """Take a line of output."""
         if self._on_output is not None:
             self._on_output(line)
-        message = _json_object(line) if stream == "stdout" else None
-        if message is None:
-            self._words.append(plain(line, _LONGEST_SHOWN))
+        try:
+            message = parsed(line) if stream == "stdout" else None
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            self._last_text.append(plain(line, _LONGEST_SHOWN))
             return
-        self.last = message
-        if message.get("type") == "ready":
+        self.last = cast("dict[str, Any]", message)
+        if self.last.get("type") == "ready":
             self._ready.set()
         if self._on_line is not None:
-            self._on_line(message)
+            self._on_line(self.last)
 
     def on_exit(self, ended: Exit) -> None:
         """Take the job's end; no line follows."""
@@ -137,11 +152,3 @@ class Job:
         if not self._ended.done():
             self._ended.set_exception(LabError(f"{self.name}: {reason}"))
             self._ended.exception()  # retrieved: nobody may be waiting for it
-
-
-def _json_object(line: str) -> dict[str, Any] | None:
-    try:
-        said = parsed(line)
-    except ValueError:
-        return None
-    return cast("dict[str, Any]", said) if isinstance(said, dict) else None

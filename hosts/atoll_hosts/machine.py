@@ -4,12 +4,11 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from atoll_core.plan.plan import UNLIMITED, HostSettings, JobLimits
+from atoll_core.plan.plan import HostSettings
 from atoll_hosts.agent import Agent
-from atoll_hosts.job import Job, OnLine, OnOutput
+from atoll_hosts.job import Job, JobOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,34 +21,9 @@ class Machine:
     clock_offset_ns: int = 0
     """Its CLOCK_REALTIME less that of this machine, if that is known to differ."""
 
-    async def start_job(
-        self,
-        name: str,
-        argv: Sequence[str],
-        *,
-        config: dict[str, Any] | None = None,
-        stdout: str | Path = "lines",
-        stderr: str | Path = "lines",
-        on_line: OnLine | None = None,
-        on_output: OnOutput | None = None,
-        limits: JobLimits = UNLIMITED,
-        privileges: Sequence[str] | None = None,
-        directory: str | None = None,
-    ) -> Job:
+    async def start_job(self, name: str, argv: Sequence[str], **options: Unpack[JobOptions]) -> Job:
         """Start a job here, as :meth:`atoll_hosts.agent.Agent.start_job` does. Raises LabError."""
-        return await self.agent.start_job(
-            name,
-            argv,
-            netns=self.netns,
-            config=config,
-            stdout=stdout,
-            stderr=stderr,
-            on_line=on_line,
-            on_output=on_output,
-            limits=limits,
-            privileges=privileges,
-            directory=directory,
-        )
+        return await self.agent.start_job(name, argv, netns=self.netns, **options)
 
     async def set(self, settings: HostSettings) -> dict[str, Any]:
         """Configure the machine; returns its previous sysctls and offloads. Undone by :meth:`unset` or the agent."""
@@ -93,13 +67,10 @@ async def clock_offset(agent: Agent) -> ClockOffset:
 
     Raises LabError if the agent ends.
     """
-    best: ClockOffset | None = None
+    offsets: list[ClockOffset] = []
     for _ in range(_ROUNDS):
-        begin_ns = time.monotonic_ns()
-        asked_ns = time.time_ns()
-        there_ns: int = (await agent.request("clock"))["t_ns"]
+        begin_ns, own_ns = time.monotonic_ns(), time.time_ns()
+        its_ns: int = (await agent.request("clock"))["t_ns"]
         rtt_ns = time.monotonic_ns() - begin_ns
-        found = ClockOffset(there_ns - asked_ns - rtt_ns // 2, (rtt_ns + 1) // 2, rtt_ns)
-        if best is None or found.rtt_ns < best.rtt_ns:
-            best = found
-    return best or ClockOffset(0, 0, 0)
+        offsets.append(ClockOffset(its_ns - own_ns - rtt_ns // 2, (rtt_ns + 1) // 2, rtt_ns))
+    return min(offsets, key=lambda offset: offset.rtt_ns)

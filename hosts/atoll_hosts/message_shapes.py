@@ -5,6 +5,7 @@ A real machine may send anything. Messages of another shape are refused here, so
 Fields that are not listed are not checked.
 """
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 from types import NoneType
@@ -54,8 +55,7 @@ ANSWERS: Mapping[str, Shape] = {
 
 
 def _refuse(constant: str) -> NoReturn:
-    msg = f"{constant} is not JSON"
-    raise ValueError(msg)
+    raise ValueError(f"{constant} is not JSON")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
@@ -91,14 +91,14 @@ def misfit(thing: Any, shape: Shape, where: str = "it") -> str | None:
         return _first(misfit(item, shape[0], f"{where}[{number}]") for number, item in items)
     if not isinstance(thing, dict):
         return f"{where} is not an object"
-    found, wanted = cast("dict[str, Any]", thing), cast("dict[Any, Shape]", shape)
-    if str not in wanted:
-        missing = _first(f"{where} has no {key}" for key in wanted if key not in found)
-        return missing or _first(misfit(found[key], each, f"{where}.{key}") for key, each in wanted.items())
-    each = wanted[str]
-    if isinstance(each, (type, frozenset)):  # counters: thousands in the metrics of a large lab
-        return _first(f"{where}.{key} has a wrong type" for key, item in found.items() if not _is(item, each))
-    return _first(misfit(item, each, f"{where}.{key}") for key, item in found.items())
+    fields, shapes = cast("dict[str, Any]", thing), cast("dict[Any, Shape]", shape)
+    if str not in shapes:
+        missing = _first(f"{where} has no {key}" for key in shapes if key not in fields)
+        return missing or _first(misfit(fields[key], of_key, f"{where}.{key}") for key, of_key in shapes.items())
+    of_all = shapes[str]
+    if isinstance(of_all, (type, frozenset)):  # counters: thousands in the metrics of a large lab
+        return _first(f"{where}.{key} has a wrong type" for key, item in fields.items() if not _is(item, of_all))
+    return _first(misfit(item, of_all, f"{where}.{key}") for key, item in fields.items())
 
 
 def _is(thing: Any, kind: Any) -> bool:
@@ -106,8 +106,8 @@ def _is(thing: Any, kind: Any) -> bool:
     return type(thing) is kind if isinstance(kind, type) else type(thing) in kind
 
 
-def _first(wrong: Iterable[str | None]) -> str | None:
-    return next((each for each in wrong if each is not None), None)
+def _first(deviations: Iterable[str | None]) -> str | None:
+    return next((deviation for deviation in deviations if deviation is not None), None)
 
 
 ProtocolVersion = tuple[int, int]
@@ -122,9 +122,10 @@ def agreed(ours: Iterable[ProtocolVersion], theirs: Iterable[ProtocolVersion]) -
 
     The rule is in docs/contracts.md. The agent applies it, too (hosts/crates/agent/src/protocol.rs).
     """
-    known = list(theirs)
-    common = [(major, min(minor, other)) for major, minor in ours for theirs_, other in known if major == theirs_]
-    return max(common, default=None)
+    pairs = itertools.product(ours, theirs)
+    return max(
+        ((major, min(minor, other)) for (major, minor), (theirs, other) in pairs if major == theirs), default=None
+    )
 
 
 def spoken(hello: Mapping[str, Any]) -> tuple[ProtocolVersion, ...]:
@@ -135,6 +136,6 @@ def spoken(hello: Mapping[str, Any]) -> tuple[ProtocolVersion, ...]:
         return ()
 
 
-def words(versions: Iterable[ProtocolVersion]) -> str:
+def version_text(versions: Iterable[ProtocolVersion]) -> str:
     """Versions as text: ``1.1``, ``1.0 and 2.3``."""
     return " and ".join(f"{major}.{minor}" for major, minor in versions) or "no version"

@@ -61,7 +61,7 @@ def load(
     aligned: list[RunInDatabase] = []
     with Database(settings) as database:
         for run_dir, how in readable:
-            tally = load_run(run_dir, database, how, lambda line: print(line["message"], file=sys.stderr))
+            tally = load_run(run_dir, database.write, how, lambda line: print(line["message"], file=sys.stderr))
             located = _located(run_dir, how)
             link = located and address + run_link(located)
             if located and how is Times.ALIGNED:

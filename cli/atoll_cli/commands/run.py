@@ -32,7 +32,7 @@ from atoll_core.platforms import MININET, VIRTUAL, LabTarget
 from atoll_core.units import Size
 from atoll_daemon.client import Description, lab_in_use
 from atoll_dashboards.grafana.grafana_links import grafana_address
-from atoll_dashboards.influx.same_database import settings_mark
+from atoll_dashboards.influx.influx_settings import settings_mark
 from atoll_emulation.this_machine.core_pinning import claimed_core, usable_cores
 from atoll_emulation.this_machine.host_requirements import require_virtual_machine
 from atoll_testbed.preflight.requirements import require_lab, require_memory, require_runnable

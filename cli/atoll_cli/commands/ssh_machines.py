@@ -84,8 +84,7 @@ def install_binaries(file: Path, names: Sequence[str], *, as_json: bool) -> int:
     """`atoll hosts install`; returns the exit code."""
 
     async def work(connection: asyncssh.SSHClientConnection, machine: InventoryMachine) -> MachineFacts:
-        done = await install_binary(connection, machine.name, machine.access, machine.arch)
-        return {"arch": done.arch, "binary": done.binary, "sha256": done.sha256, "bytes_sent": done.bytes_sent}
+        return await install_binary(connection, machine.name, machine.access, machine.arch)
 
     def line(facts: MachineFacts) -> str:
         sent = f"{facts['bytes_sent'] / 1e6:.1f} MB" if facts["bytes_sent"] else "already installed"

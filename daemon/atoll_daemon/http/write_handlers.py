@@ -48,7 +48,7 @@ from atoll_daemon.http.responses import answer, cancelled, json_answer, result_o
 from atoll_daemon.lab_daemon import ApplyOptions, LabDaemon
 from atoll_daemon.run_registry import RunRecord
 from atoll_daemon.task_runner import JsonObject, Work
-from atoll_dashboards.influx.same_database import other_database
+from atoll_dashboards.influx.influx_settings import other_database
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.run.run_request import RunOptions
 

@@ -1,11 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""InfluxDB, 1.8 or 2: lines go in, and it is said plainly why not. The only module that loads influxdb_client.
-
-DatabaseError
-├── AwayError     nobody there, or nothing to be done about it at the moment: trying again may help
-├── RefusedError  it does not take anything from us as we are set up (token, bucket, organisation)
-└── UnfitError    it took some of these lines, or none; the others may be fit
-"""
+"""Write lines to InfluxDB, 1.8 or 2, with errors that say what to do. The only module that loads influxdb_client."""
 
 import contextlib
 import json
@@ -22,35 +16,28 @@ _LONGEST_SHOWN = 300
 _STORED = 204
 _PLAIN = "text/plain; charset=utf-8"
 _DROPPED = re.compile(r" dropped=(\d+)(?: for database: [^=]*)?$")
-_AGED = re.compile(r"dropped \d+ (points outside retention policy of duration \S+) - .*")  # 2.7: and which they are
+_AGED = re.compile(r"dropped \d+ (points outside retention policy of duration \S+) - .*")  # 2.7 also lists them
 
 
 class DatabaseError(AtollError):
-    """The lines are not, or not all, in the database."""
-
-
-class AwayError(DatabaseError):
-    """It cannot take lines now."""
-
-
-class DatabaseRefusedError(DatabaseError):
-    """It refuses us."""
+    """The lines are not, or not all, in the database: it does not answer, or its settings do not admit us."""
 
 
 class UnfitError(DatabaseError):
-    """It refuses lines. ``dropped``: how many, and that it has kept all others; None: it does not say.
+    """The database refuses some lines for their content.
 
-    ``reason``: the message less what differs from batch to batch.
+    ``dropped``: their number, if all others were kept; None: unknown. ``reason``: the message without the parts that
+    differ from batch to batch.
     """
 
-    def __init__(self, message: str, said: str = "") -> None:
-        """``said``: the database's own words."""
+    def __init__(self, message: str, answer: str = "") -> None:
+        """``answer``: the message of the database."""
         # 1.8 keeps the lines that it can parse and says dropped=0 of the others; 2 keeps none when it cannot parse one.
-        counted = None if "unable to parse" in said else _DROPPED.search(said)
-        self.dropped = int(counted[1]) if counted else None
-        why = _AGED.sub(r"\1", _DROPPED.sub("", said))
+        dropped = None if "unable to parse" in answer else _DROPPED.search(answer)
+        self.dropped = int(dropped[1]) if dropped else None
+        why = _AGED.sub(r"\1", _DROPPED.sub("", answer))
         self.reason = f"{message}: {_short(why)}"
-        super().__init__(f"{message}: {_short(said)}")
+        super().__init__(f"{message}: {_short(answer)}")
 
 
 class Database:
@@ -62,9 +49,11 @@ class Database:
 
         self._settings = settings
         timeout = (_CONNECT_S * 1000, _ANSWER_S * 1000)
+        # Both versions keep passwords in UTF-8; the library writes headers in Latin-1.
+        token = settings.token.encode().decode("latin-1")
         # Its types are less than its documentation promises: a pair of time-outs, errors with a status.
         self._client: Any = cast("Any", InfluxDBClient)(
-            settings.url, _in_header(settings.token), timeout=timeout, org=settings.org, retries=False
+            settings.url, token, timeout=timeout, org=settings.org, retries=False
         )
         self._writes: Any = cast("Any", WriteService)(self._client.api_client)
 
@@ -77,13 +66,13 @@ class Database:
         self._client.close()
 
     def check(self) -> None:
-        """Raise AwayError or RefusedError unless it would take lines from us."""
+        """Raise DatabaseError unless the database accepts lines."""
         self.write(b"")
 
     def write(self, lines: bytes) -> None:
-        """Write whole lines with stamps in nanoseconds; all are kept on return. Raises DatabaseError.
+        """Write whole lines with time stamps in nanoseconds; all are kept on return. Raises DatabaseError.
 
-        What is there already stays one: a point is its series and its instant.
+        Points that the database has already are not doubled: a point is its series and its instant.
         """
         from influxdb_client.rest import ApiException
         from urllib3.exceptions import HTTPError
@@ -94,35 +83,33 @@ class Database:
             )
         except ApiException as error:
             answer = cast("Any", error)
-            raise self._failure(int(answer.status or 0), _said(answer.body or answer.reason)) from None
+            raise self._failure(int(answer.status or 0), _message(answer.body or answer.reason)) from None
         except (HTTPError, OSError) as error:
-            raise AwayError(f"no answer from {self._settings.url}: {_reason(error)}") from None
+            raise DatabaseError(f"no answer from {self._settings.url}: {_reason(error)}") from None
         if status != _STORED:
-            raise AwayError(
-                f"{self._settings.url} answers {status} to a write, and InfluxDB {_STORED}: is this a portal?"
-            )
+            msg = f"{self._settings.url} answers {status} to a write, and InfluxDB {_STORED}: is this a portal?"
+            raise DatabaseError(msg)
 
-    def _failure(self, status: int, said: str) -> DatabaseError:
-        at = self._settings.url
+    def _failure(self, status: int, answer: str) -> DatabaseError:
+        url, org, bucket = self._settings.url, self._settings.org, self._settings.bucket
         match status:
             case 0:  # the client's number for a TLS connection that did not come about
-                return AwayError(f"no answer from {at}: {_without_tls(said)}")
+                why = f"no answer from {url}: {_without_tls(answer)}"
             case 401 | 403:
-                return DatabaseRefusedError(
-                    f"{at} does not accept the token (for InfluxDB 1.8 the token is 'user:password'): {_short(said)}"
-                )
+                remedy = "for InfluxDB 1.8 the token is 'user:password'"
+                why = f"{url} does not accept the token ({remedy}): {_short(answer)}"
             case 404:
-                place = f"{self._settings.bucket!r} of {self._settings.org!r}"
-                return DatabaseRefusedError(f"{at} has no database {place}: {_short(said)}")
-            case 500 if "retention policy not found" in said:
-                return DatabaseRefusedError(f"{at} has no database {self._settings.bucket!r}: {_short(said)}")
+                why = f"{url} has no database {bucket!r} of {org!r}: {_short(answer)}"
+            case 500 if "retention policy not found" in answer:
+                why = f"{url} has no database {bucket!r}: {_short(answer)}"
             case 400 | 413 | 422:
-                return UnfitError(f"{at} rejects some of the points", said)
+                return UnfitError(f"{url} rejects some of the points", answer)
             case _:
-                return AwayError(f"{at} answers {status}: {_short(said)}")
+                why = f"{url} answers {status}: {_short(answer)}"
+        return DatabaseError(why)
 
 
-def _said(body: Any) -> str:
+def _message(body: Any) -> str:
     """The message in an answer, on one line."""
     text = body.decode(errors="replace") if isinstance(body, bytes) else str(body)
     with contextlib.suppress(ValueError, AttributeError):
@@ -131,26 +118,20 @@ def _said(body: Any) -> str:
     return " ".join(text.split())
 
 
-def _short(said: str) -> str:
+def _short(answer: str) -> str:
     """The text shortened for messages: the database quotes a line that it cannot parse in full."""
-    return said if len(said) <= _LONGEST_SHOWN else f"{said[: _LONGEST_SHOWN - 3]}..."
+    return answer if len(answer) <= _LONGEST_SHOWN else f"{answer[: _LONGEST_SHOWN - 3]}..."
 
 
-def _in_header(token: str) -> str:
-    """Letters beyond ASCII go as UTF-8, in which both versions keep passwords; the library would write Latin-1."""
-    return token.encode().decode("latin-1")
-
-
-def _without_tls(said: str) -> str:
-    """The TLS error and its remedy, if known; ``said``: the message of the TLS library."""
-    if "WRONG_VERSION_NUMBER" in said:
-        return f"the server at this address does not use TLS; write http:// ({said})"
-    if "CERTIFICATE_VERIFY_FAILED" in said:
-        return (
-            "this machine does not trust the server's certificate; use one signed by an authority that this "
-            f"machine trusts ({said})"
-        )
-    return f"the TLS connection failed ({said})"
+def _without_tls(error: str) -> str:
+    """The error of the TLS library, and the remedy if there is one."""
+    why = "the TLS connection failed"
+    if "WRONG_VERSION_NUMBER" in error:
+        why = "the server at this address does not use TLS; write http://"
+    if "CERTIFICATE_VERIFY_FAILED" in error:
+        remedy = "use one signed by an authority that this machine trusts"
+        why = f"this machine does not trust the server's certificate; {remedy}"
+    return f"{why} ({error})"
 
 
 def _reason(error: BaseException) -> str:

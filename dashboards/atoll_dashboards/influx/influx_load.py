@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Load a run's points into a database after the run, at their instants or aligned with other runs."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.directory import COMPLETED, RUNNING
 from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail
 from atoll_core.errors import RunDirError
-from atoll_dashboards.influx.influx_sink import Tally, Writes, batches, write_fit
+from atoll_dashboards.influx.influx_sink import Tally, WriteLines, WriteMessage, batches, write_fit
 
 ALIGNED_NS = 1_767_225_600_000_000_000
 """2026-01-01 00:00 UTC: where the measurement of an aligned run begins. Virtual time begins there, too."""
@@ -20,8 +19,8 @@ ALIGNED_NS = 1_767_225_600_000_000_000
 class Times(StrEnum):
     """The time stamps that a run's points get."""
 
-    RECORDED = "recorded"  # when it was made, by the wall clock
-    ALIGNED = "aligned"  # as if every run's measurement had begun at ALIGNED_NS
+    RECORDED = "recorded"  # of the wall clock
+    ALIGNED = "aligned"  # the measurement begins at ALIGNED_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +41,16 @@ def loadable(paths: Iterable[Path], times: Times | None) -> tuple[list[tuple[Run
     ``times``: for all of them; None: each run's default. Raises RunDirError, a line for each path: when one is no run,
     or when each of them has no points or cannot be aligned.
     """
-    found: list[tuple[RunDir, Times]] = []
+    loaded: list[tuple[RunDir, Times]] = []
     left_out: list[LeftOut] = []
-    wrong: list[str] = []
+    mistakes: list[str] = []
     for path in paths:
         try:
             run_dir = RunDir.open(path)
             how = times or usual_times(run_dir)
             reason = _without_points(run_dir)
         except RunDirError as error:
-            wrong.append(str(error))
+            mistakes.append(str(error))
             continue
         if reason:
             left_out.append(LeftOut(path, reason, points=False))
@@ -61,10 +60,10 @@ def loadable(paths: Iterable[Path], times: Times | None) -> tuple[list[tuple[Run
         except RunDirError as error:
             left_out.append(LeftOut(path, str(error).removeprefix(f"{run_dir.path}: "), points=True))
         else:
-            found.append((run_dir, how))
-    if wrong or not found:
-        raise RunDirError("\n".join([*wrong, *map(str, left_out)]))
-    return found, left_out
+            loaded.append((run_dir, how))
+    if mistakes or not loaded:
+        raise RunDirError("\n".join([*mistakes, *map(str, left_out)]))
+    return loaded, left_out
 
 
 def _without_points(run_dir: RunDir) -> str | None:
@@ -83,10 +82,7 @@ def _without_points(run_dir: RunDir) -> str | None:
 
 
 def load_run(
-    run_dir: RunDir,
-    database: Writes,
-    times: Times | None = None,
-    tell: Callable[[dict[str, Any]], None] = lambda _: None,
+    run_dir: RunDir, write: WriteLines, times: Times | None = None, report: WriteMessage = lambda _: None
 ) -> Tally:
     """Write all points of a run; points already in the database are unchanged. Reports the reasons for refused lines.
 
@@ -97,7 +93,7 @@ def load_run(
         by_ns = shift_ns(run_dir, times or usual_times(run_dir))
         tally = Tally()
         for lines in batches(tail.frames()):
-            write_fit(database, [shifted(lines, by_ns)], tally, tell)
+            write_fit(write, [shifted(lines, by_ns)], tally, report)
     finally:
         tail.close()
     return tally
@@ -131,13 +127,5 @@ def shifted(lines: bytes, by_ns: int) -> bytes:
     """Shift the time stamps of lines (after the last space)."""
     if by_ns == 0:
         return lines
-    return b"".join(_shifted(line, by_ns) for line in _lines(lines))
-
-
-def _shifted(line: bytes, by_ns: int) -> bytes:
-    point, _, stamp = line.rpartition(b" ")
-    return b"%b %d\n" % (point, int(stamp) + by_ns)
-
-
-def _lines(lines: bytes) -> Iterator[bytes]:
-    yield from lines.removesuffix(b"\n").split(b"\n")
+    points = (line.rpartition(b" ") for line in lines.removesuffix(b"\n").split(b"\n"))
+    return b"".join(b"%b %d\n" % (point, int(stamp) + by_ns) for point, _, stamp in points)

@@ -11,10 +11,14 @@ The file is ``influx.toml`` below ``~/.config/atoll`` (``XDG_CONFIG_HOME``), or 
 ``ATOLL_INFLUX_URL``, ``_TOKEN``, ``_ORG`` and ``_BUCKET`` override the file.
 """
 
+import hmac
+import json
 import os
+import secrets
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,23 +46,54 @@ def influx_settings(environment: Mapping[str, str] | None = None) -> InfluxSetti
     """The user's settings, or None if there are none. Raises UsageError when they cannot be used."""
     environment = os.environ if environment is None else environment
     file = settings_file(environment)
-    found = _read(file, named=FILE_VARIABLE in environment)
-    known = [each.name for each in fields(InfluxSettings)]
-    if unknown := sorted(set(found) - set(known)):
-        raise UsageError(f"{file}: unknown key {unknown[0]!r}; known are {', '.join(known)}")
-    for key in known:
-        if not isinstance(found.get(key, ""), str):
+    values = _read(file, named=FILE_VARIABLE in environment)
+    keys = [key.name for key in fields(InfluxSettings)]
+    if unknown := sorted(set(values) - set(keys)):
+        raise UsageError(f"{file}: unknown key {unknown[0]!r}; known are {', '.join(keys)}")
+    for key in keys:
+        if not isinstance(values.get(key, ""), str):
             raise UsageError(f"{file}: {key}: must be a text in quotes")
         if text := environment.get(f"{FILE_VARIABLE}_{key.upper()}"):
-            found[key] = text
-    if not found:
+            values[key] = text
+    if not values:
         return None
     where = f"{file} or {FILE_VARIABLE}_URL"
-    require_url(str(found.get("url", "")), where, "the database's", "http://127.0.0.1:8086")
-    if "token" in found:
-        named = INFLUX_TOKEN_VARIABLE if environment.get(INFLUX_TOKEN_VARIABLE) else f"{file}: token"
-        found["token"] = header_safe(found["token"], named)
-    return InfluxSettings(**found)
+    require_url(str(values.get("url", "")), where, "the database's", "http://127.0.0.1:8086")
+    if "token" in values:
+        source = INFLUX_TOKEN_VARIABLE if environment.get(INFLUX_TOKEN_VARIABLE) else f"{file}: token"
+        values["token"] = header_safe(values["token"], source)
+    return InfluxSettings(**values)
+
+
+def settings_mark(environment: Mapping[str, str] | None = None, salt: str | None = None) -> str:
+    """A mark of the user's settings, ``SALT.HMAC`` in hexadecimal: with one salt, equal for equal settings.
+
+    Two processes compare their databases by it without sending the token. No settings, and those that cannot be used,
+    have marks as well.
+    """
+    salt = salt or secrets.token_hex(16)
+    try:
+        settings = influx_settings(environment)
+        text = json.dumps(astuple(settings) if settings else None)
+    except UsageError as error:
+        text = str(error)
+    return f"{salt}.{hmac.new(salt.encode(), text.encode(errors='surrogateescape'), sha256).hexdigest()}"
+
+
+def other_database(mark: str, environment: Mapping[str, str] | None = None) -> str | None:
+    """The message to a client whose mark differs from ours: the database of the points, and the remedy."""
+    salt, _, _ = mark.partition(".")
+    if hmac.compare_digest(mark.encode(errors="replace"), settings_mark(environment, salt).encode()):
+        return None
+    try:
+        database = influx_settings(environment)
+    except UsageError:  # the run reports it
+        database = None
+    return (
+        f"metrics go to {database or 'no database'}, according to the settings with which the lab was brought up. This "
+        "shell has other settings: to use them, run `atoll down` and `atoll up` here. `atoll metrics load RUN` always "
+        "uses the settings of its own shell"
+    )
 
 
 def require_url(text: str, where: str, whose: str, example: str) -> None:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail
 from atoll_core.errors import AtollError
@@ -31,13 +31,8 @@ _LONGEST_SERIES = 65_535  # bytes that InfluxDB takes of measurement and tags (m
 
 WriteMessage = Callable[[dict[str, Any]], None]
 
-
-class Writes(Protocol):
-    """The interface for writing lines: a Database, or a counter in a test."""
-
-    def write(self, lines: bytes) -> None:
-        """Take whole lines, or raise a DatabaseError."""
-        ...
+WriteLines = Callable[[bytes], None]
+"""Writes whole lines (:meth:`Database.write`), or raises a DatabaseError."""
 
 
 @dataclass(slots=True)
@@ -70,24 +65,24 @@ def batches(frames: Iterable[bytes], most: int = BATCH_BYTES) -> Iterator[bytes]
         yield pending
 
 
-def write_fit(database: Writes, pieces: list[bytes], tally: Tally, tell: WriteMessage) -> None:
+def write_fit(write: WriteLines, pieces: list[bytes], tally: Tally, report: WriteMessage) -> None:
     """Write pieces of whole lines in order; a piece leaves the list when its lines are counted.
 
-    When lines are refused, ``tell`` gets the reason unless the tally knows it already. Their number is taken from the
-    database's response, or else found by halving the piece; points sent again change nothing. Raises AwayError
-    and RefusedError; ``pieces`` then holds what remains to be written.
+    When lines are refused, ``report`` gets the reason unless the tally has it already. Their number is taken from the
+    database's response, or else by halving the piece; points sent again change nothing. Raises DatabaseError;
+    ``pieces`` then holds the remaining lines.
     """
     while pieces:
         lines = pieces[0]
         count = lines.count(b"\n")
         try:
-            database.write(lines)
+            write(lines)
         except UnfitError as error:
             if count > 1 and not (error.dropped and error.dropped <= count and _one_answer(lines)):
                 pieces[:1] = _halves(lines)
                 continue
             if tally.is_new(error.reason):
-                tell({"type": "problem", "message": error.reason})
+                report({"type": "problem", "message": error.reason})
             unfit = min(error.dropped or 1, count)
             tally.unfit += unfit
             tally.delivered += count - unfit
@@ -99,12 +94,12 @@ def write_fit(database: Writes, pieces: list[bytes], tally: Tally, tell: WriteMe
 def _one_answer(lines: bytes) -> bool:
     """Return whether the database's message about dropped lines can cover all of them.
 
-    It speaks of one of the shards that they fall into, which are of whole hours unless somebody has chosen otherwise;
-    and 1.8 of those lines alone that it can parse: of ours it cannot where a series is too long.
+    The message is about one shard. Shards are of whole hours by default. That of 1.8 is about the lines that it can
+    parse; of ours it cannot parse those with too long a series.
     """
-    each = lines.removesuffix(b"\n").split(b"\n")
-    hours = {int(line.rpartition(b" ")[2]) // _SHORTEST_SHARD_NS for line in each}
-    return len(hours) == 1 and max(map(len, each)) <= _LONGEST_SERIES
+    points = lines.removesuffix(b"\n").split(b"\n")
+    hours = {int(point.rpartition(b" ")[2]) // _SHORTEST_SHARD_NS for point in points}
+    return len(hours) == 1 and max(map(len, points)) <= _LONGEST_SERIES
 
 
 def _halves(lines: bytes) -> tuple[bytes, bytes]:
@@ -117,15 +112,15 @@ def _halves(lines: bytes) -> tuple[bytes, bytes]:
 class Sink:
     """Copies a spool into a database until the spool has ended.
 
-    ``ended``: set when nothing more will be written. ``tell``: gets a line when something fails, and when it works
-    again.
+    ``ended``: set when nothing more will be written. ``report``: gets a message when something fails, and when it
+    works again.
     """
 
-    def __init__(self, tail: SpoolTail, database: Writes, ended: threading.Event, tell: WriteMessage) -> None:
+    def __init__(self, tail: SpoolTail, write: WriteLines, ended: threading.Event, report: WriteMessage) -> None:
         self._tail = tail
-        self._database = database
+        self._write = write
         self._ended = ended
-        self._tell = tell
+        self._report = report
         self._trouble = ""
         self.tally = Tally()
 
@@ -145,20 +140,17 @@ class Sink:
             self._ended.wait(_LOOK_S)
 
     def _delivered(self, pieces: list[bytes]) -> bool:
-        """Write a batch, retrying until the spool has ended or the database is known to accept nothing.
-
-        ``pieces`` then holds what remains.
-        """
+        """Write a batch, with retries until the spool has ended; False: the lines in ``pieces`` remain."""
         if self.tally.left:
             return False
         wait_s = _FIRST_WAIT_S
         while True:
             try:
-                write_fit(self._database, pieces, self.tally, self._tell)
+                write_fit(self._write, pieces, self.tally, self._report)
             except DatabaseError as error:
                 if self._trouble != str(error):
                     self._trouble = str(error)
-                    self._tell({"type": "problem", "message": self._trouble})
+                    self._report({"type": "problem", "message": self._trouble})
                 if self._ended.is_set():
                     return False
                 self._ended.wait(wait_s)
@@ -166,12 +158,12 @@ class Sink:
             else:
                 if self._trouble:
                     self._trouble = ""
-                    self._tell({"type": "recovered"})
+                    self._report({"type": "recovered"})
                 return True
 
 
-def _say(line: dict[str, Any]) -> None:
-    print(json.dumps(line, separators=(",", ":")), flush=True)  # noqa: T201 - it is a job: it speaks on standard output
+def _print_message(message: dict[str, Any]) -> None:
+    print(json.dumps(message, separators=(",", ":")), flush=True)  # noqa: T201 - a job writes to standard output
 
 
 def _until_input_ends(ended: threading.Event) -> None:
@@ -190,13 +182,13 @@ def main(run: Path) -> int:
         if settings is None:
             return 0
         with Database(settings) as database:
-            sink = Sink(SpoolTail(run / SPOOL), database, ended, _say)
+            sink = Sink(SpoolTail(run / SPOOL), database.write, ended, _print_message)
             sink.carry()
     except AtollError as error:
-        _say({"type": "problem", "message": str(error)})
+        _print_message({"type": "problem", "message": str(error)})
         return error.exit_code
     tally = sink.tally
-    _say({"type": "done", "delivered": tally.delivered, "unfit": tally.unfit, "left": tally.left})
+    _print_message({"type": "done", "delivered": tally.delivered, "unfit": tally.unfit, "left": tally.left})
     return 1 if tally.left else 0
 
 

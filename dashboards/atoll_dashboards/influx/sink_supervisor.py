@@ -7,7 +7,6 @@ import json
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,59 +17,51 @@ from atoll_dashboards.influx.influx_settings import influx_settings
 END_S = 8.0
 """How long a run waits at its end for what is left: more than a database that is not there can take."""
 
-_UNSEEN_S = 1.0  # what takes longer than this is shown
+_UNSEEN_S = 1.0  # a longer wait is shown
 _STARTS = 4  # of a sink that is killed: what kills it three times more, for want of memory say, would do so again
 _PAUSE_S = 1.0
 
 WriteLine = Callable[[str], None]
 
 
-@dataclass(slots=True)
-class Fed:
-    """Result of the sink. ``points``: number of points in the database, as the sink reports at its end; else 0."""
-
-    points: int = 0
-
-
 @contextlib.asynccontextmanager
-async def feeding(run: Path, note: WriteLine, show: WriteLine) -> AsyncGenerator[Fed]:
-    """Copy the run's points into the user's database, if one is set, during the block; ``Fed`` is complete after it.
+async def feeding(run: Path, note: WriteLine, show: WriteLine) -> AsyncGenerator["_Feeder"]:
+    """Copy the run's points into the user's database, if one is set, during the block; ``points`` is set after it.
 
-    ``note`` gets problems, ``show`` what is being waited for. The spool has ended when the block does. Nothing
-    that happens to database or sink is an error of the run.
+    ``note`` gets problems, ``show`` a line when the end takes longer. The spool has ended when the block does. A
+    failure of database or sink is no error of the run.
     """
 
-    def tell(text: str) -> None:
+    def report(text: str) -> None:
         with contextlib.suppress(AtollError):  # where the run's own files cannot be written, it ends for that reason
             note(text)
 
     try:
         settings = influx_settings()
     except UsageError as error:
-        tell(f"metrics are not sent to a database: {error}")
+        report(f"metrics are not sent to a database: {error}")
         settings = None
-    fed = Fed()
+    feeder = _Feeder(run, report)
     if settings is None:
-        yield fed
+        yield feeder
         return
-    feeder = _Feeder(run, tell, fed)
     carrying = asyncio.create_task(feeder.carry())
     try:
-        yield fed
+        yield feeder
     finally:
         feeder.end()
         await _wait(carrying, f"waiting until {settings} has stored the last metrics, {END_S:g} s at most", show)
         if not carrying.done():
-            tell(f"metrics: the database is too slow; `atoll metrics load {run}` stores the remaining points later")
+            report(f"metrics: the database is too slow; `atoll metrics load {run}` stores the remaining points later")
         carrying.cancel()
         await asyncio.wait([carrying])
 
 
-async def _wait(carrying: asyncio.Task[None], what_for: str, show: WriteLine) -> None:
+async def _wait(carrying: asyncio.Task[None], text: str, show: WriteLine) -> None:
     try:
         await asyncio.wait([carrying], timeout=_UNSEEN_S)
         if not carrying.done():
-            show(what_for)
+            show(text)
             await asyncio.wait([carrying], timeout=END_S - _UNSEEN_S)
     except asyncio.CancelledError:
         carrying.cancel()
@@ -79,12 +70,12 @@ async def _wait(carrying: asyncio.Task[None], what_for: str, show: WriteLine) ->
 
 
 class _Feeder:
-    """The sink's process and its successors."""
+    """The sink's process and its successors. ``points``: those in the database, as a sink reports at its end."""
 
-    def __init__(self, run: Path, tell: WriteLine, fed: Fed) -> None:
+    def __init__(self, run: Path, report: WriteLine) -> None:
+        self.points = 0
         self._run = run
-        self._tell = tell
-        self._fed = fed
+        self._report = report
         self._ended = asyncio.Event()
         self._process: Process | None = None
 
@@ -105,18 +96,18 @@ class _Feeder:
             try:
                 code, done = await self._sink()
             except OSError as error:
-                self._tell(f"metrics: the sink cannot be started: {error.strerror}; {remedy}")
+                self._report(f"metrics: the sink cannot be started: {error.strerror}; {remedy}")
                 return
             if done or code == 0:
                 return
             if code > 0:  # it has said why, which would be so again
-                self._tell(f"metrics: the sink has ended; {remedy}")
+                self._report(f"metrics: the sink has ended; {remedy}")
                 return
             killed = f"metrics: the sink was killed by signal {-code}"
             if start == _STARTS:
-                self._tell(f"{killed} for the {_STARTS}th time and is not restarted; {remedy}")
+                self._report(f"{killed} for the {_STARTS}th time and is not restarted; {remedy}")
                 return
-            self._tell(f"{killed}; it is restarted and sends all points again from the first")
+            self._report(f"{killed}; it is restarted and sends all points again from the first")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PAUSE_S):
                     await self._ended.wait()
@@ -137,27 +128,29 @@ class _Feeder:
         try:
             async for text in process.stdout or ():  # always a pipe
                 if text.endswith(b"\n"):  # not cut by its death
-                    done |= self._hear(json.loads(text))
+                    done |= self._take(json.loads(text))
             return await process.wait(), done
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
 
-    def _hear(self, line: dict[str, Any]) -> bool:
-        """Pass on a line of the sink; whether it is the last one."""
+    def _take(self, line: dict[str, Any]) -> bool:
+        """Report a line of the sink; returns whether it is the last one."""
         match line["type"]:
             case "problem":
-                self._tell(f"metrics: {line['message']}")
+                self._report(f"metrics: {line['message']}")
             case "recovered":
-                self._tell("metrics: the database accepts points again; the points of the meantime were delivered")
+                self._report("metrics: the database accepts points again; the points of the meantime were delivered")
             case "done":
-                self._fed.points = line["delivered"]
+                self.points = line["delivered"]
                 if line["unfit"]:
-                    self._tell(f"metrics: the database refused {counted(line['unfit'], 'point')}")
+                    self._report(f"metrics: the database refused {counted(line['unfit'], 'point')}")
                 if line["left"]:
                     left = counted(line["left"], "point")
-                    self._tell(f"metrics: not in a database yet: {left}; `atoll metrics load {self._run}` stores them")
+                    self._report(
+                        f"metrics: not in a database yet: {left}; `atoll metrics load {self._run}` stores them"
+                    )
                 return True
             case _:
                 pass

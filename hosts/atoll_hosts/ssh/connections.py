@@ -121,14 +121,8 @@ class SshConnections:
 def jump_host(access: SshAccess) -> SshAccess:
     """The SSH access to the jump host of a machine."""
     user, host, port = split_target(access.jump or "")
-    return SshAccess(
-        host=host,
-        user=user or access.user,
-        port=port,
-        identity=access.identity,
-        config=access.config,
-        known_hosts=access.known_hosts,
-    )
+    options: dict[str, Any] = {"identity": access.identity, "config": access.config, "known_hosts": access.known_hosts}
+    return SshAccess(host=host, user=user or access.user, port=port, **options)
 
 
 @contextlib.asynccontextmanager
@@ -167,8 +161,7 @@ def _untrusted(name: str, access: SshAccess, client: _Client, error: asyncssh.Ho
 
 def _has_keys(access: SshAccess) -> bool:
     port = access.port if access.port not in (None, 22) else None
-    found = asyncssh.match_known_hosts(_known_hosts(access), access.host, "", port)
-    return bool(found[0])
+    return bool(asyncssh.match_known_hosts(_known_hosts(access), access.host, "", port)[0])
 
 
 def _reason(error: OSError) -> str:

@@ -2,7 +2,6 @@
 """Enrol host keys: the key that a host shows at the first connection is required from then on."""
 
 import asyncio
-import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +27,8 @@ class ShownKey:
 async def show_key(connections: SshConnections, name: str, access: SshAccess) -> ShownKey:
     """Read a host's key without trusting it. Raises LabError if unreachable, or if another key is in the file."""
     options = await connections.options(name, access)
-    for word in ("known_hosts", "username", "client_keys"):
-        options.pop(word, None)
+    for option in ("known_hosts", "username", "client_keys"):
+        options.pop(option, None)
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             key = await asyncssh.get_server_host_key(**options)
@@ -42,30 +41,15 @@ async def show_key(connections: SshConnections, name: str, access: SshAccess) ->
     file = known_hosts_file(access)
     host = access.host if access.port in (None, 22) else f"[{access.host}]:{access.port}"
     public = key.export_public_key().decode().split()
-    return ShownKey(
-        host,
-        key.get_algorithm(),
-        key.get_fingerprint(),
-        f"{host} {public[0]} {public[1]}\n",
-        file,
-        _known(name, key, access),
-    )
-
-
-def _known(name: str, key: asyncssh.SSHKey, access: SshAccess) -> bool:
-    file = known_hosts_file(access)
-    if not file.is_file():
-        return False
+    line = f"{host} {public[0]} {public[1]}\n"
     port = access.port if access.port not in (None, 22) else None
-    known = asyncssh.match_known_hosts(str(file), access.host, "", port)[0]
-    if not known:
-        return False
-    if any(each.public_data == key.public_data for each in known):
-        return True
-    raise LabError(
-        f"{name}: {access} shows {key.get_fingerprint()}, but {file} has another key for it; if you know why the "
-        f"key changed, remove the old one: ssh-keygen -f {file} -R {access.host}"
-    )
+    trusted = asyncssh.match_known_hosts(str(file), access.host, "", port)[0] if file.is_file() else ()
+    if trusted and all(other.public_data != key.public_data for other in trusted):
+        raise LabError(
+            f"{name}: {access} shows {key.get_fingerprint()}, but {file} has another key for it; if you know why the "
+            f"key changed, remove the old one: ssh-keygen -f {file} -R {access.host}"
+        )
+    return ShownKey(host, key.get_algorithm(), key.get_fingerprint(), line, file, bool(trusted))
 
 
 def enroll(keys: list[ShownKey]) -> None:
@@ -73,7 +57,7 @@ def enroll(keys: list[ShownKey]) -> None:
     for key in keys:
         try:
             key.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with contextlib.closing(key.file.open("a", encoding="utf-8")) as file:
+            with key.file.open("a", encoding="utf-8") as file:
                 file.write(key.line)
         except OSError as error:
             raise LabError(f"{key.file}: {error.strerror}") from None

@@ -58,15 +58,15 @@ class DiskQuota:
         self._free_bytes -= size_bytes
 
 
-def offered_files(machine: str, spool: Mapping[str, Any], asked: Collection[str]) -> tuple[OfferedFile, ...]:
+def offered_files(machine: str, spool: Mapping[str, Any], expected: Collection[str]) -> tuple[OfferedFile, ...]:
     """The files in a machine's answer to ``files`` (docs/contracts.md, "Agent").
 
-    ``asked``: the names that its jobs were configured to write. Raises LabError for any other or duplicate name.
+    ``expected``: the names that its jobs were configured to write. Raises LabError for any other or duplicate name.
     """
     files = [OfferedFile(file["name"], f"{spool['path']}/{file['name']}", file["bytes"]) for file in spool["files"]]
     names = [file.name for file in files]
     for file in files:
-        if file.name not in asked:
+        if file.name not in expected:
             raise LabError(
                 f"{machine}: its agent offers {shown(file.name)}, but no job of this run writes that file there"
             )
@@ -91,11 +91,11 @@ async def fetch(connect: Connect, name: str, file: OfferedFile, here: Path, *, s
             async with asyncio.timeout(_START_S + file.size_bytes / _SLOWEST_BYTES_S):
                 connection = await connect()
                 await _append(connection, name, f"{by}tail", file, part)
-                said = await run_remote(connection, name, f"{by}sha256sum -- {shlex.quote(file.there)}")
+                checksum = await run_remote(connection, name, f"{by}sha256sum -- {shlex.quote(file.there)}")
         except (OSError, asyncssh.Error, TimeoutError) as error:
             why = str(error) or type(error).__name__
             continue
-        if said.split(" ", 1)[0].lstrip("\\") == await asyncio.to_thread(_sha256, part):
+        if checksum.split(" ", 1)[0].lstrip("\\") == await asyncio.to_thread(_sha256, part):
             part.replace(here)
             return
         why = "its checksum differs from that of the original"
@@ -107,15 +107,15 @@ async def _append(
     connection: asyncssh.SSHClientConnection, name: str, tail: str, file: OfferedFile, part: Path
 ) -> None:
     """Append the missing bytes to the part. Raises OSError, asyncssh.Error or TimeoutError if the stream ends early."""
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644), "ab") as kept:
-        begun = kept.tell()
-        command = f"{tail} -c +{begun + 1} -- {shlex.quote(file.there)}"
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644), "ab") as local:
+        size = local.tell()
+        command = f"{tail} -c +{size + 1} -- {shlex.quote(file.there)}"
         async with connection.create_process(command, encoding=None) as process:
             while chunk := await _chunk(process.stdout):
-                if begun + len(chunk) > file.size_bytes:
+                if size + len(chunk) > file.size_bytes:
                     connection.abort()  # closing only the channel would receive the bytes in flight
                     raise LabError(f"{name}: {file.name} is longer than the {file.size_bytes} bytes that were offered")
-                begun += kept.write(chunk)
+                size += local.write(chunk)
             done = await process.wait()
     if done.returncode != 0:
         raise OSError(f"tail ended with exit status {done.returncode}")

@@ -8,7 +8,6 @@ import os
 import platform
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
 import asyncssh
@@ -24,17 +23,7 @@ _RELEASED = Path(__file__).resolve().parents[3] / "target" / "release-binaries"
 _ARCHITECTURE = re.compile(r"[A-Za-z0-9_]{1,32}")
 _MOST_OUTPUT_BYTES = 1 << 16
 _LONGEST_COMPLAINT = 500  # characters
-_CALLED = {"arm64": "aarch64", "armv8l": "armv7l", "amd64": "x86_64"}
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """The result of an installation: ``bytes_sent`` is 0 if the machine had the identical file already."""
-
-    arch: str
-    binary: str
-    sha256: str
-    bytes_sent: int
+_ALIASES = {"arm64": "aarch64", "armv8l": "armv7l", "amd64": "x86_64"}
 
 
 def binary_for(arch: str) -> Path:
@@ -44,8 +33,8 @@ def binary_for(arch: str) -> Path:
     one's architecture, the executable in use here is taken if it is newer than the released one, which may speak an
     older protocol.
     """
-    arch = _CALLED.get(arch, arch)
-    own = arch == _CALLED.get(platform.machine(), platform.machine())
+    arch = _ALIASES.get(arch, arch)
+    own = arch == _ALIASES.get(platform.machine(), platform.machine())
     file = f"atoll-host-{arch}"
     named, released = os.environ.get(FOLDER), _RELEASED / file
     if named and (Path(named) / file).is_file():
@@ -53,9 +42,9 @@ def binary_for(arch: str) -> Path:
     if not released.is_file():
         if own:
             return find_binary()
-        looked = f"{named} or {_RELEASED}" if named else str(_RELEASED)
+        folders = f"{named} or {_RELEASED}" if named else str(_RELEASED)
         raise MachineError(
-            f"there is no {file} in {looked}; `make release ARGS={arch}` builds it, or {FOLDER} names its directory"
+            f"there is no {file} in {folders}; `make release ARGS={arch}` builds it, or {FOLDER} names its directory"
         )
     if own and (used := find_binary()).stat().st_mtime > released.stat().st_mtime:
         return used
@@ -64,31 +53,34 @@ def binary_for(arch: str) -> Path:
 
 async def install_binary(
     connection: asyncssh.SSHClientConnection, name: str, access: SshAccess, arch: str | None = None
-) -> Installed:
+) -> dict[str, str | int]:
     """Install the binary at the path in the inventory unless it is there. ``arch``: the inventory's architecture.
+
+    Returns ``arch``, ``binary``, ``sha256`` and ``bytes_sent``: 0 if the machine had the identical file already.
 
     It is written to a temporary name, checked by its checksum, executed once, and only then moved, so that a running
     agent is not affected. Raises LabError, MachineError.
     """
-    found = (await run_remote(connection, name, "uname -m")).strip()
-    if not _ARCHITECTURE.fullmatch(found):
+    machine = (await run_remote(connection, name, "uname -m")).strip()
+    if not _ARCHITECTURE.fullmatch(machine):
         raise LabError(
-            f"{name}: `uname -m` prints {shown(found)}, which is not a known architecture; if a start-up file of "
+            f"{name}: `uname -m` prints {shown(machine)}, which is not a known architecture; if a start-up file of "
             "the shell printed a part of it (~/.bashrc, ~/.profile, /etc/profile.d), let it print nothing without a "
             "terminal"
         )
-    if arch is not None and found != arch:
-        raise LabError(f"{name}: `uname -m` prints {found}, but the inventory has {arch}; correct the inventory")
+    if arch is not None and machine != arch:
+        raise LabError(f"{name}: `uname -m` prints {machine}, but the inventory has {arch}; correct the inventory")
     try:
-        path = binary_for(found)
+        path = binary_for(machine)
     except MachineError as error:
-        raise MachineError(f"{name}: `uname -m` says {found}, and {error}") from None
+        raise MachineError(f"{name}: `uname -m` says {machine}, and {error}") from None
     content = path.read_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
+    result = {"arch": machine, "binary": access.binary, "sha256": sha256}
     there = shlex.quote(access.binary)
     with contextlib.suppress(LabError):  # there is none yet
         if (await run_remote(connection, name, f"sha256sum -- {there}")).startswith(sha256):
-            return Installed(found, access.binary, sha256, 0)
+            return {**result, "bytes_sent": 0}
     folder, new = shlex.quote(str(Path(access.binary).parent)), shlex.quote(f"{access.binary}.new")
     await run_remote(connection, name, f"mkdir -p -- {folder} && cat > {new} && chmod 755 {new}", content)
     if not (await run_remote(connection, name, f"sha256sum -- {new}")).startswith(sha256):
@@ -97,9 +89,9 @@ async def install_binary(
         await run_remote(connection, name, f"{new} --version")
     except LabError as error:
         await connection.run(f"rm -f -- {new}", check=False)
-        raise LabError(f"{error}; `uname -m` says {found} there, and {path} does not run") from None
+        raise LabError(f"{error}; `uname -m` says {machine} there, and {path} does not run") from None
     await run_remote(connection, name, f"mv -f -- {new} {there}")
-    return Installed(found, access.binary, sha256, len(content))
+    return {**result, "bytes_sent": len(content)}
 
 
 async def run_remote(connection: asyncssh.SSHClientConnection, name: str, command: str, content: bytes = b"") -> str:
@@ -107,7 +99,7 @@ async def run_remote(connection: asyncssh.SSHClientConnection, name: str, comman
 
     Raises LabError with its last line of output, or if its output is too long.
     """
-    what = f"{name}: {command.split(' ', 1)[0]}"
+    program = f"{name}: {command.split(' ', 1)[0]}"
     async with connection.create_process(command, encoding=None) as process:
         with contextlib.suppress(BrokenPipeError):  # it may have ended already, without reading anything
             process.stdin.write(content)
@@ -116,21 +108,21 @@ async def run_remote(connection: asyncssh.SSHClientConnection, name: str, comman
             output, complaint = await asyncio.gather(_all_of(process.stdout), _all_of(process.stderr))
         except ValueError as error:
             connection.abort()  # closing only the channel would receive the bytes in flight
-            raise LabError(f"{what}: {error}") from None
+            raise LabError(f"{program}: {error}") from None
         done = await process.wait()
     if done.returncode != 0:
-        said = (output + complaint).decode(errors="replace")  # nologin(8) complains on standard output
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
-        raise LabError(f"{what}: {plain(lines[-1], _LONGEST_COMPLAINT) if lines else f'exit status {done.returncode}'}")
+        text = (output + complaint).decode(errors="replace")  # nologin(8) complains on standard output
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        why = plain(lines[-1], _LONGEST_COMPLAINT) if lines else f"exit status {done.returncode}"
+        raise LabError(f"{program}: {why}")
     return output.decode(errors="replace")
 
 
 async def _all_of(stream: "asyncssh.SSHReader[bytes]") -> bytes:
     """The output of a program until its end. Raises ValueError if it is too long."""
-    said = b""
+    output = b""
     while part := await stream.read(_MOST_OUTPUT_BYTES):
-        said += part
-        if len(said) > _MOST_OUTPUT_BYTES:
-            msg = f"the program prints more than {_MOST_OUTPUT_BYTES} bytes"
-            raise ValueError(msg)
-    return said
+        output += part
+        if len(output) > _MOST_OUTPUT_BYTES:
+            raise ValueError(f"the program prints more than {_MOST_OUTPUT_BYTES} bytes")
+    return output

@@ -32,8 +32,8 @@ _STDERR_BYTES = 4096
 
 def agent_command(access: SshAccess, silence_s: int = SILENCE_S) -> str:
     """The command line that starts the agent in the user's shell on the machine."""
-    words = [*(["sudo", "-n", "--"] if access.sudo else []), access.binary, "agent", "--silence", str(silence_s)]
-    return "exec " + shlex.join(words)
+    argv = [*(["sudo", "-n", "--"] if access.sudo else []), access.binary, "agent", "--silence", str(silence_s)]
+    return "exec " + shlex.join(argv)
 
 
 async def start_agent(
@@ -45,7 +45,7 @@ async def start_agent(
     """
 
     async def open_channel(on_line: Callable[[bytes], None], longest: int) -> LineStream:
-        stream = SshLines(name, access, LineCutter(on_line, longest))
+        stream = _SshLines(name, access, LineCutter(on_line, longest))
         untyped: Any = connection  # its session's type is a parameter that it leaves open
         try:
             await untyped.create_session(lambda: stream, agent_command(access, silence_s), encoding=None)
@@ -58,7 +58,7 @@ async def start_agent(
     return await Agent.over(open_channel, name, silence_s=silence_s, remedy=remedy)
 
 
-class SshLines(asyncssh.SSHClientSession[bytes]):
+class _SshLines(asyncssh.SSHClientSession[bytes]):
     """A stream of lines to and from a program at the far end of an SSH channel."""
 
     def __init__(self, name: str, access: SshAccess, cutter: LineCutter) -> None:
@@ -135,5 +135,5 @@ class SshLines(asyncssh.SSHClientSession[bytes]):
         lines = [line for line in lines if not line.startswith(_SUDO_CHATTER)]
         if self._access.sudo and any(line.startswith(_NO_SUDO) for line in lines):
             return f"the user of {self._access} may not use sudo without a password there; {_SUDOERS} allows it"
-        said = "; ".join([line for line in lines if line][-_STDERR_LINES:])
-        return f"{said}, exit status {status}" if said else f"exit status {status}"
+        text = "; ".join([line for line in lines if line][-_STDERR_LINES:])
+        return f"{text}, exit status {status}" if text else f"exit status {status}"

@@ -17,13 +17,13 @@ from atoll_core.errors import LabError
 from atoll_core.plan.plan import JobLimits
 from atoll_hosts.agent import Agent, Exit
 from atoll_hosts.binary import find_binary
-from atoll_hosts.message_shapes import SPEAKS, words
+from atoll_hosts.message_shapes import SPEAKS, version_text
 from tests.support.agent_lab import alive, eventually
 
 pytestmark = pytest.mark.lab
 
 MB = 1_000_000
-OURS = words(SPEAKS)
+OURS = version_text(SPEAKS)
 
 WITH_GROUPS = ["sh", "-c", 'exec "$1" agent --silence 60', "sh"]
 WITHOUT = ["sh", "-c", 'exec "$1" agent --silence 60 --no-cgroups', "sh"]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from atoll_dashboards.influx.influx_client import AwayError, Database
+from atoll_dashboards.influx.influx_client import Database, DatabaseError
 from atoll_dashboards.influx.influx_settings import InfluxSettings
 
 
@@ -50,7 +50,7 @@ def test_what_is_wrong_with_tls_is_said(answer: Callable[[socket.socket], None],
     with (
         listening(answer) as url,
         Database(InfluxSettings(url)) as database,
-        pytest.raises(AwayError, match=f"^no answer from {url}: {output}$"),
+        pytest.raises(DatabaseError, match=f"^no answer from {url}: {output}$"),
     ):
         database.check()
 
@@ -69,5 +69,5 @@ def test_only_204_means_that_points_are_stored(status: str) -> None:
         if status.startswith("204"):
             database.write(b"a n=1i 1\n")
             return
-        with pytest.raises(AwayError, match=f"^{url} answers {status[:3]}"):
+        with pytest.raises(DatabaseError, match=f"^{url} answers {status[:3]}"):
             database.write(b"a n=1i 1\n")

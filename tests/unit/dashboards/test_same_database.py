@@ -3,7 +3,7 @@
 
 import pytest
 
-from atoll_dashboards.influx.same_database import other_database, settings_mark
+from atoll_dashboards.influx.influx_settings import other_database, settings_mark
 
 HELD = {
     "HOME": "/nowhere",

@@ -51,9 +51,9 @@ def make(run: Path, out: Path) -> list[Path]:
         with Influx2(place / "influx") as influx, GrafanaServer(place, influx, provisioned=True) as server:
             influx.start().wait().set_up()
             with Database(influx.settings) as database:
-                load_run(shown, database)
+                load_run(shown, database.write)
                 for each in compared:
-                    load_run(each, database, Times.ALIGNED)
+                    load_run(each, database.write, Times.ALIGNED)
             server.start().wait()
             grafana = Grafana(server.url, server.token)
             return [_picture(grafana, file, shown, compared, out) for file in dashboard_files()]
