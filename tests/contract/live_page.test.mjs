@@ -8,7 +8,7 @@ import { test } from "node:test";
 const page = (name) => import(new URL(`../../dashboards/atoll_dashboards/live_page/${name}`, import.meta.url));
 
 const { Store } = await page("store.js");
-const { boundaries, segmentRates } = await page("segment_rates.js");
+const { boundaries, segmentRates } = await page("chain.js");
 const { hostHealth } = await page("host_health.js");
 
 const examples = readFileSync(new URL("../data/contract/live.jsonl", import.meta.url), "utf8")

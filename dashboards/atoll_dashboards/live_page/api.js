@@ -76,8 +76,15 @@ async function refusal(answer) {
   }
 }
 
+/** The messages of type `points` of a run as they come; `parameters`: those of the API. Throws ApiError. */
+export async function* pointsOf(api, run, parameters, signal) {
+  const path = `v1/replays/${encodeURIComponent(run)}/points?${new URLSearchParams(parameters)}`;
+  const answer = await api.fetch("GET", path, { signal });
+  for await (const message of linesOf(answer.body)) if (message.type === "points") yield message;
+}
+
 /** JSON lines of a body as they come. */
-export async function* linesOf(body) {
+async function* linesOf(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
@@ -97,12 +104,9 @@ export async function* linesOf(body) {
 /** Read the fragment of the address. A token is removed from it, so that no history or bookmark contains it. */
 export function readFragment() {
   const fragment = new URLSearchParams(location.hash.slice(1));
-  const found = { token: fragment.get("token"), run: fragment.get("run") };
-  if (fragment.has("token")) {
-    fragment.delete("token");
-    showFragment(fragment.get("run"));
-  }
-  return found;
+  const [token, run] = [fragment.get("token"), fragment.get("run")];
+  if (token !== null) showFragment(run);
+  return { token, run };
 }
 
 /** Put the replayed run into the address, or nothing. */

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The drawing of the active chains: world at the left, island at the right, rates between the hops.
+// The drawing of the active chains: world at the left, island at the right, rates between the hops. The functions that
+// compute the rates are pure.
 
 import { fill, say, shape } from "./dom.js";
 import { bitRate, setting, settingMs } from "./format.js";
-import { boundaries, segmentRates, sharedBoxes } from "./segment_rates.js";
+import { OLD_S } from "./store.js";
 
 const LEAST_STEP = 170; // between the middles of drawn nodes: a rate has room between a link and an end
 const LEAST_BETWEEN = 216; // the same between a link and a box
@@ -18,7 +19,7 @@ const SIZES = { link: [128, 62], end: [88, 62], box: [84, 44] };
 const SHARE_OF_HEIGHT = 0.28; // of the window, that several chains take up
 const MOST_COMPACT = 0.75; // smaller letters are illegible
 const SMALLEST = 0.58; // the scale of a chain of one link on a telephone; longer ones are scrolled
-const MEAN_S = 1; // as in the figure above the queue's plot
+const MEAN_S = 1; // rates and queues are means of the last second, as in the figure above the queue's plot
 
 export class ChainDrawing {
   #place;
@@ -34,9 +35,9 @@ export class ChainDrawing {
   show(picture, store, t) {
     const unit = MAGNIFIED * Number(document.documentElement.dataset.scale ?? 1) * compact(picture);
     const room = Math.floor(this.#place.clientWidth / unit / 8) * 8;
-    const asked = JSON.stringify([picture?.chains, picture?.hosts?.length, picture?.boxes, room, unit]);
-    if (asked !== this.#drawn) {
-      this.#drawn = asked;
+    const content = JSON.stringify([picture?.chains, picture?.hosts?.length, picture?.boxes, room, unit]);
+    if (content !== this.#drawn) {
+      this.#drawn = content;
       this.#draw(picture, room, unit);
     }
     for (const row of this.#rows) {
@@ -60,14 +61,10 @@ export class ChainDrawing {
       const middle = index * (above + BELOW) + above;
       return drawRow(chain, picture, middle, width, several ? `${chain.name}: ${carried(chain)}` : "");
     });
-    const label = chains
-      .map((chain) => `${chain.name}: world, ${chain.hops.map((hop) => hop.name).join(", ")}, island`)
-      .join("; ");
-    const drawing = shape(
-      "svg",
-      { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label || "no chain", class: "chain-drawing" },
-      ...this.#rows.map((row) => row.group),
-    );
+    const labels = chains.map((chain) => `${chain.name}: world, ${chain.hops.map((hop) => hop.name).join(", ")}, island`);
+    const label = labels.join("; ") || "no chain";
+    const attributes = { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: "chain-drawing" };
+    const drawing = shape("svg", attributes, ...this.#rows.map((row) => row.group));
     const shrunk = width > room ? Math.max(SMALLEST, room / width) : 1;
     drawing.setAttribute("width", (width * unit * shrunk).toFixed(0));
     fill(this.#place, drawing);
@@ -122,11 +119,8 @@ function drawSegment(group, from, to, middle) {
     const head = end > begin ? -7 : 7;
     wires[direction] = shape("line", { class: `wire ${direction}`, x1: begin, y1: y, x2: end + head, y2: y });
     const arrow = shape("path", { class: `arrow ${direction}`, d: `M${end} ${y}l${head} -4v8z` });
-    texts[direction] = shape(
-      "text",
-      { class: `rate ${direction}`, x: (from + to) / 2, y: middle + (side < 0 ? -WIRE - 9 : WIRE + 21) },
-      "",
-    );
+    const below = side < 0 ? -WIRE - 9 : WIRE + 21;
+    texts[direction] = shape("text", { class: `rate ${direction}`, x: (from + to) / 2, y: middle + below }, "");
     group.append(wires[direction], arrow, texts[direction]);
   }
   const of = shape("text", { class: "rates-of", x: (from + to) / 2, y: middle - ABOVE + 7 });
@@ -163,34 +157,19 @@ function tapPosition(number, count, last) {
 }
 
 function drawEnd(group, x, middle, name, below) {
-  const [wide, high] = SIZES.end;
+  const [width, height] = SIZES.end;
   group.append(
-    shape("rect", {
-      class: "node end",
-      x: x - wide / 2,
-      y: middle - high / 2,
-      width: wide,
-      height: high,
-      rx: high / 2,
-    }),
+    shape("rect", { class: "node end", x: x - width / 2, y: middle - height / 2, width, height, rx: height / 2 }),
     shape("text", { class: "node-name", x, y: middle - 1 }, name),
     shape("text", { class: "node-what", x, y: middle + 15 }, below),
   );
 }
 
 function drawNode(group, x, middle, hop, picture, gauges) {
-  const [wide, high] = sizeOf(hop);
-  const [left, top] = [x - wide / 2, middle - high / 2];
-  group.append(
-    shape("rect", {
-      class: `node ${hop.is_link ? "link" : "box"}`,
-      x: left,
-      y: top,
-      width: wide,
-      height: high,
-      rx: 6,
-    }),
-  );
+  const [width, height] = sizeOf(hop);
+  const left = x - width / 2;
+  const kind = hop.is_link ? "link" : "box";
+  group.append(shape("rect", { class: `node ${kind}`, x: left, y: middle - height / 2, width, height, rx: 6 }));
   if (!hop.is_link) {
     group.append(
       shape("text", { class: "node-name", x, y: middle - 1 }, hop.name),
@@ -203,25 +182,21 @@ function drawNode(group, x, middle, hop, picture, gauges) {
   const figure = shape("text", { class: "queue-figure", x, y: middle + 50 }, "");
   group.append(
     shape("text", { class: "node-name", x, y: middle - 12 }, hop.name),
-    shape(
-      "text",
-      { class: "node-what", x, y: middle + 5 },
-      island ? `${setting(island.rate_bit_s, "bit/s")}, ${settingMs(island.delay_ns)}` : "link",
-    ),
-    shape("rect", { class: "queue-room", x: left + 10, y: middle + 15, width: wide - 20, height: 7, rx: 1.5 }),
+    shape("text", { class: "node-what", x, y: middle + 5 }, island ? `${rateOf(island)}, ${settingMs(island.delay_ns)}` : "link"),
+    shape("rect", { class: "queue-room", x: left + 10, y: middle + 15, width: width - 20, height: 7, rx: 1.5 }),
     bar,
     figure,
   );
-  if (world)
-    group.append(
-      shape(
-        "title",
-        {},
-        `to the island ${setting(island.rate_bit_s, "bit/s")}, queue ${setting(island.queue_bytes, "B")}; to the world ${setting(world.rate_bit_s, "bit/s")}, ${settingMs(world.delay_ns)}, queue ${setting(world.queue_bytes, "B")}`,
-      ),
-    );
-  gauges.set(hop.name, { bar, figure, wide: wide - 20 });
+  if (world) {
+    const toIsland = `to the island ${rateOf(island)}, ${queueOf(island)}`;
+    const toWorld = `to the world ${rateOf(world)}, ${settingMs(world.delay_ns)}, ${queueOf(world)}`;
+    group.append(shape("title", {}, `${toIsland}; ${toWorld}`));
+  }
+  gauges.set(hop.name, { bar, figure, width: width - 20 });
 }
+
+const rateOf = (way) => setting(way.rate_bit_s, "bit/s");
+const queueOf = (way) => `queue ${setting(way.queue_bytes, "B")}`;
 
 function showRates(segment, rates) {
   for (const direction of ["to_island", "to_world"]) {
@@ -241,7 +216,54 @@ function showQueue(gauge, link, store, t, shared) {
   const waiting = store.series(`link/${link}/to_island/queue`).mean(t - MEAN_S, t);
   const capacity = store.configured(link, "to_island").queue_bytes;
   const share = capacity > 0 && Number.isFinite(waiting) ? Math.min(1, waiting / capacity) : 0;
-  gauge.bar.setAttribute("width", (share * gauge.wide).toFixed(1));
+  gauge.bar.setAttribute("width", (share * gauge.width).toFixed(1));
   gauge.bar.classList.toggle("full", share > 0.97);
   say(gauge.figure, Number.isFinite(waiting) ? `queue ${Math.round(share * 100)}\u00a0%${shared ? ", shared" : ""}` : "");
+}
+
+/** The hops that bound a segment: all but taps, which only copy frames. */
+export const boundaries = (hops) => hops.filter((hop) => hop.kind !== "tap");
+
+/** The boxes of more than one chain, whose counters are sums over those chains: name -> names of the chains. */
+export function sharedBoxes(chains) {
+  const users = new Map();
+  for (const chain of chains)
+    for (const { name } of boundaries(chain.hops)) users.set(name, [...(users.get(name) ?? []), chain.name]);
+  return new Map([...users].filter(([, names]) => names.length > 1));
+}
+
+/**
+ * Rates in bit/s between the drawn nodes of a chain, one more than there are `nodes`: [{to_island, to_world, of}]. NaN: no
+ * counter there. `of`: the chains whose sum the figures are, where only a box of `shared` counts; else null.
+ */
+export function segmentRates(nodes, store, t, shared = new Map()) {
+  return [null, ...nodes].map((before, index) => segment(before, nodes[index], store, t, shared));
+}
+
+function segment(before, after, store, t, shared) {
+  const counted = [ratesAt(after, "w", store, t), ratesAt(before, "i", store, t)].filter(
+    (rates) => Number.isFinite(rates?.to_island) || Number.isFinite(rates?.to_world),
+  );
+  const { box, ...rates } = counted.find((each) => !shared.has(each.box)) ?? counted[0] ?? { to_island: NaN, to_world: NaN };
+  return { ...rates, of: shared.get(box) ?? null };
+}
+
+/** The rates that a hop counts at one of its sides: w, towards the world, or i, towards the island. */
+function ratesAt(hop, side, store, t) {
+  if (!hop) return null;
+  const box = hop.name;
+  const [arriving, leaving] = side === "w" ? ["to_island", "to_world"] : ["to_world", "to_island"];
+  return hop.is_link
+    ? { box, [arriving]: linkRate(store, box, arriving, "in", t), [leaving]: linkRate(store, box, leaving, "out", t) }
+    : { box, [arriving]: interfaceRate(store, box, side, "rx", t), [leaving]: interfaceRate(store, box, side, "tx", t) };
+}
+
+function linkRate(store, link, direction, counter, t) {
+  return store.series(`link/${link}/${direction}/${counter}`).mean(t - MEAN_S, t);
+}
+
+/** The rate of a box's interface. In emulated labs their names end in -w and -i; NaN for other names. */
+function interfaceRate(store, box, side, counter, t) {
+  const key = store.keys(`interface/${box}/`).find((each) => each.endsWith(`-${side}/${counter}_bytes`));
+  return key ? store.series(key).at(t, OLD_S) : NaN;
 }

@@ -3,7 +3,7 @@
 
 import { downsample } from "./downsample.js";
 import { element, fill } from "./dom.js";
-import { digits, elapsed, prefixOf, timeOfDay } from "./format.js";
+import { digits, elapsed, prefixOf, PREFIXES, timeOfDay } from "./format.js";
 import { drawGaps, drawMarks, drawUnit } from "./plot_overlays.js";
 import { plotsOf, plotDescription } from "./plots.js";
 import uPlot from "./uplot.js";
@@ -13,7 +13,6 @@ const AXIS = 3; // width of the axis at the left, in em
 const RIGHT = 1.2; // width of the margin at the right, in em
 const LABEL = 0.78; // font size of labels, in em
 const LETTER = 0.6; // width of a digit, in font sizes of a label
-const PREFIXES = ["", "k", "M", "G", "T"];
 
 export class Charts {
   #place;
@@ -66,8 +65,8 @@ class Chart {
     this.unit = element("span", { class: "unit" });
     this.detail = element("span", { class: "detail" });
     this.canvas = element("div", { class: "canvas", role: "img" });
-    const keys = plot.series.map((series) => key(series.name, series.colour, series.kind));
-    if (plot.bound) keys.push(key(plot.boundName, "--ink", "bound"));
+    const keys = plot.series.map((series) => legendEntry(series.name, series.colour, series.kind));
+    if (plot.bound) keys.push(legendEntry(plot.boundName, "--ink", "bound"));
     const title = element("h2", { id: `title-${plot.id}` }, plot.title);
     this.panel = element(
       "section",
@@ -85,11 +84,8 @@ class Chart {
   /** Create the plot; called when the panel is in the page and has a size. */
   begin() {
     const { width, height } = this.canvas.getBoundingClientRect();
-    this.#uplot = new uPlot(
-      this.#options(width, height),
-      [[], ...this.#plot.series.map(() => []), ...(this.#plot.bound ? [[]] : [])],
-      this.canvas,
-    );
+    const empty = [[], ...this.#plot.series.map(() => []), ...(this.#plot.bound ? [[]] : [])];
+    this.#uplot = new uPlot(this.#options(width, height), empty, this.canvas);
     this.#watcher = new ResizeObserver(() => {
       const size = this.canvas.getBoundingClientRect();
       if (size.width > 0 && size.height > 0) this.#uplot.setSize({ width: size.width, height: size.height });
@@ -109,18 +105,13 @@ class Chart {
     const origin = look.origin ?? 0;
     const { series, bound } = this.#plot;
     const rings = series.map((each) => (each.key === "ping" ? store.ping : store.series(each.key)));
-    const columns = downsample(
-      rings,
-      series.map((each) => each.fold),
-      from,
-      to,
-      origin,
-    );
+    const folds = series.map((each) => each.fold);
+    const columns = downsample(rings, folds, from, to, origin);
     series.forEach((each, index) => {
       if (!each.above) return;
       columns[index + 1] = columns[index + 1].map((rtt, at) => rtt && rtt - store.leastRtt(columns[0][at] + origin));
     });
-    if (bound) this.#addBound(columns, (t) => bound.call(this.#plot, store, t), from, to, origin);
+    if (bound) this.#addBound(columns, (t) => bound(store, t), from, to, origin);
     const missing = !rings.some((ring) => ring.length) && (this.#ofRun || look.position !== null);
     this.canvas.dataset.none = missing ? look.none : "";
     this.#uplot.batch(() => {
@@ -172,11 +163,7 @@ class Chart {
         x: { time: false, auto: false },
         y: { range: (_, _low, high) => [0, Math.max(this.#plot.floor, (high ?? 0) * 1.06)] },
       },
-      series: [
-        {},
-        ...this.#plot.series.map((each) => drawn(each, colour)),
-        ...(this.#plot.bound ? [boundLine(colour)] : []),
-      ],
+      series: [{}, ...this.#plot.series.map((each) => drawn(each, colour)), ...(this.#plot.bound ? [boundLine(colour)] : [])],
       axes: [
         {
           ...axis,
@@ -203,8 +190,8 @@ class Chart {
 
   /** Where a text replaces all points, no text is written into the gaps. */
   #paintGaps(plot, paints) {
-    const word = this.canvas.dataset.none ? "" : "no data";
-    drawGaps(plot, this.#store.series(this.#witness), this.#look, { ...paints, word });
+    const text = this.canvas.dataset.none ? "" : "no data";
+    drawGaps(plot, this.#store.series(this.#witness), this.#look, { ...paints, text });
   }
 
   /** The label of an instant; null if it would be cut off at the right, or overlap the 0 of the other axis. */
@@ -252,7 +239,7 @@ function addRow(columns, index, t) {
   columns.forEach((column, at) => column.splice(index, 0, at === 0 ? t : undefined));
 }
 
-function key(name, colour, kind) {
+function legendEntry(name, colour, kind) {
   const node = element("span", { class: `key ${kind}` }, name);
   node.style.setProperty("--swatch", `var(${colour})`);
   return node;
@@ -269,6 +256,4 @@ function drawn({ colour: name, kind }, colour) {
   return base;
 }
 
-function boundLine(colour) {
-  return { stroke: colour("--ink"), width: 1, dash: [5, 4], points: { show: false } };
-}
+const boundLine = (colour) => ({ stroke: colour("--ink"), width: 1, dash: [5, 4], points: { show: false } });

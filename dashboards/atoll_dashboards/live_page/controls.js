@@ -20,19 +20,14 @@ export class Controls {
     open({
       title: "Start a run",
       body: [
-        element(
-          "p",
-          {},
-          applied ? `Runs ${applied}, which is applied, or a file.` : "No experiment is applied yet: choose a file.",
-        ),
+        element("p", {}, applied ? `Runs ${applied}, which is applied, or a file.` : "No experiment is applied yet: choose a file."),
         field("Experiment", file, applied ? `none chosen: ${applied}` : "an experiment.yaml"),
         field("Duration", duration, "such as 60 s"),
       ],
       confirm: "Start the run",
       act: async () => {
-        const parameters = new URLSearchParams(
-          duration.value.trim() ? { set: `duration=${duration.value.trim()}` } : {},
-        );
+        const changed = duration.value.trim();
+        const parameters = new URLSearchParams(changed ? { set: `duration=${changed}` } : {});
         const body = file.files.length ? { yaml: await file.files[0].text() } : { json: {} };
         await this.#api.ask("POST", `v1/runs?${parameters}`, body);
       },
@@ -49,42 +44,34 @@ export class Controls {
   }
 
   async changeLatency(picture, server) {
-    const servers = (picture?.hosts ?? [])
-      .filter((host) => host.role === "world-server")
-      .map((host) => [host.name, host.name]);
+    const hosts = (picture?.hosts ?? []).filter((host) => host.role === "world-server");
+    const servers = hosts.map((host) => [host.name, host.name]);
     const classes = Object.entries(picture?.classes ?? {}).map(([name, rtt]) => [name, `${name} (${settingMs(rtt)})`]);
-    const who = choice(servers, server);
-    const what = choice(
-      [...classes, ["", "not delayed"]],
-      picture?.latencies?.[server ?? servers[0]?.[0]]?.class ?? "",
-    );
-    who.addEventListener("change", () => (what.value = picture.latencies?.[who.value]?.class ?? ""));
+    const classOf = (name) => picture?.latencies?.[name]?.class ?? "";
+    const name = choice(servers, server);
+    const latency = choice([...classes, ["", "not delayed"]], classOf(server ?? servers[0]?.[0]));
+    name.addEventListener("change", () => (latency.value = classOf(name.value)));
     const request = (dry) => {
-      const path = `v1/latencies/${encodeURIComponent(who.value)}${dry ? "?dry_run=true" : ""}`;
-      return what.value ? this.#api.ask("PUT", path, { json: { class: what.value } }) : this.#api.ask("DELETE", path);
+      const path = `v1/latencies/${encodeURIComponent(name.value)}${dry ? "?dry_run=true" : ""}`;
+      return latency.value ? this.#api.ask("PUT", path, { json: { class: latency.value } }) : this.#api.ask("DELETE", path);
     };
-    this.#change("Change a latency", [field("World server", who), field("Terrestrial latency", what)], request);
+    this.#change("Change a latency", [field("World server", name), field("Terrestrial latency", latency)], request);
   }
 
   async changeChain(picture) {
     const lab = await this.#api.ask("GET", "v1/lab");
     const chains = picture?.chains ?? [];
-    const name = choice(
-      chains.map((chain) => [chain.name, chain.name]),
-      "main",
-    );
+    const names = chains.map((chain) => [chain.name, chain.name]);
+    const name = choice(names, "main");
     const hopsOf = () => chains.find((chain) => chain.name === name.value)?.hops.map((hop) => hop.name) ?? [];
-    const editor = new ChainEditor(
-      [...lab.boxes, ...lab.taps].map((part) => part.name),
-      hopsOf(),
-    );
+    const parts = [...lab.boxes, ...lab.taps].map((part) => part.name);
+    const editor = new ChainEditor(parts, hopsOf());
     name.addEventListener("change", () => editor.set(hopsOf()));
     const request = (dry) => {
       const carries = chains.find((chain) => chain.name === name.value)?.carries ?? {};
       const body = name.value === "main" ? { chain: editor.hops } : { chain: editor.hops, carries };
-      return this.#api.ask("PUT", `v1/chains/${encodeURIComponent(name.value)}${dry ? "?dry_run=true" : ""}`, {
-        json: body,
-      });
+      const path = `v1/chains/${encodeURIComponent(name.value)}${dry ? "?dry_run=true" : ""}`;
+      return this.#api.ask("PUT", path, { json: body });
     };
     this.#change("Change a chain", [field("Chain", name), editor.node], request);
   }

@@ -3,7 +3,7 @@
 
 const NOTHING = { figure: "", unit: "" };
 
-const PREFIXES = ["", "k", "M", "G", "T"];
+export const PREFIXES = ["", "k", "M", "G", "T"];
 
 /** The power of 1000 of an amount's prefix: 0 for "", 1 for k, ... */
 export function prefixOf(amount) {
@@ -35,7 +35,7 @@ export function quantityText(amount, unit) {
   return figure && `${figure}\u00a0${prefixed}`;
 }
 
-/** A whole number of things, or of things a second, as {figure, unit}. */
+/** A whole number as {figure, unit}. */
 export function whole(number, unit = "") {
   return Number.isFinite(number) ? { figure: String(Math.round(number)), unit } : NOTHING;
 }
@@ -59,18 +59,12 @@ export function settingMs(ns) {
   return Number.isFinite(ns) ? `${Number((ns / 1e6).toPrecision(4))}\u00a0ms` : "";
 }
 
-/** A duration of so many seconds in words. */
-export const seconds = (duration) => (Number.isFinite(duration) ? `${Number(duration.toFixed(2))}\u00a0s` : "");
-
-/** A number and its noun, regular plurals only: 1 change, 2 changes. */
-export const things = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-
 /** A share as a percentage without decimals. */
 export const percent = (share) => (Number.isFinite(share) ? `${Math.round(share * 100)}\u00a0%` : "");
 
 const two = (count) => String(count).padStart(2, "0");
 
-/** Seconds since an origin as m:ss or h:mm:ss, tenths where asked for; negative before it. */
+/** Seconds since an origin as m:ss or h:mm:ss, with `tenths` if asked; negative before it. */
 export function elapsed(seconds, tenths = false) {
   if (!Number.isFinite(seconds)) return "";
   const unit = tenths ? 10 : 1;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The health of hosts, from their own metrics. Pure.
 
-const SILENT_S = 3.2; // all hosts report once a second
+import { OLD_S as SILENT_S } from "./store.js"; // all hosts report once a second
+
 const TROUBLE_S = 10; // how long errors are shown
 
 /**

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The live source: store, picture and run of the lab that is up, and the state of the connection to it.
 
+import { pointsOf } from "./api.js";
 import { Connection } from "./connection.js";
 import { timeOfDay } from "./format.js";
-import { backfill } from "./backfill.js";
-import { measuredOf, NO_METRICS } from "./replay.js";
-import { Store } from "./store.js";
+import { measuredOf, NO_METRICS, pause, steady } from "./replay.js";
+import { HOUR_S, Store } from "./store.js";
 
 const STALE_S = 3; // time without points after which data is stale
 const SET_BACK_S = 5; // a message may be late by less
 const LONGEST_READING_S = 60; // points of a run's past that have not come by then stay a gap
 const LATE_S = 1.6; // points come once a second; the edge waits no longer for them
+const RECENT_S = 900; // all measurements of a run's past are read for so long; beyond it, only those of the plots
+const OF_PLOTS = ["link", "link_config", "ping", "load", "transfer", "event"];
+const BEFORE_S = 300; // the steps of a run before its load take less
+const SPREAD_S = 5; // the points of one instant arrive within this time
 
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-const steady = () => performance.now() / 1000;
 const PICTURE_AFTER = new Set(["applied", "lab", "run", "work"]);
 
 export class LiveSource {
@@ -29,7 +31,7 @@ export class LiveSource {
   #retryAt = NaN;
   #offset = NaN;
   #heard = NaN;
-  #asked = null; // the request for a picture in progress
+  #request = null; // for a picture, in progress
   #lab = null; // the lab whose points are in the store
   #held = null; // messages with points, queued while earlier ones are being read
   #reading = null;
@@ -77,16 +79,19 @@ export class LiveSource {
 
   /** The oldest instant there is. */
   get first() {
-    return Math.min(
-      ...this.store
-        .keys("link/")
-        .map((key) => this.store.series(key).first)
-        .filter(Number.isFinite),
-    );
+    const firsts = this.store.keys("link/").map((key) => this.store.series(key).first);
+    return Math.min(...firsts.filter(Number.isFinite));
   }
 
   get away() {
     return this.#connected === "absent" || this.#connected === "refused";
+  }
+
+  /** The reason why chains and latencies cannot be changed; "" if they can. */
+  get disabledReason() {
+    if (this.away) return "no lab is up";
+    const task = this.busy && `${this.busy.what} ${this.busy.about}`;
+    return task ? `${task} is going on: chains and latencies can be changed when it is over` : "";
   }
 
   /** {kind, text} of the connection and of the data. */
@@ -113,8 +118,8 @@ export class LiveSource {
     const wait = Math.max(0, Math.ceil(this.#retryAt - steady()));
     const ended = this.picture && Number.isFinite(this.#since);
     const subject = this.#reached ? "The lab ended" : "The connection was lost";
-    const what = ended ? `${subject} at ${timeOfDay(this.#since)}: the figures shown are older. ` : "";
-    return `${what}${capital(this.#why)}. ${wait ? `Trying again in ${wait} s.` : "Trying again."}`;
+    const since = ended ? `${subject} at ${timeOfDay(this.#since)}: the figures shown are older. ` : "";
+    return `${since}${capital(this.#why)}. ${wait ? `Trying again in ${wait} s.` : "Trying again."}`;
   }
 
   #connectionIs(state, detail) {
@@ -201,14 +206,22 @@ export class LiveSource {
 
   async #read(run, held, signal) {
     while (!held.length && !signal.aborted) await pause(100); // queued messages carry the lab's time
-    const { newest, measurements } = this.store;
-    const past = { measurements, newest, now: this.now, signal };
-    for await (const message of backfill(this.#api, run, past)) {
+    for await (const message of this.#past(run, signal)) {
       this.store.take(message.points, run.id);
       this.#callbacks.changed();
       const first = held.find((each) => each.run === run.id);
       if (first && message.points.some(([measurement, , , tNs]) => measurement !== "event" && tNs >= first.t_ns)) return;
     }
+  }
+
+  /** The messages with points of a run in progress, in the order in which they were written, until the run is over. */
+  async *#past(run, signal) {
+    const from = Math.max(0, this.now - HOUR_S, (this.store.newest || 0) - SPREAD_S);
+    const recent = Math.max(from, this.now - RECENT_S);
+    const earlier = { measurements: OF_PLOTS, from_ns: ns(from), to_ns: ns(recent) };
+    const later = { measurements: this.store.measurements, from_ns: ns(recent), follow: "true" };
+    if (from < recent && run.elapsed_s > RECENT_S - BEFORE_S) yield* pointsOf(this.#api, run.id, earlier, signal);
+    yield* pointsOf(this.#api, run.id, later, signal);
   }
 
   /** Stop reading the past and forget the queued messages: the next connection reads both. */
@@ -233,11 +246,11 @@ export class LiveSource {
   /** The run is over. It stays shown with its verdict after its lab is down: a run with a lab of its own takes that down at once. */
   #runOver(event) {
     if (!this.run) return;
-    const whole = event.state === "end";
+    const complete = event.state === "end";
     Object.assign(this.run, {
       state: "ended",
-      verdict: whole ? (event.verdict ?? "not analysed") : event.state,
-      broken: whole ? null : (event.message ?? ""),
+      verdict: complete ? (event.verdict ?? "not analysed") : event.state,
+      broken: complete ? null : (event.message ?? ""),
       reasons: event.reasons ?? [],
       caveats: event.caveats ?? [],
     });
@@ -269,11 +282,11 @@ export class LiveSource {
   }
 
   #askPicture() {
-    this.#asked ??= pause(150).then(() => {
-      this.#asked = null; // several events at once cause one request
+    this.#request ??= pause(150).then(() => {
+      this.#request = null; // several events at once cause one request
       return this.#takePicture();
     });
-    return this.#asked;
+    return this.#request;
   }
 
   async #takePicture() {
@@ -297,3 +310,4 @@ export class LiveSource {
 }
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1).replace(/\.$/, "");
+const ns = (t) => `${Math.round(t * 1e9)}`;

@@ -2,19 +2,17 @@
 // The live page. Everything shown is a function of a store, a picture of the lab and an instant; this module wires them.
 
 import { Api, readFragment, showFragment } from "./api.js";
-import { disabledReason, isDisabled, setDisabled, showDisabledReason } from "./disabled_buttons.js";
 import { Charts } from "./charts.js";
 import { ChainDrawing } from "./chain.js";
 import { Controls } from "./controls.js";
-import { byId, element, fill, say } from "./dom.js";
+import { askToken, tokenReason } from "./dialogs.js";
+import { byId, element, fill, isDisabled, say, setDisabled, showDisabledReason } from "./dom.js";
 import { elapsed, timeOfDay } from "./format.js";
 import * as shortcuts from "./shortcuts.js";
 import { LiveSource } from "./live_source.js";
-import { EventLog } from "./log.js";
 import * as theme from "./theme.js";
-import { showBoxes, showHosts, showMachines, showRun, showServers } from "./panels.js";
+import { EventLog, showBoxes, showHosts, showMachines, showRun, showServers } from "./panels.js";
 import { chooseReplay, ReplayControls } from "./replay_controls.js";
-import { askToken, tokenReason } from "./token.js";
 import { TimeRange, WINDOWS } from "./time_range.js";
 
 const DRAW_MS = 100; // the shortest interval between redraws: links are sampled as often
@@ -23,13 +21,8 @@ const SEEK_S = 5;
 const api = new Api(new URL("..", location.href));
 const view = new TimeRange(wake);
 const live = new LiveSource(api, { changed: wake, event: (event) => !player.replay && log.add(event), refused: wantToken });
-const player = new ReplayControls(api, {
-  changed: wake,
-  begun,
-  left,
-  failed: (error) => note(error.message, true),
-  refused: wantToken,
-});
+const failed = (error) => note(error.message, true);
+const player = new ReplayControls(api, { changed: wake, begun, left, failed, refused: wantToken });
 const charts = new Charts(byId("charts"), view);
 const chain = new ChainDrawing(byId("chain"));
 const log = new EventLog(byId("log"));
@@ -63,26 +56,13 @@ function draw() {
   const noFigures = without ? "no figures in this run" : running ? "no figures yet" : "no run in progress";
   const none = replay?.loading ? "loading" : noFigures;
   chooseLink(store, picture);
-  charts.show(store, link, {
-    span,
-    edge: replay ? replay.to : live.now,
-    instant,
-    origin,
-    position: replay ? replay.position : null,
-    none,
-  });
+  const position = replay ? replay.position : null;
+  charts.show(store, link, { span, edge: replay ? replay.to : live.now, instant, origin, position, none });
   chain.show(picture, store, instant);
   const run = replay ? replay.runAt(instant) : live.run;
   showRun(byId("run"), run);
-  showServers(
-    byId("servers"),
-    picture,
-    store,
-    source().measured,
-    instant,
-    replay ? null : (server) => controls.changeLatency(live.picture, server),
-    disabledReason(live.busy, live.away),
-  );
+  const change = replay ? null : (server) => controls.changeLatency(live.picture, server);
+  showServers(byId("servers"), picture, store, source().measured, instant, change, live.disabledReason);
   showBoxes(byId("boxes-panel"), byId("boxes"), picture, store, instant);
   showHosts(byId("hosts"), byId("hosts-summary"), picture, store, instant, replay && store.hosts.size ? "no figures here" : none);
   showMachines(byId("machines"), store, instant);
@@ -106,12 +86,8 @@ const replayed = ({ description, ending }) => ["replay of a run", description?.p
 
 function showState(picture, run) {
   const { replay } = player;
-  say(
-    byId("where"),
-    [picture?.lab, picture?.experiment, replay ? replayed(replay) : picture?.place]
-      .filter(Boolean)
-      .join(" \u00b7 "),
-  );
+  const where = [picture?.lab, picture?.experiment, replay ? replayed(replay) : picture?.place];
+  say(byId("where"), where.filter(Boolean).join(" \u00b7 "));
   document.title = ["atoll", replay ? replay.id : picture?.experiment].filter(Boolean).join(" \u2013 ");
   const { kind, text } = replay
     ? { kind: "replay", text: replay.loading ? "loading the run" : "replay" }
@@ -139,7 +115,7 @@ function showButtons(replayed, run) {
   byId("run-stop").hidden = !going;
   byId("run-start").hidden = going || replayed;
   byId("run-start").disabled = live.away || !live.picture;
-  const reason = replayed ? "" : disabledReason(live.busy, live.away);
+  const reason = replayed ? "" : live.disabledReason;
   showDisabledReason(byId("disabled-reason"), reason);
   for (const id of ["chain-change", "latency-change"]) {
     byId(id).hidden = replayed;
@@ -152,11 +128,11 @@ function showButtons(replayed, run) {
 
 /** Announce a new state to screen readers once, not with every second that is counted. */
 function announce(kind, text, more) {
-  const place = byId("announced");
+  const status = byId("announced");
   const news = kind === "stale" ? kind : kind + text;
-  if (place.dataset.news === news) return;
-  place.dataset.news = news;
-  say(place, [text, more].filter(Boolean).join(". "));
+  if (status.dataset.news === news) return;
+  status.dataset.news = news;
+  say(status, [text, more].filter(Boolean).join(". "));
 }
 
 function showBanner(text, mild) {
@@ -168,10 +144,8 @@ function showBanner(text, mild) {
 
 /** Plots show one link at a time: the chosen one, if there are several. */
 function chooseLink(store, picture) {
-  const drawn = (picture?.chains ?? []).flatMap((each) =>
-    each.hops.filter((hop) => hop.is_link).map((hop) => hop.name),
-  );
-  const names = [...new Set([...drawn, ...store.links])];
+  const links = (picture?.chains ?? []).flatMap((chain) => chain.hops.filter((hop) => hop.is_link));
+  const names = [...new Set([...links.map((hop) => hop.name), ...store.links])];
   if (!names.includes(link)) link = names[0] ?? "";
   const pick = byId("link");
   if (pick.dataset.names !== names.join()) {
@@ -233,7 +207,7 @@ function listen() {
     help: shortcuts.help,
     "run-start": () => controls.startRun(live.picture),
     "run-stop": () => controls.stopRun(live.run.id),
-    "chain-change": () => controls.changeChain(live.picture).catch((error) => note(error.message, true)),
+    "chain-change": () => controls.changeChain(live.picture).catch(failed),
     "latency-change": () => controls.changeLatency(live.picture),
     "replay-choose": replays,
     "replay-leave": () => player.leave(),
@@ -254,9 +228,9 @@ function listen() {
     r: replays,
     "?": shortcuts.help,
   });
-  const words = (seconds) =>
+  const text = (seconds) =>
     seconds === null ? "all" : seconds < 60 ? `${seconds} s` : seconds < 3600 ? `${seconds / 60} min` : "1 h";
-  fill(byId("window"), ...WINDOWS.map((seconds) => element("option", { value: String(seconds) }, words(seconds))));
+  fill(byId("window"), ...WINDOWS.map((seconds) => element("option", { value: String(seconds) }, text(seconds))));
   byId("window").addEventListener("change", ({ target }) =>
     view.choose(target.value === "null" ? null : Number(target.value)),
   );

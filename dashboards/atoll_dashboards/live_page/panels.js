@@ -1,28 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The side panels: the run, the world servers, the hosts.
+// The side panels: the run, the world servers, the boxes, the hosts, the log of events.
 
-import { isDisabled, setDisabled } from "./disabled_buttons.js";
-import { element, fill, say } from "./dom.js";
+import { element, fill, isDisabled, say, setDisabled } from "./dom.js";
 import { bitRate, byteCount, elapsed, percent, quantityText } from "./format.js";
 import { hostHealth, machineLoads } from "./host_health.js";
+import { OLD_S } from "./store.js";
 
-const OLD_S = 3.2;
 const COUNTED_S = 1; // rates of counters are means of the last second
 
 /** A run's steps in their order (docs/contracts.md). */
-export const STEPS = [
-  "apply",
-  "check",
-  "settings",
-  "captures",
-  "servers",
-  "clients",
-  "measure",
-  "stop",
-  "drain",
-  "record",
-  "analyse",
-];
+export const STEPS = "apply check settings captures servers clients measure stop drain record analyse".split(" ");
 
 /**
  * `run`: {id, step, elapsed_s, duration_s, verdict, state, broken, reasons, caveats}, or null; `broken`: why it ended early;
@@ -75,21 +62,16 @@ const made = new WeakMap();
 
 function parts(place) {
   if (!made.has(place)) {
-    const found = {
+    const nodes = {
       title: element("p", { class: "run-id" }),
       text: element("p", { class: "run-text" }),
       progress: element("progress", { max: 1, "aria-label": "measured so far" }),
       steps: STEPS.map((step) => element("li", {}, step)),
       why: element("p", { class: "run-why" }),
     };
-    fill(
-      place,
-      element("div", { class: "run-line" }, found.title, found.text),
-      found.progress,
-      element("ol", { class: "run-steps" }, ...found.steps),
-      found.why,
-    );
-    made.set(place, found);
+    const line = element("div", { class: "run-line" }, nodes.title, nodes.text);
+    fill(place, line, nodes.progress, element("ol", { class: "run-steps" }, ...nodes.steps), nodes.why);
+    made.set(place, nodes);
   }
   return made.get(place);
 }
@@ -111,24 +93,10 @@ export function sendingOf(store, server, t) {
 export function showServers(place, picture, store, measured, t, choose, disabled = "") {
   const names = (picture?.hosts ?? []).filter((host) => host.role === "world-server").map((host) => host.name);
   const rows = keep(place, [...names, choose ? "" : "replay"].join("\n"), names, (name) => {
-    const head = choose
-      ? element(
-          "button",
-          {
-            type: "button",
-            class: "plain",
-            onclick: ({ currentTarget }) => isDisabled(currentTarget) || choose(name),
-            title: `change the latency of ${name}`,
-          },
-          name,
-        )
-      : name;
-    return element(
-      "tr",
-      {},
-      element("th", { scope: "row" }, head),
-      ...["class", "n", "n", "n", "n"].map((kind) => element("td", { class: kind })),
-    );
+    const onclick = ({ currentTarget }) => isDisabled(currentTarget) || choose(name);
+    const attributes = { type: "button", class: "plain", onclick, title: `change the latency of ${name}` };
+    const head = element("th", { scope: "row" }, choose ? element("button", attributes, name) : name);
+    return element("tr", {}, head, ...["class", "n", "n", "n", "n"].map((kind) => element("td", { class: kind })));
   });
   for (const [name, row] of rows) {
     const latency = picture.latencies?.[name];
@@ -155,28 +123,19 @@ export function showHosts(place, summary, picture, store, t, none) {
   for (const host of hosts) {
     const field = fields.get(host.name);
     field.className = `host ${host.state}`;
-    const words = `${host.name}, ${host.role}: ${host.text}`;
-    if (field.title !== words) {
-      field.title = words;
-      field.setAttribute("aria-label", words);
+    const label = `${host.name}, ${host.role}: ${host.text}`;
+    if (field.title !== label) {
+      field.title = label;
+      field.setAttribute("aria-label", label);
     }
   }
   const wrong = hosts.filter((host) => host.state === "trouble" || host.state === "silent");
   const well = hosts.filter((host) => host.state === "well").length;
-  const allWell = well
-    ? `${well} of ${hosts.length} report figures and are well`
-    : hosts.length
-      ? `${hosts.length} hosts: ${none}`
-      : "";
-  say(
-    summary,
-    wrong.length
-      ? wrong
-          .slice(0, 4)
-          .map((host) => `${host.name}: ${host.text}`)
-          .join("; ") + (wrong.length > 4 ? ` and ${wrong.length - 4} more` : "")
-      : allWell,
-  );
+  const named = wrong.slice(0, 4).map((host) => `${host.name}: ${host.text}`).join("; ");
+  const more = wrong.length > 4 ? ` and ${wrong.length - 4} more` : "";
+  const silent = hosts.length ? `${hosts.length} hosts: ${none}` : "";
+  const allWell = well ? `${well} of ${hosts.length} report figures and are well` : silent;
+  say(summary, wrong.length ? named + more : allWell);
   summary.classList.toggle("grave", wrong.length > 0);
 }
 
@@ -205,8 +164,8 @@ export function showBoxes(panel, place, picture, store, t) {
   const rows = boxFigures(picture?.boxes, store, t);
   const boxes = [...new Set(rows.flatMap((row) => [...row.boxes.keys()]))];
   panel.hidden = !rows.length;
-  const wanted = JSON.stringify([boxes, rows.map((row) => row.name)]);
-  const lines = keep(place, wanted, ["", ...rows.map((row) => row.name)], (name) =>
+  const content = JSON.stringify([boxes, rows.map((row) => row.name)]);
+  const lines = keep(place, content, ["", ...rows.map((row) => row.name)], (name) =>
     name
       ? element("tr", {}, element("th", { scope: "row" }, name.replaceAll("_", " ")), ...boxes.map(() => element("td", { class: "n" })))
       : element("tr", {}, element("th", { scope: "col" }), ...boxes.map((box) => element("th", { scope: "col", class: "n" }, box))),
@@ -224,23 +183,70 @@ const MACHINES = 4; // the busiest ones; a rack has more than fit
 /** Show the load of the busiest machines of the laboratory. */
 export function showMachines(place, store, t) {
   const machines = machineLoads(store, t).sort((one, other) => other.busy - one.busy);
-  const words = ({ name, busy, cpus, free_bytes: free }) =>
+  const text = ({ name, busy, cpus, free_bytes: free }) =>
     `${name}: ${percent(busy)} of ${cpus} CPU${cpus === 1 ? "" : "s"}${Number.isFinite(free) ? `, ${byteCount(free)} free` : ""}`;
-  say(place, machines.slice(0, MACHINES).map(words).join("; "));
-  place.classList.toggle(
-    "grave",
-    machines.some((machine) => machine.busy > OVERLOADED),
-  );
+  say(place, machines.slice(0, MACHINES).map(text).join("; "));
+  place.classList.toggle("grave", machines.some((machine) => machine.busy > OVERLOADED));
 }
 
 const kept = new WeakMap();
 
-/** The children of an element by name; they are rebuilt only when `wanted` changes. */
-function keep(place, wanted, names, make) {
+/** The children of an element by name; they are rebuilt only when `content` changes. */
+function keep(place, content, names, make) {
   const before = kept.get(place);
-  if (before?.wanted === wanted) return before.nodes;
+  if (before?.content === content) return before.nodes;
   const nodes = new Map(names.map((name) => [name, make(name)]));
   fill(place, ...nodes.values());
-  kept.set(place, { wanted, nodes });
+  kept.set(place, { content, nodes });
   return nodes;
+}
+
+const LINES = 400;
+
+export class EventLog {
+  #place;
+  #events = [];
+  #clock = () => "";
+
+  constructor(place) {
+    this.#place = place;
+  }
+
+  /** How instants are formatted: seconds since 1970 -> text. */
+  set clock(format) {
+    this.#clock = format;
+    this.#redraw();
+  }
+
+  /** Add an event of the API, or of this page (`type` "here"), by its text. */
+  add({ type, t_ns, text, severity }) {
+    if (!text) return;
+    const entry = { t: t_ns / 1e9, kind: type, text, grave: severity === "warning" };
+    this.#events.push(entry);
+    if (this.#events.length > LINES) this.#events.shift();
+    this.#place.prepend(this.#line(entry));
+    while (this.#place.children.length > LINES) this.#place.lastElementChild.remove();
+  }
+
+  clear() {
+    this.#events = [];
+    this.#redraw();
+  }
+
+  /** Mark the events after an instant of a replay as still to come. */
+  upTo(t) {
+    const lines = this.#place.children;
+    for (let index = 0; index < lines.length; index += 1) {
+      lines[index].classList.toggle("to-come", this.#events[this.#events.length - 1 - index].t > t);
+    }
+  }
+
+  #redraw() {
+    fill(this.#place, ...this.#events.map((entry) => this.#line(entry)).reverse());
+  }
+
+  #line({ t, kind, text, grave }) {
+    const time = element("time", {}, Number.isFinite(t) ? this.#clock(t) : "");
+    return element("li", { class: grave ? "grave" : null, "data-kind": kind }, time, element("span", {}, text));
+  }
 }

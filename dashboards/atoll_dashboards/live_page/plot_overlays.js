@@ -10,7 +10,7 @@ const ROOM = 60; // width in pixels of the text in a gap
 const sharp = (font) => font.replace(/^[\d.]+/, (size) => String(Number(size) * devicePixelRatio));
 
 /** The horizontal position of an instant on the canvas. */
-const placeOf = (plot, look, t) => plot.valToPos(t - (look.origin ?? 0), "x", true);
+const pixelOf = (plot, look, t) => plot.valToPos(t - (look.origin ?? 0), "x", true);
 
 /** Draw, and restore the state of the context. */
 function drawing(plot, draw) {
@@ -30,21 +30,21 @@ export function drawUnit(plot, text, { soft, font }) {
   });
 }
 
-/** Shade the gaps of the series `ring`, which should have points all the time; `word` is written where it fits. */
-export function drawGaps(plot, ring, look, { gap, soft, font, word }) {
+/** Shade the gaps of the series `ring`, which should have points all the time; `text` is written where it fits. */
+export function drawGaps(plot, ring, look, { gap, soft, font, text }) {
   const [from, to] = look.span;
   drawing(plot, (context, box) => {
     for (const [begin, end] of gapsOf(ring, from, to, Math.min(look.edge, to), SILENT_S)) {
-      const left = Math.max(box.left, placeOf(plot, look, begin));
-      const width = Math.min(box.left + box.width, placeOf(plot, look, end)) - left;
+      const left = Math.max(box.left, pixelOf(plot, look, begin));
+      const width = Math.min(box.left + box.width, pixelOf(plot, look, end)) - left;
       context.fillStyle = gap;
       context.fillRect(left, box.top, width, box.height);
-      if (!word || width < ROOM * devicePixelRatio) continue;
+      if (!text || width < ROOM * devicePixelRatio) continue;
       context.font = sharp(font);
       context.fillStyle = soft;
       context.textAlign = "center";
       context.textBaseline = "middle";
-      context.fillText(word, left + width / 2, box.top + box.height / 2);
+      context.fillText(text, left + width / 2, box.top + box.height / 2);
     }
   });
 }
@@ -55,7 +55,7 @@ export function drawMarks(plot, marks, look, { mark, soft }) {
   drawing(plot, (context, box) => {
     const line = (t) => {
       if (t === null || t < from || t > to) return;
-      const x = Math.round(placeOf(plot, look, t));
+      const x = Math.round(pixelOf(plot, look, t));
       context.beginPath();
       context.moveTo(x, box.top);
       context.lineTo(x, box.top + box.height);

@@ -2,9 +2,9 @@
 // The definitions of the plots: series, bounds, and the figure shown above each.
 
 import { milliseconds, percent, quantity, setting, whole } from "./format.js";
+import { OLD_S } from "./store.js";
 
 const MEAN_S = 1; // figures of series with points each 100 ms are means of the last second
-const OLD_S = 3.2;
 
 /**
  * The plots of one link: [{id, title, unit, floor, series, bound, gap, figure}].
@@ -18,6 +18,7 @@ export function plotsOf(link) {
     const reported = store.series(`${island}set_${name}`).at(t);
     return Number.isFinite(reported) ? reported : store.configured(link, "to_island")[name];
   };
+  const [linkRate, queueCapacity] = [bound("rate_bit_s"), bound("queue_bytes")];
   const ratePlot = {
     id: "rate",
     title: "Link to the island",
@@ -27,11 +28,11 @@ export function plotsOf(link) {
       { name: "sent", key: `${island}out`, colour: "--link", kind: "area", fold: "mean" },
       { name: "towards the world", key: `${world}out`, colour: "--back", kind: "line", fold: "mean" },
     ],
-    bound: bound("rate_bit_s"),
+    bound: linkRate,
     boundName: "rate",
     figure(store, t) {
       const sent = store.series(`${island}out`).mean(t - MEAN_S, t);
-      const rate = this.bound(store, t);
+      const rate = linkRate(store, t);
       return { ...quantity(sent, "bit/s"), detail: ofBound(sent, rate, setting(rate, "bit/s")) };
     },
   };
@@ -44,11 +45,11 @@ export function plotsOf(link) {
       { name: "most in 100\u00a0ms", key: `${island}queue_max`, colour: "--queue", kind: "fill", fold: "max" },
       { name: "waiting", key: `${island}queue`, colour: "--queue-line", kind: "line", fold: "mean" },
     ],
-    bound: bound("queue_bytes"),
+    bound: queueCapacity,
     boundName: "capacity",
     figure(store, t) {
       const waiting = store.series(`${island}queue`).mean(t - MEAN_S, t);
-      const capacity = this.bound(store, t);
+      const capacity = queueCapacity(store, t);
       return { ...quantity(waiting, "B"), detail: ofBound(waiting, capacity, setting(capacity, "B")) };
     },
   };
@@ -73,13 +74,7 @@ export function plotsOf(link) {
     unit: "/s",
     floor: 10,
     series: [
-      {
-        name: "packets a second, to the island",
-        key: `${island}dropped`,
-        colour: "--drops",
-        kind: "steps",
-        fold: "mean",
-      },
+      { name: "packets a second, to the island", key: `${island}dropped`, colour: "--drops", kind: "steps", fold: "mean" },
       { name: "to the world", key: `${world}dropped`, colour: "--back", kind: "line", fold: "mean" },
     ],
     figure: (store, t) => ({
@@ -93,12 +88,11 @@ export function plotsOf(link) {
     unit: "bit/s",
     floor: 1e5,
     series: [{ name: "TCP payload at the clients", key: "goodput", colour: "--goodput", kind: "line", fold: "mean" }],
-    bound: bound("rate_bit_s"),
+    bound: linkRate,
     boundName: "rate",
     figure(store, t) {
       const payload = store.series("goodput").at(t, OLD_S);
-      const rate = this.bound(store, t);
-      return { ...quantity(payload, "bit/s"), detail: ofBound(payload, rate, "the link") };
+      return { ...quantity(payload, "bit/s"), detail: ofBound(payload, linkRate(store, t), "the link") };
     },
   };
   const flowsPlot = {
@@ -124,19 +118,20 @@ export function plotsOf(link) {
 }
 
 /** "50 % of 16 Mbit/s"; nothing where the amount or its bound is not known. */
-const ofBound = (amount, most, words) => (most && Number.isFinite(amount) ? `${percent(amount / most)} of ${words}` : "");
+const ofBound = (amount, most, text) => (most && Number.isFinite(amount) ? `${percent(amount / most)} of ${text}` : "");
+
+const CAUSES = {
+  queue: "queue full",
+  low_priority: "low-priority queue full",
+  loss: "loss",
+  aqm: "AQM",
+  blocked: "link blocked",
+  unsent: "overload of the engine",
+};
 
 /** The causes of the drops that the figure counts. */
 function causes(store, base, t) {
-  const named = {
-    queue: "queue full",
-    low_priority: "low-priority queue full",
-    loss: "loss",
-    aqm: "AQM",
-    blocked: "link blocked",
-    unsent: "overload of the engine",
-  };
-  return Object.entries(named)
+  return Object.entries(CAUSES)
     .filter(([cause]) => store.series(`${base}dropped_${cause}`).mean(t - MEAN_S, t) > 0)
     .map(([, name]) => name)
     .join(", ");
@@ -145,6 +140,5 @@ function causes(store, base, t) {
 /** A plot's figure as a sentence, for screen readers. */
 export function plotDescription(plot, store, t) {
   const { figure, unit, detail } = plot.figure(store, t);
-  const words = [`${figure} ${unit}`.trim(), detail].filter(Boolean).join(", ");
-  return `${plot.title}: ${words || "no data"}`;
+  return `${plot.title}: ${[`${figure} ${unit}`.trim(), detail].filter(Boolean).join(", ") || "no data"}`;
 }

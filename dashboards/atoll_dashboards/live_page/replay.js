@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The replay of a run, finished or in progress: its points in a store, and a position in time.
 
-import { linesOf } from "./api.js";
+import { pointsOf } from "./api.js";
 import { HOUR_S, Store } from "./store.js";
 
 const LONGEST_S = 4 * 3600; // a longer run's last hours are shown
@@ -13,7 +13,9 @@ export const NO_METRICS =
   "goodput, flows, pings, servers and hosts are missing.";
 export const SPEEDS = [1, 2, 5, 10, 20, 60];
 
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+/** Seconds of a clock that is never set. */
+export const steady = () => performance.now() / 1000;
 
 export class Replay {
   #api;
@@ -67,10 +69,6 @@ export class Replay {
   /** A remark on the run that is shown with the plots; mostly "". */
   get remark() {
     return this.description.metrics ? "" : NO_METRICS;
-  }
-
-  get #path() {
-    return `v1/replays/${encodeURIComponent(this.id)}`;
   }
 
   #take(description) {
@@ -150,11 +148,7 @@ export class Replay {
     const parameters = finished ? {} : { follow: "true" };
     const oldest = Math.max(this.to - LONGEST_S, (this.store.newest || 0) - LATE_S);
     if (oldest > this.from) parameters.from_ns = `${Math.round(oldest * 1e9)}`;
-    const answer = await this.#api.fetch("GET", `${this.#path}/points?${new URLSearchParams(parameters)}`, {
-      signal: this.#abort.signal,
-    });
-    for await (const message of linesOf(answer.body)) {
-      if (message.type !== "points") continue;
+    for await (const message of pointsOf(this.#api, this.id, parameters, this.#abort.signal)) {
       if (!finished) this.loading = false;
       this.#goOn(() => {
         this.store.take(message.points, this.id);
@@ -175,7 +169,7 @@ export class Replay {
   }
 
   #ask() {
-    return this.#api.ask("GET", this.#path, { signal: this.#abort.signal });
+    return this.#api.ask("GET", `v1/replays/${encodeURIComponent(this.id)}`, { signal: this.#abort.signal });
   }
 
   /** Call `lengthen`, which makes the run longer; a position at its end stays at its end. */
@@ -226,12 +220,9 @@ export function endingOf({ outcome, verdict, events = [] }) {
 
 /** Terrestrial RTTs measured by a run's preflight test, in ns, by server. */
 export function measuredOf(events) {
-  return new Map(
-    events.filter((event) => event.type === "terrestrial").map((event) => [event.server, event.measured_ns]),
-  );
+  const measured = events.filter((event) => event.type === "terrestrial");
+  return new Map(measured.map((event) => [event.server, event.measured_ns]));
 }
 
-/** Whether what went wrong may go well later: nobody answered, the answer was cut, or there was a fault behind it. */
-function passes(error) {
-  return error.name !== "AbortError" && !(error.status >= 400 && error.status < 500);
-}
+/** Whether the error may pass: there was no answer, it was cut, or the server failed. */
+const passes = (error) => error.name !== "AbortError" && !(error.status >= 400 && error.status < 500);

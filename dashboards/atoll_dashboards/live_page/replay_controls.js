@@ -4,9 +4,7 @@
 import { open } from "./dialogs.js";
 import { byId, element, fill, say } from "./dom.js";
 import { elapsed } from "./format.js";
-import { endingOf, Replay, SPEEDS } from "./replay.js";
-
-const steady = () => performance.now() / 1000;
+import { endingOf, Replay, SPEEDS, steady } from "./replay.js";
 
 export class ReplayControls {
   #api;
@@ -21,9 +19,7 @@ export class ReplayControls {
     this.wanted = null;
     fill(byId("speed"), ...SPEEDS.map((speed) => element("option", { value: String(speed) }, `${speed}\u00d7`)));
     byId("play").addEventListener("click", () => this.toggle());
-    byId("position").addEventListener("input", ({ target }) =>
-      this.replay?.seek(Number(target.value) + this.replay.origin),
-    );
+    byId("position").addEventListener("input", ({ target }) => this.replay?.seek(Number(target.value) + this.replay.origin));
     byId("speed").addEventListener("change", ({ target }) => {
       if (this.replay) this.replay.speed = Number(target.value);
     });
@@ -123,11 +119,8 @@ export async function chooseReplay(api, chosen, refused) {
 
   function list() {
     const rows = replays.map((each) => {
-      const pick = element(
-        "button",
-        { type: "button", class: "plain", onclick: () => (dialog.close(), chosen(each.id)) },
-        each.id,
-      );
+      const onclick = () => (dialog.close(), chosen(each.id));
+      const pick = element("button", { type: "button", class: "plain", onclick }, each.id);
       const verdict = endingOf(each).word ?? each.verdict ?? "not analysed";
       const cells = [
         new Date(each.began_t_ns / 1e6).toLocaleString(),

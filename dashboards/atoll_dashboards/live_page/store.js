@@ -10,8 +10,11 @@ const HOSTS_S = 900; // a laboratory has more than a hundred of them
 const MARKS = 500;
 const RUNS = 100; // more than an hour has
 
+/** Older figures of series with a point each second are not shown, in seconds. */
+export const OLD_S = 3.2;
+
 /** The time in seconds without a point after which a line is broken: ten periods of points each 100 ms, three of others. */
-export const GAP_S = { link: 1.05, ping: 1.05, other: 3.2 };
+export const GAP_S = { link: 1.05, ping: 1.05, other: OLD_S };
 
 const VALID = 1.25; // a source's last figure counts for so many of its intervals, so that a late one has not ended
 const SHORTEST_S = 0.2; // shorter intervals yield no rate: bytes come in bursts
@@ -200,9 +203,8 @@ export class Store {
   }
 
   #ring(key, capacity) {
-    let ring = this.#series.get(key);
-    if (!ring) this.#series.set(key, (ring = new RingBuffer(capacity)));
-    return ring;
+    if (!this.#series.has(key)) this.#series.set(key, new RingBuffer(capacity));
+    return this.#series.get(key);
   }
 
   #setting(link, direction) {
@@ -212,9 +214,8 @@ export class Store {
 
   #heard(tags, t) {
     if (!tags.host) return;
-    let host = this.#hosts.get(tags.host);
-    if (!host) this.#hosts.set(tags.host, (host = new RingBuffer(this.host)));
-    host.push(t, 1);
+    if (!this.#hosts.has(tags.host)) this.#hosts.set(tags.host, new RingBuffer(this.host));
+    this.#hosts.get(tags.host).push(t, 1);
   }
 
   /** A host's figure at an instant: its last one, valid for about one interval; NaN if it is older. */
@@ -231,13 +232,8 @@ export class Store {
       if (!fresh.length) continue;
       const t = Math.max(...fresh.map((key) => this.#series.get(key).last));
       const parts = fresh.map((key) => this.#validAt(key, t)).filter(Number.isFinite);
-      if (parts.length)
-        this.gauge(
-          total,
-          t,
-          parts.reduce((sum, part) => sum + part, 0),
-          GAP_S.other,
-        );
+      const sum = parts.reduce((before, part) => before + part, 0);
+      if (parts.length) this.gauge(total, t, sum, GAP_S.other);
     }
   }
 }
@@ -268,9 +264,7 @@ const SHOWN_EVENTS = new Set(["whistle", "change", "swap", "applied", "note"]);
 const HANDLERS = {
   link: (store, tags, fields, t) => store.link(tags, fields, t),
   link_config: (store, tags, fields, t) => store.linkConfig(tags, fields, t),
-  ping(store, tags, fields, t) {
-    store.pinged(tags.target, t, fields.rtt_ns / 1e9);
-  },
+  ping: (store, tags, fields, t) => store.pinged(tags.target, t, fields.rtt_ns / 1e9),
   load(store, tags, fields, t, touched) {
     if (fields.ended) store.settle(touched, t);
     const base = `load/${tags.host}/`;

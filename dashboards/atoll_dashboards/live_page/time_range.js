@@ -35,10 +35,6 @@ export class TimeRange {
     return this.hover ?? this.end(edge);
   }
 
-  get following() {
-    return this.range === null && this.paused === null;
-  }
-
   zoom(from, to) {
     if (!(to - from >= 0.2)) return;
     this.range = [from, to];

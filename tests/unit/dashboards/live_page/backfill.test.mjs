@@ -7,7 +7,6 @@ import { test } from "node:test";
 const page = (name) => import(new URL(`../../../../dashboards/atoll_dashboards/live_page/${name}`, import.meta.url));
 
 const { gapsOf } = await page("downsample.js");
-const { disabledReason } = await page("disabled_buttons.js");
 const { LiveSource } = await page("live_source.js");
 
 const T = 1_800_000_000;
@@ -152,11 +151,11 @@ test("a lab that goes while its run's past is read takes nothing of it along; wh
 
 test("while the lab is busy its chains and latencies are disabled, with the reason", async () => {
   const { live, say } = await opened({ run: null, busy: { what: "run", about: "geo", since_ns: 1 }, spool: async () => {} });
-  assert.match(disabledReason(live.busy), /^run geo is going on: .* when it is over$/);
+  assert.match(live.disabledReason, /^run geo is going on: .* when it is over$/);
   say({ type: "work", seq: 1, t_ns: 1, what: "run", about: "geo", state: "end", verdict: "valid", reasons: [] });
-  assert.equal(disabledReason(live.busy), "");
+  assert.equal(live.disabledReason, "");
   say({ type: "work", seq: 2, t_ns: 1, what: "apply", about: "meo", state: "begin" });
-  assert.match(disabledReason(live.busy), /^apply meo /);
+  assert.match(live.disabledReason, /^apply meo /);
   live.stop();
 });
 
