@@ -50,8 +50,8 @@ def record() -> None:
 
     def write() -> None:
         sys.setprofile(None)
-        found = {"command": " ".join(sys.argv), "modules": list(first.values()), "pairs": len(pairs)}
-        (Path(os.environ[_FOLDER]) / f"{os.getpid()}.json").write_text(json.dumps(found), encoding="utf-8")
+        trace = {"command": " ".join(sys.argv), "modules": list(first.values()), "pairs": len(pairs)}
+        (Path(os.environ[_FOLDER]) / f"{os.getpid()}.json").write_text(json.dumps(trace), encoding="utf-8")
 
     atexit.register(write)
     threading.setprofile(called)
@@ -64,13 +64,15 @@ def main() -> int:
         Path(folder, "sitecustomize.py").symlink_to(Path(__file__).resolve())
         path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
         done = subprocess.run(sys.argv[1:], env={**os.environ, _FOLDER: folder, "PYTHONPATH": path}, check=False)
-        for file in sorted(Path(folder).glob("*.json"), key=lambda each: each.stat().st_mtime_ns):
-            found = json.loads(file.read_text(encoding="utf-8"))
-            modules = [each for each in found["modules"] if each.partition(".")[0] not in _VALUES]
-            way = [package for package, _ in groupby(each.partition(".")[0] for each in modules)]
+        for file in sorted(Path(folder).glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
+            trace = json.loads(file.read_text(encoding="utf-8"))
+            modules = [module for module in trace["modules"] if module.partition(".")[0] not in _VALUES]
+            packages = [package for package, _ in groupby(module.partition(".")[0] for module in modules)]
             stays = len(list(groupby(modules)))
-            entered = f"packages {len(set(way))}, stays {len(way)}; modules {len(set(modules))}, stays {stays}"
-            sys.stderr.write(f"{found['command'][:100]}\n  {entered}; pairs {found['pairs']}\n  {' '.join(way)}\n")
+            entered = (
+                f"packages {len(set(packages))}, stays {len(packages)}; modules {len(set(modules))}, stays {stays}"
+            )
+            sys.stderr.write(f"{trace['command'][:100]}\n  {entered}; pairs {trace['pairs']}\n  {' '.join(packages)}\n")
     return done.returncode
 
 

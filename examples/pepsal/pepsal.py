@@ -47,8 +47,8 @@ def main(world: str, island: str, address: str) -> None:
     rules = RULES.format(world=world, island=island, address=address, port=PORT, own=OWN)
     subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=True)
     subprocess.run(["ip", "rule", "del", "fwmark", "1"], stderr=subprocess.DEVNULL, check=False)  # of an earlier start
-    for words in ROUTES:
-        subprocess.run(["ip", *words.split()], check=True)
+    for route in ROUTES:
+        subprocess.run(["ip", *route.split()], check=True)
     for name, value in SYSCTLS.items():
         try:
             Path("/proc/sys/net/ipv4", name).write_text(value, encoding="ascii")

@@ -33,8 +33,8 @@ def take_tcp(world: str, island: str) -> None:
     rules = RULES.format(world=world, island=island, port=PORT)
     subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=True)
     subprocess.run(["ip", "rule", "del", "fwmark", "1"], stderr=subprocess.DEVNULL, check=False)  # of an earlier start
-    for words in ROUTES:
-        subprocess.run(["ip", *words.split()], check=True)
+    for route in ROUTES:
+        subprocess.run(["ip", *route.split()], check=True)
 
 
 def transparent(address: tuple[str, int]) -> socket.socket:

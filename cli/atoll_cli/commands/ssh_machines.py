@@ -180,7 +180,7 @@ def _everywhere(
         if outcome.error is not None:
             print(outcome.error, file=sys.stderr, flush=True)
         elif not as_json:
-            print(f"{outcome.machine:<10} {line(outcome.found or {})}", flush=True)
+            print(f"{outcome.machine:<10} {line(outcome.result or {})}", flush=True)
 
     async def everywhere() -> list[Outcome[MachineFacts]]:
         async with SshConnections() as connections:
@@ -195,8 +195,8 @@ def _everywhere(
             return await on_each(machines, on_machine, print_outcome)
 
     outcomes = asyncio.run(everywhere())
-    ok = all(outcome.found is not None and good(outcome.found) for outcome in outcomes)
+    ok = all(outcome.result is not None and good(outcome.result) for outcome in outcomes)
     if as_json:
-        answers = {one.machine: one.found if one.error is None else {"error": one.error} for one in outcomes}
+        answers = {one.machine: one.result if one.error is None else {"error": one.error} for one in outcomes}
         print(json.dumps({"ok": ok, "machines": answers}))
     return 0 if ok else 1

@@ -46,27 +46,26 @@ class Grafana:
         return [self._put_dashboard(json.loads(file.read_text(encoding="utf-8"))) for file in dashboard_files(folder)]
 
     def _put_data_source(self, source: dict[str, Any]) -> None:
-        there = self._ask("GET", f"/api/datasources/uid/{DATA_SOURCE}", absent=True)
-        if there is None:
+        present = self._ask("GET", f"/api/datasources/uid/{DATA_SOURCE}", absent=True)
+        if present is None:
             self._ask("POST", "/api/datasources", source)
             return
-        if there["readOnly"]:
+        if present["readOnly"]:
             raise MachineError(
                 f"the data source {DATA_SOURCE!r} of {self._url} comes from a provisioning file (such as that of "
                 "compose.yaml) and can only be changed there; nothing was installed"
             )
-        if there["type"] != source["type"]:
+        if present["type"] != source["type"]:
             raise MachineError(
                 f"the data source with uid {DATA_SOURCE!r} of {self._url} belongs to another data source, "
-                f"{there['name']!r} of type "
-                f"{there['type']!r}; give it another uid there, then install again"
+                f"{present['name']!r} of type {present['type']!r}; give it another uid there, then install again"
             )
         self._ask("PUT", f"/api/datasources/uid/{DATA_SOURCE}", source)
 
     def _put_dashboard(self, page: dict[str, Any]) -> str:
-        """Install a dashboard; its URL. Overwrites only a known one: Grafana would also replace one of that title."""
-        known = self._ask("GET", f"/api/dashboards/uid/{page['uid']}", absent=True) is not None
-        body = {"dashboard": page, "folderUid": _FOLDER_UID, "overwrite": known, "message": "atoll"}
+        """Install a dashboard; its URL. Overwrites only that uid: Grafana would also replace one of that title."""
+        exists = self._ask("GET", f"/api/dashboards/uid/{page['uid']}", absent=True) is not None
+        body = {"dashboard": page, "folderUid": _FOLDER_UID, "overwrite": exists, "message": "atoll"}
         answer = cast("dict[str, Any]", self._ask("POST", "/api/dashboards/db", body))
         return f"{self._url}{answer['url']}"
 
@@ -77,36 +76,33 @@ class Grafana:
     def _ask(self, method: str, path: str, body: Any = None, *, absent: bool = False) -> Any:
         """Send a request; the response as JSON. ``absent``: None if there is no such object."""
         text = None if body is None else json.dumps(body).encode()
-        asked = urllib.request.Request(self._url + path, text, self._headers, method=method)  # noqa: S310 - checked
+        request = urllib.request.Request(self._url + path, text, self._headers, method=method)  # noqa: S310 - checked
         try:
-            with urllib.request.urlopen(asked, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - its scheme is checked
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - its scheme is checked
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             if absent and error.code == 404:
                 return None
-            raise self._failure(error.code, f"{method} {path}", _said(error.read())) from None
+            raise self._failure(error.code, f"{method} {path}", _message(error.read())) from None
         except (OSError, ValueError) as error:
             raise MachineError(f"no answer from Grafana at {self._url}: {getattr(error, 'reason', error)}") from None
 
-    def _failure(self, status: int, asked: str, said: str) -> MachineError:
+    def _failure(self, status: int, request: str, answer: str) -> MachineError:
         match status:
             case 401:
-                return MachineError(f"{self._url} does not accept this token, or user and password: {said}")
+                why = f"{self._url} does not accept this token, or user and password"
             case 403:
-                return MachineError(
-                    f"{self._url} denies {asked} with this token; use a token of a service account with the role "
-                    f"Admin: {said}"
-                )
+                remedy = "use a token of a service account with the role Admin"
+                why = f"{self._url} denies {request} with this token; {remedy}"
             case 409 | 412:
-                return MachineError(
-                    f"{self._url} already has another object of that name; rename it there, then install again "
-                    f"({asked}): {said}"
-                )
+                remedy = "rename it there, then install again"
+                why = f"{self._url} already has another object of that name; {remedy} ({request})"
             case _:
-                return MachineError(f"{self._url}: {asked}: {status} {said}")
+                return MachineError(f"{self._url}: {request}: {status} {answer}")
+        return MachineError(f"{why}: {answer}")
 
 
-def _said(body: bytes) -> str:
+def _message(body: bytes) -> str:
     """Return the message of Grafana's response in one line."""
     text = body.decode(errors="replace")
     with contextlib.suppress(ValueError, AttributeError):

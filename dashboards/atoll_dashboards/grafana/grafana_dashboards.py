@@ -469,7 +469,7 @@ PAGES: tuple[Callable[[], Dashboard], ...] = (
 )
 
 
-_UNITS = {"bytes": "bytes", "ns": "ns"}  # Grafana's words for units of fields; others are plain numbers
+_UNITS = {"bytes": "bytes", "ns": "ns"}  # Grafana's units; other fields are plain numbers
 _RATES = {"bytes": ("bps", _BITS), "packets": ("pps", 1), "ns": ("percentunit", 1e-9)}  # of sums, with the factor
 
 
@@ -478,13 +478,15 @@ def boxes_of_kind(kind: BoxKind) -> Dashboard:
     of_box = Series(kind.name, ("box",), {"box": "$box"})
     panels = [
         *(
-            _link_plot(each.name, unit, (of_box.rate(each.name, factor), "$tag_box"), what=each.what)
-            for each in kind.counters
-            for unit, factor in [_RATES.get(each.unit, ("ops", 1))]
+            _link_plot(figure.name, unit, (of_box.rate(figure.name, factor), "$tag_box"), what=figure.what)
+            for figure in kind.counters
+            for unit, factor in [_RATES.get(figure.unit, ("ops", 1))]
         ),
         *(
-            _link_plot(each.name, _UNITS.get(each.unit, "none"), (of_box.level(each.name), "$tag_box"), what=each.what)
-            for each in kind.levels
+            _link_plot(
+                figure.name, _UNITS.get(figure.unit, "none"), (of_box.level(figure.name), "$tag_box"), what=figure.what
+            )
+            for figure in kind.levels
         ),
     ]
     return dashboard_page(

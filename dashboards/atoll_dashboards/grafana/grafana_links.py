@@ -27,7 +27,7 @@ _MS_NS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class RunInDatabase:
-    """A run as a database has it: what its tag ``run`` says, and from when to when it has points (ns since 1970)."""
+    """A run in a database: the value of its tag ``run``, and the time range of its points (ns since 1970)."""
 
     run: str
     begin_ns: int
@@ -35,9 +35,9 @@ class RunInDatabase:
 
     @classmethod
     def of(cls, run_dir: RunDir, times: Times) -> "RunInDatabase":
-        """From its first event to its outcome, as ``times`` lays them down.
+        """From its first event to its outcome, with the time stamps that ``times`` gives.
 
-        Raises RunDirError when it does not say what was run, nothing has happened in it, or it cannot be laid so.
+        Raises RunDirError if the directory has no experiment or no events, or cannot have these time stamps.
         """
         events = run_dir.events()
         experiment = run_dir.manifest().get("experiment")
@@ -49,7 +49,7 @@ class RunInDatabase:
 
 
 def grafana_address(environment: Mapping[str, str] | None = None) -> str:
-    """Grafana's address without a slash at its end; empty if nobody said it. Raises UsageError when it is no URL."""
+    """Grafana's address without a slash at its end; empty if it is not set. Raises UsageError when it is no URL."""
     url = (os.environ if environment is None else environment).get(GRAFANA_VARIABLE, "")
     if url:
         require_url(url, GRAFANA_VARIABLE, "Grafana's", "http://127.0.0.1:3000")
@@ -63,11 +63,11 @@ def run_link(run: RunInDatabase) -> str:
 
 def comparison_link(runs: Sequence[RunInDatabase]) -> str:
     """*Run comparison* of aligned runs, from the begin of their measurement to the end of the longest."""
-    return _link(COMPARISON, [each.run for each in runs], ALIGNED_NS, max(each.end_ns for each in runs))
+    return _link(COMPARISON, [run.run for run in runs], ALIGNED_NS, max(run.end_ns for run in runs))
 
 
 def carried_link(run_dir: RunDir) -> str | None:
-    """That of a run that is over and whose points a database took as it lasted; None if it does not say when it was."""
+    """The link of a run whose points were sent as it lasted; None if its directory has no times."""
     with contextlib.suppress(RunDirError):
         return run_link(RunInDatabase.of(run_dir, Times.RECORDED))
     return None
@@ -75,5 +75,5 @@ def carried_link(run_dir: RunDir) -> str | None:
 
 def _link(uid: str, runs: Sequence[str], begin_ns: int, end_ns: int) -> str:
     """Grafana takes instants in ms; the last point is within the range."""
-    asked = [("from", str(begin_ns // _MS_NS)), ("to", str(-(-end_ns // _MS_NS)))]
-    return f"/d/{uid}?{urlencode([*asked, *(('var-run', run) for run in runs)])}"
+    time_range = [("from", str(begin_ns // _MS_NS)), ("to", str(-(-end_ns // _MS_NS)))]
+    return f"/d/{uid}?{urlencode([*time_range, *(('var-run', run) for run in runs)])}"

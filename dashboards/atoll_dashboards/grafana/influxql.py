@@ -25,8 +25,8 @@ class Series:
     where: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
     def __post_init__(self) -> None:
-        known = {*COMMON_TAGS, *(name for name, _ in self._declared.tags)}
-        if unknown := {*self.by, *self.where} - known:
+        tags = {*COMMON_TAGS, *(name for name, _ in self._declared.tags)}
+        if unknown := {*self.by, *self.where} - tags:
             raise ValueError(f"{self.measurement} has no tag {min(unknown)!r}")
 
     @property

@@ -100,7 +100,7 @@ class _Feeder:
                 return
             if done or code == 0:
                 return
-            if code > 0:  # it has said why, which would be so again
+            if code > 0:  # for a reason that it has printed, which stays
                 self._report(f"metrics: the sink has ended; {remedy}")
                 return
             killed = f"metrics: the sink was killed by signal {-code}"

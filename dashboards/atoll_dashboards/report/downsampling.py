@@ -21,14 +21,14 @@ def extremes(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
     length = len(rows) // STRETCHES
     if length <= 4 * len(columns):
         return rows
-    kept: set[int] = set()
+    indices: set[int] = set()
     for begin in range(0, len(rows), length):
         for column in columns:
             stretch = rows[column].slice(begin, length)
             for at in (stretch.arg_min(), stretch.arg_max()):
                 if at is not None:  # a column of nulls has neither
-                    kept |= {begin + at, min(begin + at + 1, len(rows) - 1)}
-    return rows[sorted({0, *kept, len(rows) - 1})]
+                    indices |= {begin + at, min(begin + at + 1, len(rows) - 1)}
+    return rows[sorted({0, *indices, len(rows) - 1})]
 
 
 def cloud(x: Numbers, y: Numbers) -> NDArray[np.intp]:

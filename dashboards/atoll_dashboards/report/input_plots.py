@@ -67,7 +67,7 @@ def draw_flow_sizes(sizes: FlowSizes, form: str) -> bytes:
     if sizes.kind is Interpolation.STEPS:
         at = np.unique([*at, *(size for _, size in sizes.knots)])
     with common_style():
-        figure, (shares, tail) = plain_figure(3.6, 2, (1.0, 1.0))
+        figure, (shares, tail) = plain_figure(3.6, (1.0, 1.0))
         for shape, style, suffix in ((reference, ":", ", published"), (sizes, "-", "")):
             width = 1.0 if shape is reference else 1.6
             flows = np.array([shape.share_up_to(size) for size in at])
@@ -103,7 +103,7 @@ def draw_rtts(ms: Sequence[float], servers: Sequence[tuple[str, float]], form: s
     cuts = [ranks[index * len(ms) // len(servers)] for index in range(len(servers) + 1)]
     centres = [float(begin + end) / 2 for begin, end in pairwise(cuts)]
     with common_style():
-        figure, (axes,) = plain_figure(3.6, 1, (1.0,))
+        figure, (axes,) = plain_figure(3.6, (1.0,))
         for cut in cuts[1:-1]:
             axes.axvline(cut, color=FAINT, linewidth=0.8, zorder=0)
         label = f"RTT of a target (largest: {max(ms):g} ms)"

@@ -18,7 +18,7 @@ def figure(number: float | None, unit: str = "", digits: int = 2) -> str:
 
 
 def decimals(number: float | None, least: int) -> int:
-    """How many digits after the point show a number to three digits, as :func:`rate` does; ``least``: at least."""
+    """The number of digits after the point that show a number to three digits, as :func:`rate` does, or ``least``."""
     return max(least, _DIGITS - 1 - math.floor(math.log10(abs(number)))) if number else least
 
 

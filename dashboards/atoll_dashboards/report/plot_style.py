@@ -78,10 +78,10 @@ def time_figure(height_in: float, rows: int = 1) -> tuple[Figure, list[Axes]]:
     return figure, axes
 
 
-def plain_figure(height_in: float, columns: int, widths: tuple[float, ...]) -> tuple[Figure, list[Axes]]:
-    """A figure of panels side by side."""
+def plain_figure(height_in: float, widths: tuple[float, ...]) -> tuple[Figure, list[Axes]]:
+    """A figure of panels side by side. ``widths``: of the panels, in proportion."""
     figure = Figure(figsize=(WIDTH_IN, height_in))
-    axes: list[Axes] = list(figure.subplots(1, columns, squeeze=False, width_ratios=widths)[0])
+    axes: list[Axes] = list(figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0])
     figure.subplots_adjust(left=_LEFT, right=_RIGHT, bottom=0.52 / height_in, top=1 - 0.42 / height_in, wspace=0.22)
     return figure, axes
 

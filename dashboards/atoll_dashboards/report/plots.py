@@ -272,7 +272,7 @@ def terrestrial_rtt(sources: Sources) -> Figure | None:
     columns = ("configured", "measured", "tolerance")
     configured, measured, tolerance = (np.array([rtt[column] for rtt in rtts.values()]) for column in columns)
     rows = np.arange(len(names))
-    figure, (left, right) = plain_figure(1.2 + 0.3 * len(names), 2, (1.15, 1.0))
+    figure, (left, right) = plain_figure(1.2 + 0.3 * len(names), (1.15, 1.0))
     left.barh(rows, configured, height=0.56, color=FAINT, label="configured")
     left.plot(measured, rows, "o", color=BLUE, markersize=5.5, label="measured")
     left.set_xlabel("terrestrial RTT (ms)")
@@ -301,7 +301,7 @@ def flows(sources: Sources) -> Figure | None:
         return None
     size, seconds = frame["size_bytes"].to_numpy(), frame["seconds"].to_numpy()
     drawn = cloud(size, seconds)
-    figure, (axes, shares) = plain_figure(3.4, 2, (1.6, 1.0))
+    figure, (axes, shares) = plain_figure(3.4, (1.6, 1.0))
     dots: dict[str, Any] = {"alpha": 0.35, "markersize": 2.65, "markeredgewidth": 0, "rasterized": True}
     axes.plot(size[drawn], seconds[drawn], "o", color=BLUE, label="completed flow", **dots)
     link = sources.bottleneck
@@ -340,7 +340,7 @@ def volumes(sources: Sources) -> Figure | None:
     servers, clients = sources.summary["servers"], sources.summary["clients"]
     if not any(volume["goodput_bytes"] for volume in servers.values()):
         return None
-    figure, (left, right) = plain_figure(2.5, 2, (1.0, 1.0))
+    figure, (left, right) = plain_figure(2.5, (1.0, 1.0))
     _share_bars(left, servers, BLUE, "world server")
     _share_bars(right, clients, GREEN, "island client")
     left.set_ylabel("share of goodput (%)")
@@ -355,7 +355,7 @@ def flow_classes(sources: Sources) -> Figure | None:
     classes = [flow_class for flow_class in sources.summary.get("flow_classes", ()) if flow_class["completed"]]
     if not classes:
         return None
-    figure, (left, right) = plain_figure(3.1, 2, (1.0, 1.0))
+    figure, (left, right) = plain_figure(3.1, (1.0, 1.0))
     figure.subplots_adjust(bottom=0.66 / 3.1)  # three lines of text below the axis
     _percentile_bars(left, classes, "completion_s", BLUE)
     left.set_ylabel("connect to last byte (s)")
@@ -393,7 +393,7 @@ def bursts(sources: Sources) -> Figure | None:
     losses = sources.summary.get("loss_bursts", {}).get(sources.summary["bottleneck"] or "")
     if losses is None or not losses["lost"]:
         return None
-    figure, (left, right) = plain_figure(2.5, 2, (1.0, 1.0))
+    figure, (left, right) = plain_figure(2.5, (1.0, 1.0))
     lengths = [length for length, _ in losses["lengths"]]
     for axes, heights, label in (
         (left, [count for _, count in losses["lengths"]], "bursts"),

@@ -176,10 +176,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """The outcome on one machine: the result ``found``, or an error."""
+    """The outcome on one machine: the result, or an error."""
 
     machine: str
-    found: T | None
+    result: T | None
     error: str | None
 
 

@@ -122,7 +122,7 @@ class HardwarePlatform(Platform):
             inventory.machines,
             lambda machine: _reach(connections, machine, inventory, in_band=machine.name in in_band),
         )
-        reached = {one.machine: one.found for one in outcomes if one.found is not None}
+        reached = {one.machine: one.result for one in outcomes if one.result is not None}
         if wrong := _problems(outcomes, network, inventory):
             await asyncio.gather(*(one.close() for one in reached.values()))
             await connections.close()
@@ -326,7 +326,7 @@ def _problems(outcomes: list[Outcome[_Reached]], network: Network, inventory: In
     wrong = address_conflict("the controller's address", inventory.address, network)
     owners: Counter[str] = Counter()
     for outcome in outcomes:
-        one = outcome.found
+        one = outcome.result
         if one is None:
             wrong.append(outcome.error or outcome.machine)
             continue

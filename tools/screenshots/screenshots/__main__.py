@@ -28,12 +28,12 @@ def main() -> int:
     parser.add_argument("--run", type=Path, help="a run directory; without it, a minute of the demo in virtual time")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images", help="where the pictures go")
     parser.add_argument("--only", action="append", choices=sorted(PARTS), help="one kind of them; repeatable")
-    asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="atoll-screenshots-") as place:
-        run: Path = asked.run.resolve() if asked.run else demo(Path(place))
-        for name in asked.only or PARTS:
-            for file in PARTS[name](run, asked.out):
+        run: Path = options.run.resolve() if options.run else demo(Path(place))
+        for name in options.only or PARTS:
+            for file in PARTS[name](run, options.out):
                 sys.stdout.write(f"{file} ({file.stat().st_size / 1e3:.0f} kB)\n")
     return 0
 

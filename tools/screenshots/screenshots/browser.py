@@ -223,8 +223,8 @@ class Page:
         """
         until = time.monotonic() + limit_s
         while time.monotonic() < until:
-            if found := self.value(_POLL % expression):
-                return found
+            if value := self.value(_POLL % expression):
+                return value
             self._browser.listen(0.1)
         text = self.value("document.body.innerText")[:1500]
         raise BrowserError(
@@ -293,9 +293,11 @@ class Page:
         return file
 
     def _place(self, selector: str) -> dict[str, float]:
-        found = f"document.querySelector({json.dumps(selector)})"
-        self.value(f"{found}.scrollIntoView({{block: 'nearest'}})")
-        return self.value(f"(({{x, y, width, height}}) => ({{x, y, width, height}}))({found}.getBoundingClientRect())")
+        element = f"document.querySelector({json.dumps(selector)})"
+        self.value(f"{element}.scrollIntoView({{block: 'nearest'}})")
+        return self.value(
+            f"(({{x, y, width, height}}) => ({{x, y, width, height}}))({element}.getBoundingClientRect())"
+        )
 
     def _mouse(self, kind: str, x: float, y: float, count: int = 1, button: str = "left") -> None:
         buttons = 0 if kind == "mouseReleased" or button == "none" else 1

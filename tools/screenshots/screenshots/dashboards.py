@@ -107,7 +107,7 @@ def _name(run: RunDir) -> str:
 
 def _answered(grafana: Grafana, panel: dict[str, Any], runs: list[str], begin_ms: float, end_ms: float) -> Drawn:
     interval_ms = 2000 if panel.get("interval", "2s") == "2s" else 250
-    found = [
+    frames_by_query = [
         (target["refId"], frame)
         for target in panel["targets"]
         for frame in frames(
@@ -115,12 +115,12 @@ def _answered(grafana: Grafana, panel: dict[str, Any], runs: list[str], begin_ms
         )
     ]
     if panel["type"] == "table":
-        columns = {_column(frame): frame["data"]["values"] for _, frame in found}
+        columns = {_column(frame): frame["data"]["values"] for _, frame in frames_by_query}
         times, texts = next(values for name, values in columns.items() if name.endswith("text"))
         return Drawn(panel, rows=[(moment(t), text) for t, text in zip(times, texts, strict=True)])
     lines: list[Line] = []
     dots = _in_dots(panel)
-    for part, frame in found:
+    for part, frame in frames_by_query:
         pairs = zip(*frame["data"]["values"], strict=True)
         kept = [((t - begin_ms) / 1e3, figure) for t, figure in pairs if figure is not None]
         if kept:

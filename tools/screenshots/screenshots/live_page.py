@@ -46,9 +46,9 @@ def shot(page: Page, url: str, file: Path) -> Path:
     page.listen(1.0)
     page.shot(file)
     with Image.open(file) as picture:
-        whole, few = picture.convert("RGB"), Image.Quantize.MAXCOVERAGE
+        colours, method = picture.convert("RGB"), Image.Quantize.MAXCOVERAGE
         # Refined by k-means: otherwise large grounds turn pink, as the palette is drawn towards the rare colours.
-        small = whole.quantize(COLOURS, few, kmeans=1, dither=Image.Dither.NONE)
+        small = colours.quantize(COLOURS, method, kmeans=1, dither=Image.Dither.NONE)
     small.save(file, optimize=True)
     return file
 
@@ -62,7 +62,7 @@ def served(run: Path) -> Generator[str]:
         process = subprocess.Popen(
             [ATOLL, "watch", run, "--listen", "0", "--json"], stdout=subprocess.PIPE, text=True, env=environment
         )
-        assert process.stdout is not None  # noqa: S101 (as asked for)
+        assert process.stdout is not None  # noqa: S101 (a pipe)
         try:
             yield json.loads(process.stdout.readline())["url"]
         finally:

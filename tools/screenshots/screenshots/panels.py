@@ -74,7 +74,7 @@ class Drawn:
 
 
 def draw(title: str, panels: Sequence[Drawn], marks: Sequence[Mark], until_s: float) -> Figure:
-    """The whole dashboard. ``until_s``: how long a stretch of time it shows."""
+    """The dashboard. ``until_s``: the end of its time axis."""
     rows = max(each.panel["gridPos"]["y"] + each.panel["gridPos"]["h"] for each in panels)
     width_in, height_in = COLUMNS * _CELL_IN[0], rows * _CELL_IN[1] + _HEAD_IN
     with common_style():
@@ -147,13 +147,13 @@ def _draw_plot(axes: Axes, drawn: Drawn, marks: Sequence[Mark], until_s: float) 
     if axes.get_ylim()[1] < 1e-9 or not any(any(line.figures) for line in drawn.lines):
         axes.set_ylim(0, 1)
     axes.tick_params(labelsize=8)
-    said = ", ".join(part for part in (unit, custom.get("axisLabel", "")) if part)
+    label = ", ".join(part for part in (unit, custom.get("axisLabel", "")) if part)
     axes.annotate(
-        said, (0, 1), xycoords="axes fraction", xytext=(-30, 6), textcoords="offset points", fontsize=8, color=GREY
+        label, (0, 1), xycoords="axes fraction", xytext=(-30, 6), textcoords="offset points", fontsize=8, color=GREY
     )
     if many:
-        said = f"{len(drawn.lines)} series"
-        axes.annotate(said, (1, 1), xycoords="axes fraction", xytext=(0, 6), textcoords="offset points", ha="right",
+        label = f"{len(drawn.lines)} series"
+        axes.annotate(label, (1, 1), xycoords="axes fraction", xytext=(0, 6), textcoords="offset points", ha="right",
                       fontsize=8, color=GREY)  # fmt: skip
     elif drawn.lines:
         columns = (3 if max(len(line.name) for line in drawn.lines) < 20 else 2) * drawn.panel["gridPos"]["w"] // 12
@@ -189,8 +189,8 @@ def _draw_table(axes: Axes, drawn: Drawn) -> None:
 def _scale(unit: str, lines: Sequence[Line]) -> tuple[float, str]:
     """The divisor of the figures, and their unit after division."""
     most = max((abs(figure) for line in lines for figure in line.figures), default=0.0)
-    known = _SCALES[unit]
-    return next(((factor, name) for factor, name in known if most >= factor), known[-1] if most else known[0])
+    scales = _SCALES[unit]
+    return next(((factor, name) for factor, name in scales if most >= factor), scales[-1] if most else scales[0])
 
 
 def moment(t_ms: float) -> datetime:
