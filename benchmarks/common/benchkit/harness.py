@@ -19,16 +19,16 @@ def parser(name: str, about: str | None, *, quick: str = "seconds", merges: bool
 
     ``quick``: duration with ``--quick``. ``merges``: results of earlier measurements are kept in the file.
     """
-    kept = "; results that are not measured now are kept" if merges else ""
-    found = argparse.ArgumentParser(prog=f"benchmarks/{name}/run", description=about)
-    found.add_argument(
+    merged = "; results that are not measured now are kept" if merges else ""
+    arguments = argparse.ArgumentParser(prog=f"benchmarks/{name}/run", description=about)
+    arguments.add_argument(
         "--quick", action="store_true", help=f"{quick}: a test of the benchmark, whose figures say little"
     )
-    found.add_argument("--json", type=Path, default=Path(f"target/bench-{name}.json"), metavar="FILE",
-                       help=f"results{kept} (%(default)s)")  # fmt: skip
-    found.add_argument("--render", type=figures_folder, metavar="FOLDER",
+    arguments.add_argument("--json", type=Path, default=Path(f"target/bench-{name}.json"), metavar="FILE",
+                       help=f"results{merged} (%(default)s)")  # fmt: skip
+    arguments.add_argument("--render", type=figures_folder, metavar="FOLDER",
                        help="measure nothing; write FILE's tables into a file of FOLDER")  # fmt: skip
-    return found
+    return arguments
 
 
 def run(
@@ -47,11 +47,11 @@ def run(
         if not options.render:
             results = measured()
             write_results(options.json, {**results, "machine": machine_facts.describe()})
-        known = read_results(options.json, key)
-        print(tables(known))
+        stored = read_results(options.json, key)
+        print(tables(stored))
         print(f"\nJSON: {options.json}")
         if options.render:
-            text = f"{machine_facts.in_words(known['machine'])}\n\n{tables(known)}"
+            text = f"{machine_facts.in_words(stored['machine'])}\n\n{tables(stored)}"
             print(f"written: {write_figures(options.render, subject, text)}")
     except AtollError as error:
         print(error, file=sys.stderr)

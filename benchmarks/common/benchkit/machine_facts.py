@@ -41,12 +41,12 @@ def in_words(facts: Mapping[str, str]) -> str:
 
 
 def _preemption() -> str:
-    found = re.search(r"PREEMPT\w*", platform.version())
-    return found[0] if found else "PREEMPT_NONE"
+    match = re.search(r"PREEMPT\w*", platform.version())
+    return match[0] if match else "PREEMPT_NONE"
 
 
 def _revision() -> str:
     project = Path(__file__).resolve().parents[3]
     argv = ["git", "-c", f"safe.directory={project}", "-C", str(project), "describe", "--always", "--dirty"]
-    said = subprocess.run(argv, capture_output=True, text=True, check=False)
-    return said.stdout.strip() or "unknown"
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"

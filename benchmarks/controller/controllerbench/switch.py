@@ -35,14 +35,14 @@ class Bench:
     def __init__(self) -> None:
         furnish()
         self._ovs = OpenVSwitch.start()
-        words = ["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure"]
-        words += ["protocols=OpenFlow13", f"other-config:datapath-id={DPID:016x}"]
+        arguments = ["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure"]
+        arguments += ["protocols=OpenFlow13", f"other-config:datapath-id={DPID:016x}"]
         for number, name in _PORTS.items():
             run("ip", "link", "add", f"{name}0", "type", "veth", "peer", "name", name)
             for end in (f"{name}0", name):
                 run("ip", "link", "set", end, "up")
-            words += ["--", "add-port", BRIDGE, name, "--", "set", "interface", name, f"ofport_request={number}"]
-        run("ovs-vsctl", *words)
+            arguments += ["--", "add-port", BRIDGE, name, "--", "set", "interface", name, f"ofport_request={number}"]
+        run("ovs-vsctl", *arguments)
         self._sender = _raw(f"{_PORTS[FROM]}0")
         self._receivers = {port: _raw(f"{_PORTS[port]}0") for port in (TRUNK, TAP)}
         self._rounds = 0
@@ -66,8 +66,8 @@ class Bench:
     def count(self, table: int | None = None) -> int:
         """How many entries there are, in all tables or in one."""
         said = ofctl("dump-aggregate", BRIDGE, *([] if table is None else [f"table={table}"]))
-        found = re.search(r"flow_count=(\d+)", said)
-        return int(found[1]) if found else 0
+        match = re.search(r"flow_count=(\d+)", said)
+        return int(match[1]) if match else 0
 
     def prove(self, wanted: Sequence[Pair]) -> None:
         """Return when a frame of each pair has left by the trunk with its tag, and by the tap without one.
@@ -109,9 +109,9 @@ class Bench:
                     yield port, int(mark[1]), vlan
 
 
-def ofctl(*words: str) -> str:
+def ofctl(*arguments: str) -> str:
     """Run ovs-ofctl and return its output. Raises LabError."""
-    return run("ovs-ofctl", "-O", "OpenFlow13", *words)
+    return run("ovs-ofctl", "-O", "OpenFlow13", *arguments)
 
 
 def run(*argv: str) -> str:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start. ``last_s``: from the word to the last program's start; ``spread_ms``: from the first one's to it."""
+    """One start. ``last_s``: the last program, after the command; ``spread_ms``: after the first program."""
 
     started: int  # machines on which the program did start
     last_s: float
     spread_ms: float
 
 
-def start_of(asked_ns: int, stamps: Mapping[str, int]) -> Start:
-    """From the word and the programs' own stamps, all by one clock. There is at least one stamp."""
+def start_of(command_ns: int, stamps: Mapping[str, int]) -> Start:
+    """From the command and the stamps of the programs, all by one clock. There is at least one stamp."""
     first, last = min(stamps.values()), max(stamps.values())
-    return Start(len(stamps), (last - asked_ns) / 1e9, (last - first) / 1e6)
+    return Start(len(stamps), (last - command_ns) / 1e9, (last - first) / 1e6)

@@ -117,8 +117,8 @@ def _shell(name: str, argv: list[str], fleet: Fleet, times: int) -> Found:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_LIMIT_S, env=os.environ | own)
         stamps = fleet.stamps(_LATE_S)
         if not stamps:
-            said = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
-            raise LabError(f"{name}: nothing was started: {said[-1]}")
+            lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
+            raise LabError(f"{name}: nothing was started: {lines[-1]}")
         found.append(start_of(asked_ns, stamps))
         fleet.forget()
         shutil.rmtree(home)  # Ansible keeps connections up for the next call

@@ -27,9 +27,9 @@ def table(known: Mapping[str, Any]) -> str:
     measured = [each for each in known["results"] if "rounds" in each]
     remarks = [f"{each['way']}: left out; {each['left_out']}" for each in known["results"] if "left_out" in each]
     for each in measured:
-        lacking = [each["hosts"] - start["started"] for start in each["rounds"]]
-        if any(lacking):
-            remarks.append(f"{each['way']}: machines on which nothing was started, by round: {lacking}")
+        missing = [each["hosts"] - start["started"] for start in each["rounds"]]
+        if any(missing):
+            remarks.append(f"{each['way']}: machines on which nothing was started, by round: {missing}")
     rows = markdown_table([_TITLES, *map(_row, measured)], left=_TEXT)
     return "\n".join([rows, *([""] if remarks else []), *remarks])
 

@@ -183,9 +183,9 @@ def _day() -> Result:
     began = time.time()
     cargo = [str(_PROJECT / "tools" / "cargo"), *_DAY_ARGUMENTS]
     done = subprocess.run(cargo, capture_output=True, text=True, check=False, cwd=_PROJECT)
-    found = _DAY_SAID.search(done.stdout)
-    if found is None:
+    match = _DAY_SAID.search(done.stdout)
+    if match is None:
         return Result(DAY, DAY, ENGINE, HERE, began, 0.0, {}, failed=[done.stderr.strip() or done.stdout.strip()])
     names = ("wall_s", "packets", "dropped_packets", "scheduled_windows_over_rate", "drift_ns")
-    figures = {name: [float(text)] for name, text in zip(names, found.groups(), strict=True)}
+    figures = {name: [float(text)] for name, text in zip(names, match.groups(), strict=True)}
     return Result(DAY, DAY, ENGINE, HERE, began, 0.0, figures)

@@ -37,10 +37,10 @@ class LabPort:
     def received(self) -> int:
         """Frames that have arrived, by the kernel's count."""
         where = ["-n", self.netns] if self.netns else []
-        said = subprocess.run(
+        done = subprocess.run(
             ["ip", *where, "-j", "-s", "link", "show", self.interface], capture_output=True, check=True, text=True
         ).stdout
-        return int(json.loads(said)[0]["stats64"]["rx"]["packets"])
+        return int(json.loads(done)[0]["stats64"]["rx"]["packets"])
 
 
 WORLD = LabPort("world", "eth0")
@@ -76,8 +76,8 @@ def inside(netns: str, command: Sequence[str]) -> str:
 def address(netns: str | None, interface: str) -> str:
     """The Ethernet address of an interface."""
     where = ["-n", netns] if netns else []
-    said = subprocess.run(["ip", *where, "-j", "link", "show", interface], capture_output=True, check=True, text=True)
-    return str(json.loads(said.stdout)[0]["address"])
+    done = subprocess.run(["ip", *where, "-j", "link", "show", interface], capture_output=True, check=True, text=True)
+    return str(json.loads(done.stdout)[0]["address"])
 
 
 def _still(netns: str) -> None:

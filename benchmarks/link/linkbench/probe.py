@@ -72,11 +72,11 @@ def run(
     )
     if done.returncode != 0:
         raise LabError(f"link-probe failed: {done.stderr.strip()}")
-    said = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     records = {name: np.fromfile(path, RECORD) for name, path in files.items()}
     for path in files.values():
         path.unlink()
-    return ProbeResult(said["flows"], records, sum(capture["lost"] for capture in said["captures"]))
+    return ProbeResult(report["flows"], records, sum(capture["lost"] for capture in report["captures"]))
 
 
 def binary() -> Path:

@@ -30,17 +30,17 @@ def main() -> int:
     parser.add_argument(
         "--render", type=figures_folder, metavar="FOLDER", help="also write the table into a file of FOLDER"
     )
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        if asked.lateness:
-            pairs, seconds = (1, 5.0) if asked.quick else (asked.pairs, asked.seconds or 20.0)
-            return report_lateness(pairs, seconds, asked.store, asked.render, as_json=asked.json)
+        if options.lateness:
+            pairs, seconds = (1, 5.0) if options.quick else (options.pairs, options.seconds or 20.0)
+            return report_lateness(pairs, seconds, options.store, options.render, as_json=options.json)
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) < 2:
             parser.error("two cores are wanted: one for spool and sink, one for the database")
-        seconds = 10.0 if asked.quick else asked.seconds or 60.0
-        found = carrying.measure(asked.rate, seconds, cores[0], cores[-1])
-        return report_carrying(found, asked.render, as_json=asked.json)
+        seconds = 10.0 if options.quick else options.seconds or 60.0
+        found = carrying.measure(options.rate, seconds, cores[0], cores[-1])
+        return report_carrying(found, options.render, as_json=options.json)
     except AtollError as error:
         sys.stderr.write(f"bench-metrics: {error}\n")
         return error.exit_code

@@ -62,7 +62,7 @@ def measure(rate: int, seconds: float, ours: int, theirs: int) -> Figures:
                 sink.kill()
             behind_s = time.monotonic() - ended
             sink_cpu_s = _cpu_of_children() - (produced := json.loads(producing.stdout))["cpu_s"]
-            said: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines()]
+            messages: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines()]
             counted = influx.series('SELECT count("seq") FROM "ping"')
             return Figures(
                 machine=machine,
@@ -73,7 +73,7 @@ def measure(rate: int, seconds: float, ours: int, theirs: int) -> Figures:
                 sink_cpu_s=sink_cpu_s,
                 behind_s=behind_s,
                 late_s=produced["late_s"],
-                delivered=said[-1]["delivered"],
+                delivered=messages[-1]["delivered"],
                 in_database=counted[0]["values"][0][1],
             )
 

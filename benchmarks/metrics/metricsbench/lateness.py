@@ -62,9 +62,9 @@ class Found:
 def load(path: Path) -> Found:
     """Read the output of :meth:`Found.as_json`. Raises AtollError for any other file."""
     try:
-        known = json.loads(path.read_text())
-        pairs = [(Lateness(**pair["without"]), Lateness(**pair["with"])) for pair in known["pairs"]]
-        return Found(known["machine"], known["seconds"], pairs)
+        stored = json.loads(path.read_text())
+        pairs = [(Lateness(**pair["without"]), Lateness(**pair["with"])) for pair in stored["pairs"]]
+        return Found(stored["machine"], stored["seconds"], pairs)
     except (ValueError, KeyError, TypeError):
         raise AtollError(f"{path}: no results of this benchmark; name another file") from None
 
@@ -93,9 +93,9 @@ def measure(pairs: int, seconds: float, say: Callable[[str], None]) -> Found:
 
 
 def _run(sandbox: Sandbox, seconds: float, *, metrics: bool) -> Lateness:
-    words = ["--duration", f"{seconds:g} s", "--set", "transfer.start=1 s", "--no-analysis", "--json"]
-    words += [] if metrics else ["--no-metrics"]
-    done = sandbox.run(ATOLL, "run", DEMO, *words, limit_s=seconds + 100)
+    options = ["--duration", f"{seconds:g} s", "--set", "transfer.start=1 s", "--no-analysis", "--json"]
+    options += [] if metrics else ["--no-metrics"]
+    done = sandbox.run(ATOLL, "run", DEMO, *options, limit_s=seconds + 100)
     if done.returncode != 0:
         raise AtollError(_last(done.stderr))
     return lateness_of(Path(json.loads(done.stdout)["run_dir"]))

@@ -111,10 +111,10 @@ async def start_pepsal(found: Proxied, pepsal: Path, other: str | None = None) -
 
 async def bulk_bit_s(found: Proxied, seconds: float) -> float:
     """What an iperf3 client at the island receives in a download."""
-    said: list[str] = []
+    lines: list[str] = []
     argv = ["iperf3", "-s", "-1", "-B", "10.10.0.1", "--forceflush"]
-    server = await found.lab.agent.start_job("iperf3", argv, netns=found.world, on_output=said.append)
-    await eventually(lambda: any("listening" in line for line in said), "iperf3 listens")
+    server = await found.lab.agent.start_job("iperf3", argv, netns=found.world, on_output=lines.append)
+    await eventually(lambda: any("listening" in line for line in lines), "iperf3 listens")
     result = json.loads(await found.lab.run(found.island, f"iperf3 -J -R -c 10.10.0.1 -t {seconds:g}"))
     await server.wait()
     return float(result["end"]["sum_received"]["bits_per_second"])

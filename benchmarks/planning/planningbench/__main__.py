@@ -52,11 +52,11 @@ def _measured(size: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     servers, _, clients = size.partition("x")
     if not (servers.isdigit() and clients.isdigit()):
         raise AtollError(f"--sizes {size}: not a size, for example 200x800")
-    found: list[dict[str, Any]] = []
+    measured: list[dict[str, Any]] = []
     for _ in range(options.processes):
         argv = part("planningbench.measure", servers, clients, str(options.repeats))
-        found.append(json.loads(harness.measured_by(argv, subprocess.PIPE).stdout))
-    return found
+        measured.append(json.loads(harness.measured_by(argv, subprocess.PIPE).stdout))
+    return measured
 
 
 def _table(sizes: dict[str, list[dict[str, Any]]]) -> str:
@@ -64,14 +64,14 @@ def _table(sizes: dict[str, list[dict[str, Any]]]) -> str:
         "| servers x clients | entries | what | first time | again | of a processor | the event loop waited at most |",
         "|---|---:|---|---:|---:|---:|---:|",
     ]
-    for size, found in sizes.items():
+    for size, processes in sizes.items():
         for kind, words in _KINDS.items():
-            first = median(each[kind]["seconds"][0] for each in found)
-            again = median(seconds for each in found for seconds in each[kind]["seconds"][1:])
-            computed = median(seconds for each in found for seconds in each[kind]["processor_s"])
-            held_ms = max(each[kind]["held_s"] for each in found) * 1e3
+            first = median(process[kind]["seconds"][0] for process in processes)
+            again = median(seconds for process in processes for seconds in process[kind]["seconds"][1:])
+            computed = median(seconds for process in processes for seconds in process[kind]["processor_s"])
+            held_ms = max(process[kind]["held_s"] for process in processes) * 1e3
             lines.append(
-                f"| {size} | {found[0]['entries']} | {words} | {first:.2f} s | {again:.2f} s | {computed:.2f} s "
+                f"| {size} | {processes[0]['entries']} | {words} | {first:.2f} s | {again:.2f} s | {computed:.2f} s "
                 f"| {held_ms:.0f} ms |"
             )
     return "\n".join(lines)

@@ -33,8 +33,8 @@ def laboratory(servers: int, clients: int) -> tuple[Network, Experiment]:
 
 def without(experiment: Experiment, *hops: str) -> Experiment:
     """The experiment without these boxes and taps in its chain."""
-    kept = tuple(hop for hop in experiment.chain.hops if hop not in hops)
-    return replace(experiment, chain=replace(experiment.chain, hops=kept))
+    rest = tuple(hop for hop in experiment.chain.hops if hop not in hops)
+    return replace(experiment, chain=replace(experiment.chain, hops=rest))
 
 
 def branched(network: Network, experiment: Experiment) -> Experiment:

@@ -45,10 +45,10 @@ def simulated(simulations: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """What each of them found. Raises AtollError if the program fails."""
     with ThreadPoolExecutor(_PARTS) as pool:
         parts = list(pool.map(_part, [simulations[number::_PARTS] for number in range(_PARTS)]))
-    found: list[dict[str, Any]] = [{}] * len(simulations)
+    answers: list[dict[str, Any]] = [{}] * len(simulations)
     for number, part in enumerate(parts):
-        found[number::_PARTS] = part
-    return found
+        answers[number::_PARTS] = part
+    return answers
 
 
 def _part(simulations: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -36,11 +36,11 @@ def stopped(studies: int, number: int) -> Stopped:
     runs, bonferroni, reached, covered, naive = list[int](), list[int](), 0, 0, 0
     for _ in range(studies):
         values = population.draw(random, most).tolist()
-        found = decide(stop, values, most)
-        runs.append(found.repetitions)
+        decision = decide(stop, values, most)
+        runs.append(decision.repetitions)
         bonferroni.append(_first_narrow(values, stop, 1 - (1 - LEVEL) / looks)[0])
-        reached += found.reason is Reason.REACHED
-        covered += found.estimate is not None and found.estimate.low <= median <= found.estimate.high
+        reached += decision.reason is Reason.REACHED
+        covered += decision.estimate is not None and decision.estimate.low <= median <= decision.estimate.high
         _, low, high = _first_narrow(values, stop, LEVEL)
         naive += low <= median <= high
     return Stopped(
@@ -60,10 +60,10 @@ def stopped(studies: int, number: int) -> Stopped:
 def _first_narrow(values: list[float], stop: Stop, level: float) -> tuple[int, float, float]:
     """The runs at the first look whose interval of this level, of a fixed number of runs, is narrow, and the bounds."""
     for runs in range(stop.least, stop.most + 1, stop.step):
-        found = quantile_estimate(values[:runs], level=level)
-        narrow = found.level >= level and (found.high - found.low) / 2 <= stop.half_width * found.value
+        estimate = quantile_estimate(values[:runs], level=level)
+        narrow = estimate.level >= level and (estimate.high - estimate.low) / 2 <= stop.half_width * estimate.value
         if narrow or runs == stop.most:
-            return runs, found.low, found.high
+            return runs, estimate.low, estimate.high
     raise ValueError("no look")
 
 

@@ -75,10 +75,10 @@ def table(load: Load, known: list[Pair], found: dict[str, list[float]], machine:
     """The figures as Markdown."""
     first = known[0].name
     rounds = len(found[first])
-    what = f"{load.channels} connections at a time, {load.size} bytes each, {rounds} rounds of {load.seconds} s"
+    title = f"{load.channels} connections at a time, {load.size} bytes each, {rounds} rounds of {load.seconds} s"
     where = f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}, load average {machine['load_average']}"
     lines = [
-        f"{what}; {where}.",
+        f"{title}; {where}.",
         "",
         "| server and client | versions | flows/s, median | least | most | atoll-host's / this, median of rounds |",
         "|---|---|---:|---:|---:|---:|",

@@ -145,9 +145,9 @@ def _nginx(program: str, load: Load) -> Generator[str]:
 
 def _ab(load: Load, url: str) -> float:
     argv = ["ab", "-q", "-r", "-c", str(load.channels), "-t", str(load.seconds), "-n", "100000000", url]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     complete, failed, seconds = (
-        float(re.findall(rf"^{words}:\s+([\d.]+)", said, re.MULTILINE)[0])
+        float(re.findall(rf"^{words}:\s+([\d.]+)", output, re.MULTILINE)[0])
         for words in ("Complete requests", "Failed requests", "Time taken for tests")
     )
     return (complete - failed) / seconds
@@ -155,5 +155,5 @@ def _ab(load: Load, url: str) -> float:
 
 def _wrk(load: Load, url: str) -> float:
     argv = ["wrk", "-t1", f"-c{load.channels}", f"-d{load.seconds}s", "-H", "Connection: close", url]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    return float(re.findall(r"Requests/sec:\s+([\d.]+)", said)[0])
+    output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    return float(re.findall(r"Requests/sec:\s+([\d.]+)", output)[0])

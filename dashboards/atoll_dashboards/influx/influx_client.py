@@ -4,7 +4,6 @@
 import contextlib
 import json
 import re
-from types import TracebackType
 from typing import Any, Self, cast
 
 from atoll_core.errors import AtollError
@@ -60,9 +59,7 @@ class Database:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def check(self) -> None:

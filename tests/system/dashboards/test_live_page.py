@@ -258,7 +258,7 @@ def test_the_view_is_paused_zoomed_and_turned_dark_by_keys_and_pointer(live: Pag
     live.wait(f"{STATE} === 'live'")
     live.drag("#chart-rate .u-over", 0.3, 0.6)
     live.wait(f"{STATE}.includes('zoomed')")
-    live.double_click("#chart-queue .u-over")
+    live.click("#chart-queue .u-over", 2)
     live.wait(f"!{STATE}.includes('zoomed')")
     live.press("ArrowUp")
     live.wait("document.querySelector('#window').value === '120'")

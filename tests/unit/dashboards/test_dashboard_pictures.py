@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from atoll_dashboards.grafana.grafana_client import dashboard_files
-from screenshots.panels import Drawn, Line, Mark, draw, moment
+from screenshots.panels import Drawn, Line, draw, moment
 from screenshots.picture import save
 
 pytestmark = pytest.mark.long
@@ -28,7 +28,7 @@ def pictured(file: Path, figures: float = 5e6, series: int = 3) -> Figure:
         Drawn(panel, rows=[(NOON, "whistle start")]) if panel["type"] == "table" else Drawn(panel, lines=lines)
         for panel in panels
     ]
-    return draw(file.stem, drawn, [Mark(20, "orange")], 60)
+    return draw(file.stem, drawn, [(20, "orange")], 60)
 
 
 @pytest.mark.parametrize("file", dashboard_files(), ids=lambda file: file.stem)

@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 _POLL = "(() => { try { const it = %s; return it instanceof Node ? true : it } catch { return null } })()"
@@ -24,6 +23,7 @@ _POLL = "(() => { try { const it = %s; return it instanceof Node ? true : it } c
 Message = dict[str, Any]
 Command = Callable[[Sequence[str | Path]], Sequence[str]]
 
+_KEYS = {"Escape": 27, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 _OPTIONS = (
     "--headless=new",
@@ -43,10 +43,6 @@ _OPTIONS = (
 )
 
 
-def _here(argv: Sequence[str | Path]) -> Sequence[str]:
-    return [str(word) for word in argv]
-
-
 class BrowserError(Exception):
     """Chromium is not installed, ended, or failed a command; the message says which."""
 
@@ -62,8 +58,8 @@ class Browser:
     ``command``: makes the command line that starts it elsewhere, in a network namespace say.
     """
 
-    def __init__(self, command: Command | None = None) -> None:
-        self._command: Command = command or _here
+    def __init__(self, command: Command = lambda argv: list(map(str, argv))) -> None:
+        self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._home: tempfile.TemporaryDirectory[str] | None = None
         self._number = 0
@@ -95,9 +91,7 @@ class Browser:
         os.close(writes)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process is None or self._home is None:
             return
         try:
@@ -121,7 +115,8 @@ class Browser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.call(f"{domain}.enable")
         page.resize(width, height)
-        page.prefer(dark=dark)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        page.call("Emulation.setEmulatedMedia", features=[scheme])
         return page
 
     def call(self, method: str, session: str | None = None, limit_s: float = 30.0, **params: Any) -> Message:
@@ -199,11 +194,6 @@ class Page:
         """Give the window another size."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
-    def prefer(self, *, dark: bool) -> None:
-        """Set the preferences of the system, such as a dark theme."""
-        scheme = "dark" if dark else "light"
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-
     def go(self, url: str) -> None:
         """Open an address. Raises BrowserError when nobody answers there."""
         if error := self.call("Page.navigate", url=url).get("errorText"):
@@ -237,26 +227,18 @@ class Page:
 
     def press(self, key: str) -> None:
         """Press and release a key, as DOM names it: ` `, `d`, `ArrowLeft`."""
-        code = {
-            " ": 32,
-            "ArrowLeft": 37,
-            "ArrowUp": 38,
-            "ArrowRight": 39,
-            "ArrowDown": 40,
-            "Escape": 27,
-            "End": 35,
-            "Home": 36,
-        }
-        number = code.get(key, ord(key[0].upper()))
+        number = _KEYS.get(key, ord(key[0].upper()))
         text = {"text": key} if len(key) == 1 else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=number, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=number)
 
-    def click(self, selector: str) -> None:
+    def click(self, selector: str, times: int = 1) -> None:
         """Press the middle of an element with the pointer, as a user would."""
-        x, y = self.middle(selector)
-        self._mouse("mousePressed", x, y)
-        self._mouse("mouseReleased", x, y)
+        place = self._place(selector)
+        x, y = place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
+        for count in range(1, times + 1):
+            self._mouse("mousePressed", x, y, count)
+            self._mouse("mouseReleased", x, y, count)
 
     def point(self, selector: str, share: float) -> None:
         """Have the pointer at so much of an element's width."""
@@ -273,18 +255,6 @@ class Page:
         for part in range(1, 6):
             self._mouse("mouseMoved", start + (stop - start) * part / 5, y)
         self._mouse("mouseReleased", stop, y)
-
-    def double_click(self, selector: str) -> None:
-        """Press the middle of an element twice."""
-        x, y = self.middle(selector)
-        for count in (1, 2):
-            self._mouse("mousePressed", x, y, count)
-            self._mouse("mouseReleased", x, y, count)
-
-    def middle(self, selector: str) -> tuple[float, float]:
-        """Where the middle of an element is, scrolled into sight."""
-        place = self._place(selector)
-        return place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
 
     def shot(self, file: Path) -> Path:
         """Write a picture of the window as PNG."""

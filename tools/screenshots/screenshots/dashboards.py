@@ -91,7 +91,7 @@ def _picture(grafana: Grafana, file: Path, shown: RunDir, compared: list[RunDir]
         stamps = [int(line.rpartition(" ")[2]) for line in read_spool(shown.path / SPOOL)]
         runs, begin_ms, end_ms = [_name(shown)], min(stamps) / 1e6, max(stamps) / 1e6
         marks = [
-            Mark((at_ms - begin_ms) / 1e3, colour)
+            ((at_ms - begin_ms) / 1e3, colour)
             for kind, marks in annotations(grafana, file, runs[0]).items()
             if (colour := _COLOURS.get(kind))
             for at_ms, _ in marks

@@ -56,12 +56,8 @@ class Line:
     dots: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """An annotation: when, and in which colour."""
-
-    t_s: float
-    colour: str
+Mark = tuple[float, str]
+"""An annotation: its instant in seconds, and its colour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +135,8 @@ def _draw_plot(axes: Axes, drawn: Drawn, marks: Sequence[Mark], until_s: float) 
                 marker="o" if line.dots or len(line.t_s) == 1 else None,
                 markersize=4 if line.dots else 3,
             )
-    for mark in marks:
-        axes.axvline(mark.t_s, color=mark.colour, linewidth=0.9, linestyle=(0, (2, 2)), zorder=0)
+    for t_s, colour in marks:
+        axes.axvline(t_s, color=colour, linewidth=0.9, linestyle=(0, (2, 2)), zorder=0)
     axes.set_xlim(0, until_s)
     if "min" in defaults:
         axes.set_ylim(bottom=defaults["min"])
