@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The client of the API (docs/api.md), and its token.
 
-const KEPT_AS = "atoll-token";
+const STORED_AS = "atoll-token";
 
 /** The API's error; `mistakes`: [{where, message, line}]. `status` 0: it could not be reached. */
 export class ApiError extends Error {
@@ -17,16 +17,16 @@ export class Api {
   constructor(base) {
     this.base = base;
     try {
-      this.token = sessionStorage.getItem(KEPT_AS) ?? "";
+      this.token = sessionStorage.getItem(STORED_AS) ?? "";
     } catch {
-      this.token = ""; // storage may be forbidden; then nothing is kept
+      this.token = ""; // storage may be forbidden; then nothing is stored
     }
   }
 
   keep(token) {
     this.token = token;
     try {
-      sessionStorage.setItem(KEPT_AS, token);
+      sessionStorage.setItem(STORED_AS, token);
     } catch {
       // as above
     }

@@ -4,7 +4,7 @@
 import { element, fill } from "./dom.js";
 
 /**
- * Open a dialog. `body`: its nodes; `confirm`: label of its button; `act()`: what the button does, may throw ApiError, and
+ * Open a dialog. `body`: its nodes; `confirm`: label of its button; `act()`: the button's action, which may throw ApiError and
  * returns the next step as {body, confirm, act}, or nothing to close the dialog.
  */
 export function open({ title, body, confirm, act }) {

@@ -25,8 +25,8 @@ export function quantity(amount, unit) {
   if (!Number.isFinite(amount)) return NOTHING;
   const power = prefixOf(amount);
   const scaled = amount / 1000 ** power;
-  const whole = power === 0 && Number.isInteger(amount);
-  return { figure: whole ? String(amount) : digits(scaled), unit: PREFIXES[power] + unit };
+  const isWhole = power === 0 && Number.isInteger(amount);
+  return { figure: isWhole ? String(amount) : digits(scaled), unit: PREFIXES[power] + unit };
 }
 
 /** The same as one text: "15.8 Mbit/s". */

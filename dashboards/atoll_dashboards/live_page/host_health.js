@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The health of hosts, from their own metrics. Pure.
 
-import { OLD_S as SILENT_S } from "./store.js"; // all hosts report once a second
+import { OLD_S } from "./store.js";
 
 const TROUBLE_S = 10; // how long errors are shown
 
@@ -22,17 +22,16 @@ export function hostHealth(hosts, store, t) {
 
 /** The series of errors and drops of each host: name -> keys. */
 function errorsByHost(store) {
-  const found = new Map();
+  const byHost = new Map();
   for (const key of store.keys("trouble/")) {
     const [, name] = key.split("/");
-    if (!found.has(name)) found.set(name, []);
-    found.get(name).push(key);
+    byHost.set(name, [...(byHost.get(name) ?? []), key]);
   }
-  return found;
+  return byHost;
 }
 
 function isHeard(store, name, t) {
-  return Number.isFinite(store.hosts.get(name)?.at(t, SILENT_S) ?? NaN);
+  return Number.isFinite(store.hosts.get(name)?.at(t, OLD_S) ?? NaN);
 }
 
 function judged(host, store, t, othersReport, counted) {
@@ -47,16 +46,16 @@ function judged(host, store, t, othersReport, counted) {
 }
 
 function troubles(name, counted, store, t) {
-  const found = counted
+  const texts = counted
     .filter((key) => store.series(key).mean(t - TROUBLE_S, t) > 0)
     .map((key) => `drops or errors: ${key.split("/").at(-1)}`);
-  if (store.series(`load/${name}/failed`).mean(t - TROUBLE_S, t) > 0) found.push("flows fail");
-  return found;
+  if (store.series(`load/${name}/failed`).mean(t - TROUBLE_S, t) > 0) texts.push("flows fail");
+  return texts;
 }
 
 /** The load of the machines that hosts run on: [{name, busy, cpus, free_bytes}], those with a recent figure. */
 export function machineLoads(store, t) {
-  const latest = (name, figure) => store.series(`machine/${name}/${figure}`).at(t, SILENT_S);
+  const latest = (name, figure) => store.series(`machine/${name}/${figure}`).at(t, OLD_S);
   return store
     .keys("machine/")
     .filter((key) => key.endsWith("/busy"))

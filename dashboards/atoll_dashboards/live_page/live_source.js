@@ -23,7 +23,7 @@ export class LiveSource {
   #callbacks;
   #connection;
   #connected = "connecting";
-  #known = false; // whether the lab's state is known
+  #stateKnown = false; // of the lab
   #down = false; // whether the lab is being taken down: the daemon has no picture of it any more
   #reached = true; // whether the last answer was that there is no lab
   #why = "";
@@ -54,14 +54,14 @@ export class LiveSource {
 
   start() {
     this.#connected = "connecting";
-    this.#known = false;
+    this.#stateKnown = false;
     this.#connection.start();
   }
 
   stop() {
     this.#connection.stop();
     this.#connected = "connecting";
-    this.#known = false;
+    this.#stateKnown = false;
     this.#drop();
   }
 
@@ -99,7 +99,7 @@ export class LiveSource {
     if (this.#connected === "connecting") return { kind: "waiting", text: "connecting" };
     if (this.#connected === "refused") return { kind: "ended", text: "not connected: a token is needed" };
     if (this.away) return { kind: "ended", text: this.#reached ? (this.picture ? "lab ended" : "no lab") : "not connected" };
-    if (!this.picture) return { kind: "waiting", text: this.#known ? "no lab is up yet" : "connecting" };
+    if (!this.picture) return { kind: "waiting", text: this.#stateKnown ? "no lab is up yet" : "connecting" };
     if (!this.picture.experiment) return { kind: "waiting", text: "up, no experiment applied" };
     const silence = steady() - this.#heard;
     if (silence > STALE_S) return { kind: "stale", text: `no data for ${Math.floor(silence)} s` };
@@ -135,7 +135,7 @@ export class LiveSource {
       if (before === "absent") this.#here("connected again");
     }
     if (state === "absent") {
-      this.#known = false;
+      this.#stateKnown = false;
       if (before !== "absent") {
         this.#since = this.now;
         this.busy = null;
@@ -295,7 +295,7 @@ export class LiveSource {
     } catch (error) {
       if (error.status === 409) {
         this.picture = null; // a daemon whose lab is not up yet
-        this.#known = true;
+        this.#stateKnown = true;
       }
       this.#callbacks.changed();
       return;

@@ -39,7 +39,7 @@ function wake() {
   setTimeout(() => requestAnimationFrame(draw), document.hidden ? 1000 : DRAW_MS);
 }
 
-/** The source of what is shown: the replay, if there is one, else the lab that is up. */
+/** The source of the figures: the replay, if there is one, else the lab that is up. */
 const source = () => player.replay ?? live;
 
 function draw() {
@@ -168,7 +168,7 @@ function note(text, grave = false) {
 function wantToken(error) {
   askToken(tokenReason(error, api.token), (token) => {
     api.keep(token);
-    if (player.wanted) player.open(player.wanted);
+    if (player.opening) player.open(player.opening);
     else live.start();
   });
 }

@@ -92,7 +92,7 @@ export function sendingOf(store, server, t) {
  */
 export function showServers(place, picture, store, measured, t, choose, disabled = "") {
   const names = (picture?.hosts ?? []).filter((host) => host.role === "world-server").map((host) => host.name);
-  const rows = keep(place, [...names, choose ? "" : "replay"].join("\n"), names, (name) => {
+  const rows = childrenOf(place, [...names, choose ? "" : "replay"].join("\n"), names, (name) => {
     const onclick = ({ currentTarget }) => isDisabled(currentTarget) || choose(name);
     const attributes = { type: "button", class: "plain", onclick, title: `change the latency of ${name}` };
     const head = element("th", { scope: "row" }, choose ? element("button", attributes, name) : name);
@@ -119,7 +119,7 @@ export function showServers(place, picture, store, measured, t, choose, disabled
 export function showHosts(place, summary, picture, store, t, none) {
   const hosts = hostHealth(picture?.hosts ?? [], store, t);
   const names = hosts.map((host) => host.name);
-  const fields = keep(place, names.join("\n"), names, (name) => element("li", { class: "host" }, name));
+  const fields = childrenOf(place, names.join("\n"), names, (name) => element("li", { class: "host" }, name));
   for (const host of hosts) {
     const field = fields.get(host.name);
     field.className = `host ${host.state}`;
@@ -165,7 +165,7 @@ export function showBoxes(panel, place, picture, store, t) {
   const boxes = [...new Set(rows.flatMap((row) => [...row.boxes.keys()]))];
   panel.hidden = !rows.length;
   const content = JSON.stringify([boxes, rows.map((row) => row.name)]);
-  const lines = keep(place, content, ["", ...rows.map((row) => row.name)], (name) =>
+  const lines = childrenOf(place, content, ["", ...rows.map((row) => row.name)], (name) =>
     name
       ? element("tr", {}, element("th", { scope: "row" }, name.replaceAll("_", " ")), ...boxes.map(() => element("td", { class: "n" })))
       : element("tr", {}, element("th", { scope: "col" }), ...boxes.map((box) => element("th", { scope: "col", class: "n" }, box))),
@@ -189,15 +189,15 @@ export function showMachines(place, store, t) {
   place.classList.toggle("grave", machines.some((machine) => machine.busy > OVERLOADED));
 }
 
-const kept = new WeakMap();
+const built = new WeakMap();
 
 /** The children of an element by name; they are rebuilt only when `content` changes. */
-function keep(place, content, names, make) {
-  const before = kept.get(place);
+function childrenOf(place, content, names, make) {
+  const before = built.get(place);
   if (before?.content === content) return before.nodes;
   const nodes = new Map(names.map((name) => [name, make(name)]));
   fill(place, ...nodes.values());
-  kept.set(place, { content, nodes });
+  built.set(place, { content, nodes });
   return nodes;
 }
 

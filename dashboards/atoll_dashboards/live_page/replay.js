@@ -137,7 +137,7 @@ export class Replay {
     for (let wait = 1; pending(this.description) && !endingOf(this.description).word; wait = Math.min(LONGEST_WAIT_S, wait + 1)) {
       await pause(wait * 1000);
       if (this.#abort.signal.aborted || Date.now() > until) break;
-      const description = await this.#ask().catch(() => null); // asked for again after any error
+      const description = await this.#ask().catch(() => null); // another request follows any error
       if (description && (!pending(description) || endingOf(description).word)) this.#goOn(() => this.#take(description));
     }
     this.#awaited = false;

@@ -16,7 +16,7 @@ export class ReplayControls {
     this.#callbacks = callbacks;
     this.replay = null;
     /** Id of the run that is being opened. */
-    this.wanted = null;
+    this.opening = null;
     fill(byId("speed"), ...SPEEDS.map((speed) => element("option", { value: String(speed) }, `${speed}\u00d7`)));
     byId("play").addEventListener("click", () => this.toggle());
     byId("position").addEventListener("input", ({ target }) => this.replay?.seek(Number(target.value) + this.replay.origin));
@@ -26,22 +26,22 @@ export class ReplayControls {
   }
 
   async open(id) {
-    this.wanted = id;
+    this.opening = id;
     const replay = new Replay(this.#api, id, this.#callbacks.changed);
     try {
       await replay.begin(this.#callbacks.failed);
     } catch (error) {
-      if (this.wanted === id) this.#cannot(id, error);
+      if (this.opening === id) this.#cannot(id, error);
       return;
     }
-    if (this.wanted !== id) {
+    if (this.opening !== id) {
       replay.end(); // another one was chosen meanwhile, or none
       return;
     }
     this.replay?.end();
     replay.speed = Number(byId("speed").value);
     this.replay = replay;
-    this.wanted = null;
+    this.opening = null;
     this.#callbacks.begun(replay);
     this.#callbacks.changed();
   }
@@ -52,13 +52,13 @@ export class ReplayControls {
       this.#callbacks.refused(error);
       return;
     }
-    this.wanted = null;
+    this.opening = null;
     const dialog = open({ title: "This run cannot be replayed", body: [element("p", {}, whyNotReplayed(id, error))] });
     dialog.addEventListener("close", () => this.replay || this.#callbacks.left());
   }
 
   leave() {
-    this.wanted = null;
+    this.opening = null;
     this.replay?.end();
     this.replay = null;
     this.#callbacks.left();

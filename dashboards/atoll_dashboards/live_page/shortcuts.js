@@ -33,8 +33,8 @@ export function listen(actions) {
 }
 
 export function help() {
-  const rows = HELP.map(([keys, what]) =>
-    element("tr", {}, element("th", { scope: "row" }, element("kbd", {}, keys)), element("td", {}, what)),
+  const rows = HELP.map(([keys, action]) =>
+    element("tr", {}, element("th", { scope: "row" }, element("kbd", {}, keys)), element("td", {}, action)),
   );
   open({ title: "Keys", body: [element("table", { class: "help" }, element("tbody", {}, ...rows))] });
 }

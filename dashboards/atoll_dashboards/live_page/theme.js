@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colour theme and font size, kept in this browser's storage.
+// Colour theme and font size, in this browser's storage.
 
 const SCALES = [1, 1.25, 1.5, 1.8];
 
-const kept = (name) => {
+const stored = (name) => {
   try {
     return localStorage.getItem(name);
   } catch {
-    return null; // storage may be forbidden; then nothing is kept
+    return null; // storage may be forbidden; then nothing is stored
   }
 };
 
-function keep(name, text) {
+function store(name, text) {
   try {
     localStorage.setItem(name, text);
   } catch {
@@ -23,14 +23,14 @@ const system = matchMedia("(prefers-color-scheme: dark)");
 
 export const isDark = () => document.documentElement.dataset.theme === "dark";
 
-/** Apply the kept theme, or the system's; `changed()` is called when the system's theme changes. */
+/** Apply the stored theme, or the system's; `changed()` is called when the system's theme changes. */
 export function begin(changed) {
   const follow = () => {
-    const chosen = kept("atoll-theme");
+    const chosen = stored("atoll-theme");
     setTheme(["dark", "light"].includes(chosen) ? chosen : system.matches ? "dark" : "light");
   };
   follow();
-  setScale(Number(kept("atoll-scale")));
+  setScale(Number(stored("atoll-scale")));
   system.addEventListener("change", () => {
     follow();
     changed();
@@ -39,7 +39,7 @@ export function begin(changed) {
 
 export function switchTheme() {
   setTheme(isDark() ? "light" : "dark");
-  keep("atoll-theme", document.documentElement.dataset.theme);
+  store("atoll-theme", document.documentElement.dataset.theme);
 }
 
 function setTheme(theme) {
@@ -52,8 +52,8 @@ export function switchScale() {
 }
 
 function setScale(scale) {
-  const known = SCALES.includes(scale) ? scale : 1;
-  document.documentElement.dataset.scale = String(known);
-  document.documentElement.style.setProperty("--scale", String(known));
-  keep("atoll-scale", String(known));
+  const text = String(SCALES.includes(scale) ? scale : 1);
+  document.documentElement.dataset.scale = text;
+  document.documentElement.style.setProperty("--scale", text);
+  store("atoll-scale", text);
 }
