@@ -44,22 +44,22 @@ def main() -> int:
     parser.add_argument("--tshark", type=int, metavar="PAIRS", help="compare with tshark on one run, so many times")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="make the runs there and leave them")
-    asked = parser.parse_args()
-    if asked.tshark:
+    arguments = parser.parse_args()
+    if arguments.tshark:
         with tempfile.TemporaryDirectory(prefix="bench-analysis-") as scratch:
-            return _against_tshark(Path(scratch), 60 if asked.quick else 600, asked.tshark)
+            return _against_tshark(Path(scratch), 60 if arguments.quick else 600, arguments.tshark)
     costs: list[Cost] = []
     with tempfile.TemporaryDirectory(prefix="bench-analysis-") as scratch:
-        for hours in [1 / 60] if asked.quick else asked.hours:
-            run = make((asked.keep or Path(scratch)) / f"{hours:g}h", round(hours * 3600))
+        for hours in [1 / 60] if arguments.quick else arguments.hours:
+            run = make((arguments.keep or Path(scratch)) / f"{hours:g}h", round(hours * 3600))
             for stage in _STAGES:
                 cost = _measured(hours, stage, run.path)
                 if cost is None:
                     return 1
                 costs.append(cost)
-                if not asked.json:
+                if not arguments.json:
                     print(f"{hours:6.2f} h  {stage:<24} {cost.peak_mb:8.0f} MB  {cost.seconds:7.1f} s", flush=True)
-    if asked.json:
+    if arguments.json:
         print(json.dumps([asdict(cost) for cost in costs]))
     return 0
 

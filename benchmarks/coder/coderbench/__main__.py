@@ -71,19 +71,20 @@ def _measured_tunnels(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _tunnel_table(known: dict[str, Any]) -> str:
     """Medians over rounds; ratios and added delays within a round."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for each in known["tunnels"]:
-        found.setdefault(each["way"], []).append(each)
-    routers, peers = found[tunnel.ROUTERS], found.get(tunnel.PEER, [])
+    ways: dict[str, list[dict[str, Any]]] = {}
+    for measured in known["tunnels"]:
+        ways.setdefault(measured["way"], []).append(measured)
+    routers, peers = ways[tunnel.ROUTERS], ways.get(tunnel.PEER, [])
     rows: list[tuple[str, ...]] = [
         ("way", "Mbit/s without loss, median", "least", "most", "/ tinyfecVPN, mode 0", "CPU s/Gbit, near box",
          "far box", "added delay, median")
     ]  # fmt: skip
-    for way, rounds in found.items():
-        rates = [each["lossless_bit_s"] / 1e6 for each in rounds]
+    for way, rounds in ways.items():
+        rates = [measured["lossless_bit_s"] / 1e6 for measured in rounds]
         ratio = median(own["lossless_bit_s"] / peer["lossless_bit_s"] for own, peer in zip(rounds, peers, strict=True)
                        ) if peers else None  # fmt: skip
-        cpus = [f"{median(each):.2f}" for each in zip(*(each["cpu_s_per_gbit"] for each in rounds), strict=True)]
+        by_box = zip(*(measured["cpu_s_per_gbit"] for measured in rounds), strict=True)
+        cpus = [f"{median(cpu_s):.2f}" for cpu_s in by_box]
         added = median(own["delay_ns"] - bare["delay_ns"] for own, bare in zip(rounds, routers, strict=True))
         rows.append((
             way,
@@ -98,10 +99,10 @@ def _tunnel_table(known: dict[str, Any]) -> str:
 def _tables(known: dict[str, Any]) -> str:
     times: dict[tuple[str, str, int], list[float]] = {}
     losses: dict[int, int] = {}
-    for each in known["times"]:
-        times.setdefault((each["case"], each["name"], each["count"]), []).append(each["ns"])
-        if each["lost"]:
-            losses[each["count"]] = each["lost"]
+    for run in known["times"]:
+        times.setdefault((run["case"], run["name"], run["count"]), []).append(run["ns"])
+        if run["lost"]:
+            losses[run["count"]] = run["lost"]
     return "\n\n".join([_kernel_table(times), _code_table(times, losses), _ratio_table(times, losses)])
 
 

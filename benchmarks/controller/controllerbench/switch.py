@@ -64,9 +64,9 @@ class Bench:
         ofctl("del-flows", BRIDGE)
 
     def count(self, table: int | None = None) -> int:
-        """How many entries there are, in all tables or in one."""
-        said = ofctl("dump-aggregate", BRIDGE, *([] if table is None else [f"table={table}"]))
-        match = re.search(r"flow_count=(\d+)", said)
+        """The number of entries in all tables or in one."""
+        aggregate = ofctl("dump-aggregate", BRIDGE, *([] if table is None else [f"table={table}"]))
+        match = re.search(r"flow_count=(\d+)", aggregate)
         return int(match[1]) if match else 0
 
     def prove(self, wanted: Sequence[Pair]) -> None:

@@ -39,26 +39,26 @@ def tables(known: Mapping[str, Any]) -> str:
 def _swaps(swaps: Sequence[Mapping[str, Any]]) -> str:
     """Medians of the stages, a column for each propagation delay."""
     figures = ["whole", *STAGES, "beyond_drain"]
-    rows = [["one-way delay of the link", *(f"{each['delay_ms']} ms" for each in swaps)]]
-    rows += [[_SWAP_NAMES.get(name, name), *(f"{median(each[f'{name}_s']):.3f}" for each in swaps)] for name in figures]
+    rows = [["one-way delay of the link", *(f"{swap['delay_ms']} ms" for swap in swaps)]]
+    rows += [[_SWAP_NAMES.get(name, name), *(f"{median(swap[f'{name}_s']):.3f}" for swap in swaps)] for name in figures]
     number = len(swaps[0]["whole_s"])
     title = f"A swap on the demo's laboratory ({swaps[0]['swap']}), seconds, medians of {number}"
     return f"{title}\n\n{markdown_table(rows)}"
 
 
 def _table(results: Sequence[dict[str, Any]], figure: str) -> str:
-    known = {(each["way"], each["entries"]): median(each[figure]) for each in results if each.get(figure)}
-    sizes = sorted({size for _, size in known})
-    ways = list(dict.fromkeys(way for way, _ in known))
+    medians = {(result["way"], result["entries"]): median(result[figure]) for result in results if result.get(figure)}
+    sizes = sorted({size for _, size in medians})
+    ways = list(dict.fromkeys(way for way, _ in medians))
     rows = [["entries", *(str(size) for size in sizes)]]
-    rows += [[way, *(_cell(known, way, size) for size in sizes)] for way in ways]
+    rows += [[way, *(_cell(medians, way, size) for size in sizes)] for way in ways]
     return markdown_table(rows)
 
 
-def _cell(known: dict[tuple[str, int], float], way: str, size: int) -> str:
-    if (way, size) not in known:
+def _cell(medians: dict[tuple[str, int], float], way: str, size: int) -> str:
+    if (way, size) not in medians:
         return "-"
-    seconds = known[way, size]
-    reference = known.get((_REFERENCE, size))
+    seconds = medians[way, size]
+    reference = medians.get((_REFERENCE, size))
     ratio = "" if reference is None or way == _REFERENCE else f" ({seconds / reference:.1f})"
     return f"{seconds:.3f}{ratio}"

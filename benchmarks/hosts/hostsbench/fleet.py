@@ -131,13 +131,13 @@ class Fleet:
         return f"setsid {load} >{self.started} 2>/dev/null &"
 
     def stamps(self, wait_s: float) -> Mapping[str, int]:
-        """When each program that a shell was to start says that it started, ns since 1970; those that have in time."""
+        """The start of each program, as it printed it, in ns since 1970; of those that started in time."""
         deadline = time.monotonic() + wait_s
-        found: dict[str, int] = {}
-        while len(found) < self.size and time.monotonic() < deadline:
-            found = {name: t_ns for name in self.addresses if (t_ns := self._stamp(name)) is not None}
+        starts: dict[str, int] = {}
+        while len(starts) < self.size and time.monotonic() < deadline:
+            starts = {name: t_ns for name in self.addresses if (t_ns := self._stamp(name)) is not None}
             time.sleep(0.05)
-        return found
+        return starts
 
     def forget(self) -> None:
         """Remove the output of programs that have ended."""
@@ -147,10 +147,10 @@ class Fleet:
 
     def _stamp(self, name: str) -> int | None:
         try:
-            said = (self.of(name) / "var-tmp/started").read_text().splitlines()
+            output = (self.of(name) / "var-tmp/started").read_text().splitlines()
         except FileNotFoundError:
             return None
-        lines = (json.loads(line) for line in said if line.endswith("}"))
+        lines = (json.loads(line) for line in output if line.endswith("}"))
         return next((line["t_ns"] for line in lines if line["type"] == "started"), None)
 
     def _script(self, sshd: str) -> str:

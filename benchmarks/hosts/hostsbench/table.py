@@ -19,17 +19,17 @@ _TITLES = (
     "least",
     "most",
 )
-_TEXT = 2  # columns of words, which begin at the left
+_TEXT = 2  # columns that are aligned to the left
 
 
-def table(known: Mapping[str, Any]) -> str:
+def table(stored: Mapping[str, Any]) -> str:
     """A row for each way; below it why a way was left out, or on how many machines it started nothing."""
-    measured = [each for each in known["results"] if "rounds" in each]
-    remarks = [f"{each['way']}: left out; {each['left_out']}" for each in known["results"] if "left_out" in each]
-    for each in measured:
-        missing = [each["hosts"] - start["started"] for start in each["rounds"]]
+    measured = [way for way in stored["results"] if "rounds" in way]
+    remarks = [f"{way['way']}: left out; {way['left_out']}" for way in stored["results"] if "left_out" in way]
+    for way in measured:
+        missing = [way["hosts"] - start["started"] for start in way["rounds"]]
         if any(missing):
-            remarks.append(f"{each['way']}: machines on which nothing was started, by round: {missing}")
+            remarks.append(f"{way['way']}: machines on which nothing was started, by round: {missing}")
     rows = markdown_table([_TITLES, *map(_row, measured)], left=_TEXT)
     return "\n".join([rows, *([""] if remarks else []), *remarks])
 

@@ -60,11 +60,11 @@ class PromiseCheck:
 def verdicts(results: Iterable[Result]) -> list[PromiseCheck]:
     """The promises about measured figures, in their order."""
     ours = [result for result in results if result.box == ENGINE]
-    found: list[PromiseCheck] = []
+    checked: list[PromiseCheck] = []
     for promise in PROMISES:
         for result in ours:
             median = result.median(promise.figure)
             of_it = result.scenario == promise.scenario and (not promise.cases or result.case in promise.cases)
             if of_it and median is not None:
-                found.append(PromiseCheck(promise, result.case, median, promise.kept(median)))
-    return found
+                checked.append(PromiseCheck(promise, result.case, median, promise.kept(median)))
+    return checked

@@ -102,9 +102,9 @@ def tables(results: Sequence[Result]) -> str:
     """One table a scenario, medians over the runs; the boxes of a case below each other."""
     parts: list[str] = []
     for name, columns in COLUMNS.items():
-        found = sorted((result for result in results if result.scenario == name), key=order)
-        if found:
-            parts.append(f"## {name}: {_QUESTIONS[name]}\n\n{_table(name, columns, found)}")
+        of_scenario = sorted((result for result in results if result.scenario == name), key=order)
+        if of_scenario:
+            parts.append(f"## {name}: {_QUESTIONS[name]}\n\n{_table(name, columns, of_scenario)}")
     return "\n\n".join(parts)
 
 
