@@ -16,7 +16,7 @@ from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.plan import Plan
 from atoll_core.plural import columns, counted
 from atoll_switches.capability_profile import profile
-from atoll_switches.entry_placement import TableKind, PlacedEntry, SwitchBudget, place_entries, switch_budgets
+from atoll_switches.entry_placement import PlacedEntry, SwitchBudget, TableKind, place_entries, switch_budgets
 
 
 @dataclass(frozen=True, slots=True)
