@@ -60,7 +60,7 @@ class PointState:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prediction:
+class Prediction:
     """What a sweep takes."""
 
     runs: int
@@ -198,14 +198,14 @@ class Sweep:
         fitting = fitting_runs(largest.experiment, memory(largest.network, largest.experiment))
         return given or min(usable_cores(), fitting)
 
-    def predict(self, jobs: int, *, at_most: bool = False) -> _Prediction:
+    def predict(self, jobs: int, *, at_most: bool = False) -> Prediction:
         """Estimate the wall time and the disk space that is left to do, to a factor of two.
 
         ``at_most``: with all runs that a study with ``stop`` may need; otherwise with those that it needs for certain.
         """
         runs = [*self.left(), *(self.optional() if at_most else ())]
         described = [self.study.configurations[each.point.configuration] for each in runs]
-        return _Prediction(
+        return Prediction(
             runs=len(runs),
             wall=Duration(round(1e9 * makespan([each.estimate_s for each in runs], jobs))),
             disk=Size(sum(disk(each.network, each.experiment).bytes for each in described)),
