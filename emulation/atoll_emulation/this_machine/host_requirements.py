@@ -151,8 +151,15 @@ def describe_machine() -> dict[str, Any]:
         "link_backends": ", ".join(["engine", *([] if without_tc else ["tc"])]),
         "tc_backend": without_tc[0] if without_tc else "usable",
         "congestion_controls": str(controls),
-        "interfaces": ", ".join(map(_interface_text, network_state()["interfaces"])),
+        "interfaces": _interfaces_text(),
     }
+
+
+def _interfaces_text() -> str:
+    try:
+        return ", ".join(map(_interface_text, network_state()["interfaces"]))
+    except OSError as error:
+        return f"unknown ({error})"
 
 
 def _interface_text(interface: dict[str, Any]) -> str:

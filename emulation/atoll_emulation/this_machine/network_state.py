@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernel says of a network namespace: interfaces, queueing disciplines, routes and neighbours (rtnetlink)."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
+# States of neighbours, <linux/neighbour.h>
 _STATES = {
     0x02: "reachable",
     0x04: "stale",
@@ -21,33 +22,42 @@ def network_state() -> dict[str, Any]:
 
     Raises OSError if the kernel refuses to answer.
     """
-    from pyroute2 import IPRoute  # 0.1 s, which few commands need
+    from pyroute2 import IPRoute, NetlinkError  # 0.1 s, which few commands need
 
-    interfaces: dict[int, dict[str, Any]] = {}
     kernel: Any = IPRoute()  # its messages have no types
-    with kernel:
-        for link in kernel.get_links():
-            interfaces[link["index"]] = {
-                "name": link.get_attr("IFLA_IFNAME"),
-                "mac": link.get_attr("IFLA_ADDRESS"),
-                "mtu": link.get_attr("IFLA_MTU"),
-                "state": link.get_attr("IFLA_OPERSTATE").lower(),
-                "addresses": [],
-                "qdiscs": [],
-            }
-        for address in kernel.get_addr():
-            text = f"{address.get_attr('IFA_ADDRESS')}/{address['prefixlen']}"
-            interfaces[address["index"]]["addresses"].append(text)
-        for qdisc in kernel.get_qdiscs():
-            interfaces[qdisc["index"]]["qdiscs"].append(qdisc.get_attr("TCA_KIND"))
-        routes = [
-            {
-                "to": f"{route.get_attr('RTA_DST')}/{route['dst_len']}" if route["dst_len"] else "default",
-                "via": route.get_attr("RTA_GATEWAY"),
-                "interface": interfaces[route.get_attr("RTA_OIF")]["name"],
-            }
-            for route in kernel.get_routes(table=_MAIN_TABLE)
-            if route.get_attr("RTA_OIF") in interfaces
-        ]
-        states = Counter(_STATES.get(each["state"], "none") for each in kernel.get_neighbours())
-    return {"interfaces": list(interfaces.values()), "routes": routes, "neighbours": dict(sorted(states.items()))}
+    try:
+        with kernel:
+            return _read(kernel)
+    except NetlinkError as error:
+        raise OSError(f"the kernel does not show the network: {error}") from error
+
+
+def _read(kernel: Any) -> dict[str, Any]:
+    addresses: defaultdict[int, list[str]] = defaultdict(list)
+    for address in kernel.get_addr():
+        addresses[address["index"]].append(f"{address.get_attr('IFA_ADDRESS')}/{address['prefixlen']}")
+    qdiscs: defaultdict[int, list[str]] = defaultdict(list)
+    for qdisc in kernel.get_qdiscs():
+        qdiscs[qdisc["index"]].append(qdisc.get_attr("TCA_KIND"))
+    interfaces = {
+        link["index"]: {
+            "name": link.get_attr("IFLA_IFNAME"),
+            "mac": link.get_attr("IFLA_ADDRESS"),
+            "mtu": link.get_attr("IFLA_MTU"),
+            "state": link.get_attr("IFLA_OPERSTATE").lower(),
+            "addresses": addresses[link["index"]],
+            "qdiscs": qdiscs[link["index"]],
+        }
+        for link in kernel.get_links()
+    }
+    routes = [
+        {
+            "to": f"{route.get_attr('RTA_DST')}/{route['dst_len']}" if route["dst_len"] else "default",
+            "via": route.get_attr("RTA_GATEWAY"),
+            "interface": interfaces[route.get_attr("RTA_OIF")]["name"],
+        }
+        for route in kernel.get_routes(table=_MAIN_TABLE)
+        if route.get_attr("RTA_OIF") in interfaces
+    ]
+    states = Counter(_STATES.get(neighbour["state"], "none") for neighbour in kernel.get_neighbours())
+    return {"interfaces": [*interfaces.values()], "routes": routes, "neighbours": dict(sorted(states.items()))}
