@@ -17,7 +17,7 @@ mod report;
 mod tests;
 
 use atoll_frame_engine::{Departures, Engine, Port, Settings};
-use atoll_job::Input;
+use atoll_job::{Input, wrong_setting};
 use config::{DelayConfig, LinkConfig};
 use emulator::Emulator;
 use std::io;
@@ -34,7 +34,8 @@ pub fn run_link() -> Result<(), Box<dyn std::error::Error>> {
         Port::open(&config.world, config.mtu)?,
         Port::open(&config.island, config.mtu)?,
     ];
-    let program = link::LinkProgram::new(&config, atoll_job::clock::monotonic_ns())?;
+    let began_ns = atoll_job::clock::monotonic_ns();
+    let program = link::LinkProgram::new(&config, began_ns).map_err(wrong_setting)?;
     let settings = waiting(config.departures, config.spin_ns);
     Ok(Engine::new(Emulator(program), ports, settings)?.run(input)?)
 }
@@ -49,7 +50,7 @@ pub fn run_delay() -> Result<(), Box<dyn std::error::Error>> {
     let interfaces = config.interfaces().into_iter();
     let ports = interfaces.map(|name| Port::open(name, config.mtu));
     let ports = ports.collect::<io::Result<_>>()?;
-    let program = delay::DelayProgram::new(&config)?;
+    let program = delay::DelayProgram::new(&config).map_err(wrong_setting)?;
     let settings = waiting(config.departures, config.spin_ns);
     Ok(Engine::new(Emulator(program), ports, settings)?.run(input)?)
 }

@@ -69,12 +69,12 @@ fn owner(directory: Option<&Path>) -> Result<(u32, u32), AgentError> {
     let Some(directory) = directory else {
         return Ok(NOBODY);
     };
-    let found = fs::metadata(directory).map_err(AgentError::file(directory))?;
-    let is_open = found.mode() & OPEN_TO_OTHERS == OPEN_TO_OTHERS;
+    let status = fs::metadata(directory).map_err(AgentError::file(directory))?;
+    let is_open = status.mode() & OPEN_TO_OTHERS == OPEN_TO_OTHERS;
     Ok(if is_open {
         NOBODY
     } else {
-        (found.uid(), found.gid())
+        (status.uid(), status.gid())
     })
 }
 

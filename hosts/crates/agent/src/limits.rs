@@ -4,7 +4,7 @@
 use crate::AgentError;
 use netio::child_limits::{ChildLimits, autogroup_nice};
 use netio::children::Ended;
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit};
 use serde::Deserialize;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -161,7 +161,7 @@ impl Limits {
         memory.map(|limit| format!("memory limit {}", bytes(limit)))
     }
 
-    /// The limit of the job's duration, in words.
+    /// The limit of the job's duration, as text.
     pub fn wall_text(&self) -> String {
         format!("time limit {}", seconds(self.wall_ns.unwrap_or(0)))
     }
@@ -171,11 +171,7 @@ impl Limits {
 /// limit before, which jobs get: select(2) is limited to 1024, and some programs close every possible descriptor.
 pub fn raise_open_files() -> Rlimit {
     let inherited = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: inherited.maximum,
-        maximum: inherited.maximum,
-    };
-    setrlimit(Resource::Nofile, raised).ok(); // then as many as before
+    let _ = netio::process::raise_descriptor_limit(); // if refused, as many as before
     inherited
 }
 

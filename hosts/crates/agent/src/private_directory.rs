@@ -2,7 +2,7 @@
 //! Directories that are this user's alone, at known places where others may write: /tmp, /var/tmp.
 //!
 //! Another user may have made one of that name before. In a directory with the sticky bit nobody but its owner can
-//! replace one that was status to be ours.
+//! replace one that is ours.
 
 use crate::AgentError;
 use rustix::fs::{Mode, OFlags, fstat, open};

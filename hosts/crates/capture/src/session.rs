@@ -65,7 +65,7 @@ pub(crate) enum Message {
 /// Capture until SIGTERM, SIGINT, SIGHUP or the end of standard input, and say so.
 ///
 /// # Errors
-/// `Configuration` when there is no such interface or it is down. What was captured before any other error is
+/// A wrong setting when there is no such interface or it is down. What was captured before any other error is
 /// in the file.
 pub(crate) fn capture(config: &Config, mut input: Input<io::Stdin>) -> io::Result<()> {
     let name = &config.interface;

@@ -2,7 +2,7 @@
 //! Outer packets: IPv4 and UDP around what coders say to each other.
 
 use crate::ipv4::{self, HEADER_BYTES, Ipv4, UDP};
-use atoll_headers::{ETHERNET_BYTES, internet_checksum, read_u16};
+use atoll_headers::{ETHERNET_BYTES, internet_checksum, pseudo_header_sum, read_u16};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
@@ -83,11 +83,7 @@ pub(crate) fn content<'a>(packet: &Ipv4<'a>) -> Option<(u16, &'a [u8])> {
 
 /// That of a datagram and its pseudo-header (RFC 768).
 fn checksum((source, destination): (Ipv4Addr, Ipv4Addr), datagram: &[u8]) -> u16 {
-    let words = |address: Ipv4Addr| {
-        let [a, b, c, d] = address.octets();
-        u32::from(u16::from_be_bytes([a, b])) + u32::from(u16::from_be_bytes([c, d]))
-    };
-    let pseudo = words(source) + words(destination) + u32::from(UDP) + datagram.len() as u32;
+    let pseudo = pseudo_header_sum(source, destination, UDP, datagram.len());
     internet_checksum(pseudo, datagram)
 }
 

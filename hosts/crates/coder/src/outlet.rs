@@ -91,7 +91,7 @@ pub(crate) struct Exit<'a> {
 }
 
 impl Exit<'_> {
-    /// Send a frame that is none of a repair packet.
+    /// Send a frame that carries no repair packet.
     pub(crate) fn send(&mut self, now_ns: u64, port: usize, frame: Vec<u8>) {
         let bytes = (frame.len() - ETHERNET_BYTES) as u32;
         self.outlet.scheduler.sent(now_ns, bytes);

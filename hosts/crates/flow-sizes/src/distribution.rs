@@ -57,7 +57,7 @@ const PUBLISHED: [Knot; 12] = [
     knot(1_000_000_000, 900_000_000),
 ];
 
-/// Why a description is none of a distribution.
+/// Why a description is not a distribution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// The first knot of a curve is not at probability 0 or the last one not at 1.

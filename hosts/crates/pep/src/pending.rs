@@ -77,7 +77,7 @@ const LEARNED_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct LearnedServers {
     until_ns: HashMap<SocketAddrV4, u64>,
-    /// For how long those that accept from now on.
+    /// For how long servers that accept from now on are remembered.
     pub for_ns: u64,
 }
 

@@ -283,7 +283,7 @@ impl End {
         }
     }
 
-    /// Note a read of `count` of the `wanted` bytes; returns `count`.
+    /// Note a read of `count` of the `requested` bytes; returns `count`.
     fn has_read(&mut self, count: usize, requested: usize) -> usize {
         if count == 0 {
             self.reading = match self.failure {

@@ -4,7 +4,8 @@
 use crate::job::failed;
 use atoll_flow_sizes::{Distribution, draw};
 use clap::{Parser, ValueEnum};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::io::{self, BufWriter, Write};
 
@@ -27,6 +28,17 @@ impl Counts {
             Self::Ip => atoll_flow_sizes::payload_bytes(size_bytes),
         }
     }
+}
+
+/// `flow_sizes` of a job's configuration: an error names the setting.
+///
+/// # Errors
+/// Those of the distribution.
+pub fn flow_sizes<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    T::deserialize(deserializer)
+        .map_err(|error| D::Error::custom(format_args!("flow_sizes: {error}")))
 }
 
 /// Print the flows a seed draws as CSV: channel, flow, `server_index`, `size_bytes`

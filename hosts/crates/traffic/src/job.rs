@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::io::{self, Stdin};
 
 pub use atoll_job::clock::monotonic_ns;
-pub use atoll_job::{failed, log_line, wrong_setting as wrong};
+pub use atoll_job::{failed, log_line, wrong_setting};
 
 /// One second.
 pub const SECOND_NS: u64 = 1_000_000_000;

@@ -8,7 +8,7 @@
 //! kernel's keep-alive probes find nobody there; it delays nobody.
 
 use crate::events::{Events, Wake};
-use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_ns, realtime_ns, wrong};
+use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_ns, realtime_ns, wrong_setting};
 use crate::socket::{is_not_ready, listen};
 use atoll_netio::process::raise_descriptor_limit;
 use rustix::event::epoll::EventFlags;
@@ -83,7 +83,7 @@ pub fn serve(config: &ServeConfig, input: Input) -> io::Result<()> {
         .write_rate_bit_s
         .is_some_and(|rate_bit_s| rate_bit_s < WRITE_RATE_MIN_BIT_S)
     {
-        return Err(wrong(format!(
+        return Err(wrong_setting(format!(
             "write_rate_bit_s: must be at least {WRITE_RATE_MIN_BIT_S}"
         )));
     }

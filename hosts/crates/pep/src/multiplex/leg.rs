@@ -97,7 +97,7 @@ pub(crate) struct Leg {
 }
 
 impl Leg {
-    /// A connection that is tried at once, or when it is wanted, if this PEP `connects`.
+    /// A connection that is tried at once if it `is_needed` and this PEP `connects`.
     pub(crate) fn new(connects: bool, is_needed: bool, retry_pause_ns: Option<u64>) -> Self {
         Self {
             connects,

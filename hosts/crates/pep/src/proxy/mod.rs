@@ -69,7 +69,7 @@ const ENTRANCES: u64 = RESERVED + 2;
 /// Run until SIGTERM, SIGINT, SIGHUP or the end of standard input.
 ///
 /// # Errors
-/// `Configuration` if an interface or a congestion control is missing; others if the kernel refuses something.
+/// A wrong setting if an interface or a congestion control is missing; others if the kernel refuses something.
 pub(crate) fn run(input: Input<io::Stdin>, config: Config) -> io::Result<()> {
     let signals = atoll_netio::shutdown_signal::requests().map_err(failed("wait for signals"))?;
     limit_memory(config.memory_bytes(), Config::MEMORY_SETTINGS)

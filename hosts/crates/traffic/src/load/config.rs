@@ -2,7 +2,7 @@
 //! The configuration of `atoll-host load`.
 
 use crate::flows::Counts;
-use crate::job::{SECOND_NS, wrong};
+use crate::job::{SECOND_NS, wrong_setting};
 use atoll_flow_sizes::{Distribution, exponential_ns};
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -21,6 +21,7 @@ pub struct LoadConfig {
     /// All servers of the experiment, in the same order on every client.
     pub servers: Vec<SocketAddr>,
     /// The flow-size distribution.
+    #[serde(deserialize_with = "crate::flows::flow_sizes")]
     pub flow_sizes: Distribution,
     /// The bytes that its sizes include.
     #[serde(default)]
@@ -62,7 +63,7 @@ pub struct Change {
     #[serde(default)]
     pub channels: Option<Vec<u64>>,
     /// The distribution of the flows that begin from then on.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::flows::flow_sizes")]
     pub flow_sizes: Option<Distribution>,
     /// The bytes that its sizes include.
     #[serde(default)]
@@ -132,32 +133,34 @@ impl LoadConfig {
     /// If there never are channels, or no servers, a channel is there twice, or changes are not in order of time.
     pub fn validated(&self) -> io::Result<Demand> {
         if self.every_channel().is_empty() {
-            return Err(wrong("channels: give at least one"));
+            return Err(wrong_setting("channels: give at least one"));
         }
         if self.servers.is_empty() {
-            return Err(wrong("servers: give at least one"));
+            return Err(wrong_setting("servers: give at least one"));
         }
         for channels in self.lists_of_channels() {
             let mut seen = HashSet::new();
             if let Some(twice) = channels.iter().find(|channel| !seen.insert(**channel)) {
-                return Err(wrong(format!("channels: {twice} is listed twice")));
+                return Err(wrong_setting(format!("channels: {twice} is listed twice")));
             }
         }
         let paces = self.changes.iter().filter_map(|change| change.pace);
         for pace in paces.chain(self.pace) {
             if pace == (FlowStarts::Poisson { mean_ns: 0 }) {
-                return Err(wrong("pace: mean_ns: must be above 0 in an open loop"));
+                return Err(wrong_setting(
+                    "pace: mean_ns: must be above 0 in an open loop",
+                ));
             }
             if FlowStarts::is_open_loop(Some(pace)) != self.is_open_loop() {
                 let message = "changes: pace: an open loop stays one, and a closed loop too";
-                return Err(wrong(message));
+                return Err(wrong_setting(message));
             }
         }
         if !self
             .changes
             .is_sorted_by(|one, other| one.after_ns < other.after_ns)
         {
-            return Err(wrong("changes: must be in order of time"));
+            return Err(wrong_setting("changes: must be in order of time"));
         }
         Ok(Demand {
             sizes: self.flow_sizes.clone(),
@@ -211,6 +214,16 @@ mod tests {
         );
         assert_eq!(config.every_channel(), [0, 6, 12, 9, 3]);
         assert!(config.validated().is_ok());
+    }
+
+    #[test]
+    fn an_unknown_distribution_is_an_error_that_names_the_setting() {
+        let line = r#"{"after_ns":7,"flow_sizes":"x"}"#;
+        let message = serde_json::from_str::<Change>(line)
+            .unwrap_err()
+            .to_string();
+        let expected = "flow_sizes: unknown flow-size distribution 'x'; known: published";
+        assert!(message.starts_with(expected), "{message}");
     }
 
     #[test]

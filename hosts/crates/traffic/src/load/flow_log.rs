@@ -87,7 +87,7 @@ impl FlowLog {
     }
 
     fn checked(&self, outcome: io::Result<()>) -> io::Result<()> {
-        outcome.map_err(failed(format!("write flow log {}", self.path)))
+        outcome.map_err(|error| failed(format!("write flow log {}", self.path))(error))
     }
 }
 

@@ -9,7 +9,7 @@ mod series;
 mod socket;
 
 use crate::events::{Events, Wake};
-use crate::job::{Input, emit, log_line, monotonic_at, monotonic_ns, realtime_ns, wrong};
+use crate::job::{Input, emit, log_line, monotonic_at, monotonic_ns, realtime_ns, wrong_setting};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
 use series::{Lost, PingReply, Series, SeriesFigures};
@@ -61,7 +61,7 @@ pub struct PingTarget {
 impl PingConfig {
     fn validate(&self) -> io::Result<()> {
         if self.targets.is_empty() {
-            return Err(wrong("targets: give at least one"));
+            return Err(wrong_setting("targets: give at least one"));
         }
         for (index, target) in self.targets.iter().enumerate() {
             let earlier = &self.targets[..index];
@@ -69,25 +69,27 @@ impl PingConfig {
                 .iter()
                 .any(|other| other.name == target.name || other.address == target.address)
             {
-                return Err(wrong(format!(
+                return Err(wrong_setting(format!(
                     "targets: {} ({}) is listed twice",
                     target.name, target.address
                 )));
             }
         }
         if self.interval_ns == 0 {
-            return Err(wrong("interval_ns: must be above 0"));
+            return Err(wrong_setting("interval_ns: must be above 0"));
         }
         if self.timeout_ns / self.interval_ns >= UNDER_WAY_MAX {
-            return Err(wrong(format!(
+            return Err(wrong_setting(format!(
                 "timeout_ns: must be below {UNDER_WAY_MAX} intervals"
             )));
         }
         if self.size_bytes > PAYLOAD_MAX_BYTES {
-            return Err(wrong(format!("size_bytes: at most {PAYLOAD_MAX_BYTES}")));
+            return Err(wrong_setting(format!(
+                "size_bytes: at most {PAYLOAD_MAX_BYTES}"
+            )));
         }
         if self.payload.len() > self.size_bytes {
-            return Err(wrong(format!(
+            return Err(wrong_setting(format!(
                 "payload: its {} bytes do not fit in size_bytes",
                 self.payload.len()
             )));

@@ -6,7 +6,7 @@ mod probe_header;
 mod socket;
 
 use crate::events::{Events, Wake};
-use crate::job::{Input, emit, log_line, monotonic_at, monotonic_ns, wrong};
+use crate::job::{Input, emit, log_line, monotonic_at, monotonic_ns, wrong_setting};
 use probe_header::{ICMP, Probe, ProbeHeader};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
@@ -55,17 +55,19 @@ pub struct ProbeTarget {
 impl ProbeConfig {
     fn validate(&self) -> io::Result<()> {
         if self.address.is_none() && !self.send.is_empty() {
-            return Err(wrong("address: who sends needs one"));
+            return Err(wrong_setting("address: who sends needs one"));
         }
         let mut numbers = BTreeSet::new();
         for target in &self.send {
             if !numbers.insert(target.number) {
                 let number = target.number;
-                return Err(wrong(format!("send: number {number} is listed twice")));
+                return Err(wrong_setting(format!(
+                    "send: number {number} is listed twice"
+                )));
             }
         }
         if self.interval_ns == 0 {
-            return Err(wrong("interval_ns: must be above 0"));
+            return Err(wrong_setting("interval_ns: must be above 0"));
         }
         Ok(())
     }

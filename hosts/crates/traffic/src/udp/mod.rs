@@ -6,7 +6,7 @@ mod receive;
 mod send;
 mod stream;
 
-use crate::job::{Input, wrong};
+use crate::job::{Input, wrong_setting};
 use atoll_flow_sizes::Distribution;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -72,6 +72,7 @@ pub struct RateChange {
 #[serde(deny_unknown_fields)]
 pub struct FlowsConfig {
     /// The distribution of a flow's IP bytes.
+    #[serde(deserialize_with = "crate::flows::flow_sizes")]
     pub flow_sizes: Distribution,
     /// Seed of the experiment.
     pub seed: u64,
@@ -95,16 +96,16 @@ impl UdpSendConfig {
     fn validated(&self) -> io::Result<Option<UdpFlows>> {
         let later = self.changes.iter().map(|change| change.rate_bit_s);
         if later.chain([self.rate_bit_s]).any(|rate| rate == 0) {
-            return Err(wrong("rate_bit_s: must be above 0"));
+            return Err(wrong_setting("rate_bit_s: must be above 0"));
         }
         if !self
             .changes
             .is_sorted_by(|one, other| one.after_ns < other.after_ns)
         {
-            return Err(wrong("changes: must be in order of time"));
+            return Err(wrong_setting("changes: must be in order of time"));
         }
         if !(HEADER_BYTES..=PAYLOAD_MAX_BYTES).contains(&self.payload_bytes) {
-            return Err(wrong(format!(
+            return Err(wrong_setting(format!(
                 "payload_bytes: {HEADER_BYTES} (sequence number and time stamp) to {PAYLOAD_MAX_BYTES} (no fragments)"
             )));
         }
@@ -112,7 +113,9 @@ impl UdpSendConfig {
             return Ok(None);
         };
         if !(1..=PARALLEL_MAX).contains(&flows.parallel) {
-            return Err(wrong(format!("flows: parallel: 1 to {PARALLEL_MAX}")));
+            return Err(wrong_setting(format!(
+                "flows: parallel: 1 to {PARALLEL_MAX}"
+            )));
         }
         Ok(Some(UdpFlows {
             sizes: flows.flow_sizes.clone(),
