@@ -354,7 +354,8 @@ async def test_first_segments_between_two_proxies_may_carry_data(tmp_path: Path,
         assert json.loads(await pep.client("half_closed")) == ["hello" * 5, "FIN"]
         assert json.loads(await pep.client("resets")) == [True, "ECONNRESET"]
         assert "ECONNRESET" in json.loads(await pep.client("attempt", "81")), "it says nothing"
-        assert json.loads(await pep.client("downloads", "100")) == {"whole": 100}
+        for _ in range(10):  # a client that has a hundred to begin sends later than the 20 ms for which it is awaited
+            assert json.loads(await pep.client("downloads", "10")) == {"whole": 10}
         for netns, what in ((pep.box, "Active"), (other, "Passive")):
             carried = await lab.run(netns, f"nstat -asz TcpExtTCPFastOpen{what}")
             assert int(carried.split()[-2]) >= 90, f"of more than 100, most: {carried}"
