@@ -171,8 +171,9 @@ mod tests {
             ..ChildLimits::default()
         };
         let script = "sh -c 'ulimit -t; ulimit -d; ulimit -n; ulimit -Hn; ulimit -f; nice; grep Cpus_allowed_list /proc/self/status'";
-        let said = shell(script, bound).stdout;
-        let said = String::from_utf8(said).unwrap();
+        let ended = shell(script, bound);
+        assert!(ended.status.success(), "{ended:?}"); // its signal or message
+        let said = String::from_utf8(ended.stdout).unwrap();
         let words: Vec<&str> = said.split_whitespace().collect();
         // dash counts memory in KiB and files in blocks of 512 bytes.
         assert_eq!(
