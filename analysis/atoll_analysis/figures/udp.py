@@ -2,11 +2,11 @@
 """UDP traffic: figures from the last reports of sender and receiver."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
-from atoll_analysis.tables.job_logs import last_line
+from atoll_analysis.tables.job_logs import last_line, udp_receiver_logs
 from atoll_analysis.verdict.findings import Finding, FindingCode, grave
 from atoll_core.units import Rate, Size
 
@@ -22,33 +22,36 @@ class UdpFigures(TypedDict):
     tolerance_bit_s: NotRequired[int]
     sent_mbit_s: float | None  # rate sent, over the time that the experiment asks for
     received_mbit_s: float | None  # rate received, over the same time
+    receivers: NotRequired[int]  # number of hosts that received the flows in turn
     sent_packets: int | None  # packets sent
     received_packets: int | None  # packets received
     lost_packets: int | None  # packets sent and not received, whatever the reason
     loss_fraction: float | None  # the same as a share of the packets sent
     reordered_packets: int | None  # packets that came after a later one of the same flow
-    jitter_ms: float | None  # interarrival jitter at the end (RFC 3550)
+    jitter_ms: float | None  # interarrival jitter at the end (RFC 3550), largest of all receivers
     jitter_max_ms: float | None  # largest interarrival jitter
     flows_completed: int | None  # flows completed; None: one constant stream, or not reported
 
 
 def udp_figures(packet: Size, asked: Rate, seconds: float, logs: Path) -> UdpFigures:
     """Return the figures of UDP packets that were sent for a number of seconds, at the rate asked for on average."""
-    sent, received = (last_line(logs / f"udp-{end}.out", "done") or {} for end in ("send", "receive"))
-    sent_packets, packets = sent.get("sent_packets"), received.get("packets")
+    sent = last_line(logs / "udp-send.out", "done") or {}
+    received = [last_line(log, "done") or {} for log in udp_receiver_logs(logs)]
+    sent_packets, packets = sent.get("sent_packets"), _total(received, "packets")
     lost = sent_packets - packets if sent_packets is not None and packets is not None else None
     return UdpFigures(
         rate_bit_s=asked.bit_s,
         tolerance_bit_s=math.ceil(max(RATE_TOLERANCE * asked.bit_s, 8 * packet.bytes / seconds)),
         sent_mbit_s=_mbit_s(sent.get("sent_bytes"), seconds),
-        received_mbit_s=_mbit_s(received.get("bytes"), seconds),
+        received_mbit_s=_mbit_s(_total(received, "bytes"), seconds),
+        receivers=len(received),
         sent_packets=sent_packets,
         received_packets=packets,
         lost_packets=lost,
         loss_fraction=lost / sent_packets if lost is not None and sent_packets else None,
-        reordered_packets=received.get("reordered_packets"),
-        jitter_ms=_ms(received.get("jitter_ns")),
-        jitter_max_ms=_ms(received.get("jitter_max_ns")),
+        reordered_packets=_total(received, "reordered_packets"),
+        jitter_ms=_largest_ms(received, "jitter_ns"),
+        jitter_max_ms=_largest_ms(received, "jitter_max_ns"),
         flows_completed=sent.get("flows_completed"),
     )
 
@@ -70,5 +73,12 @@ def _mbit_s(octets: int | None, seconds: float) -> float | None:
     return 8 * octets / seconds / 1e6 if octets is not None and seconds > 0 else None
 
 
-def _ms(ns: int | None) -> float | None:
-    return None if ns is None else ns / 1e6
+def _total(reports: Sequence[Mapping[str, Any]], key: str) -> int | None:
+    """The sum over all receivers; None if one of them did not report it."""
+    counts = [report.get(key) for report in reports]
+    return sum(counts) if counts and None not in counts else None
+
+
+def _largest_ms(reports: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    """The largest of all receivers; one that received nothing has none."""
+    return max((report[key] / 1e6 for report in reports if report.get(key) is not None), default=None)

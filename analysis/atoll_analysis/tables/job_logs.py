@@ -53,12 +53,18 @@ def channel_flow_table(logs: Path) -> pl.LazyFrame:
 
 
 def udp_table(logs: Path, scratch: Path) -> pl.LazyFrame:
-    """logs/udp-receive.out: the receiver's counts every 100 ms; null where an older version did not report a count."""
-    rows = RowSpool(scratch, "udp", [], list(TABLES["udp"].columns), "t_ns")
-    for line in read_json_lines(logs / "udp-receive.out"):
-        if line.get("type") == "counters":
-            rows.append((), line)
+    """Counts of the UDP receivers every 100 ms, of their logs; null where an older version did not report a count."""
+    rows = RowSpool(scratch, "udp", ["host"], [key for key in TABLES["udp"].columns if key != "host"], "t_ns")
+    for log in udp_receiver_logs(logs):
+        for line in read_json_lines(log):
+            if line.get("type") == "counters":
+                rows.append((log.stem.removeprefix("udp-receive").removeprefix("-"),), line)
     return rows.table()
+
+
+def udp_receiver_logs(logs: Path) -> list[Path]:
+    """Return the log of each UDP receiver; an older run has one, whose name lacks the host."""
+    return sorted(logs.glob("udp-receive*.out"))
 
 
 def transfer_done(logs: Path) -> dict[str, Any] | None:

@@ -257,8 +257,9 @@ TABLES: Mapping[str, TableSchema] = {
         },
     ),
     "udp": TableSchema(
-        "counts of the UDP receiver, every 100 ms, since its start; only of runs with UDP traffic",
+        "counts of a UDP receiver, every 100 ms, since its start; only of runs with UDP traffic",
         {
+            "host": _text("name of the receiver; empty in older runs, which have one receiver"),
             "t_ns": _integer("when they were read"),
             "packets": _integer("packets received"),
             "bytes": _integer("their bytes"),

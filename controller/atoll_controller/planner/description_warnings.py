@@ -278,9 +278,11 @@ def _offered(network: Network, experiment: Experiment) -> Iterator[tuple[float, 
         for client in clients:
             chain = experiment.carrier(servers[0].address, client.address, Protocol.TCP)
             yield tcp[2] / len(clients), chain
-    ends = network.specials
-    if experiment.udp and ends:
-        yield experiment.udp.rate.bit_s, experiment.carrier(ends[0].address, ends[1].address, Protocol.UDP)
+    if experiment.udp and (ends := experiment.udp_ends(network)):
+        world, receivers = ends
+        for receiver in receivers:
+            chain = experiment.carrier(world.address, receiver.address, Protocol.UDP)
+            yield experiment.udp.rate.bit_s / len(receivers), chain
 
 
 def _offered_tcp(experiment: Experiment) -> tuple[str, str, float] | None:

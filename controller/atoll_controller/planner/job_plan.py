@@ -3,7 +3,7 @@
 
 Names are fixed, other parts of the house look jobs up by them: ``link-<box>``, ``delay-<box>``, ``check-<host>``,
 ``capture-<point>``, ``serve-<server>``, ``load-<client>``, ``whistle-start``, ``whistle-end``, ``transfer-send``,
-``transfer-receive``, ``udp-send``, ``udp-receive``, ``ping``, ``program-<box>``, ``report-<box>``,
+``transfer-receive``, ``udp-send``, ``udp-receive-<host>``, ``ping``, ``program-<box>``, ``report-<box>``,
 ``<subcommand>-<box>``. ``start_at_ns`` is 0 here and filled in when the job is started.
 """
 

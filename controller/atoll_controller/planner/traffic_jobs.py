@@ -22,7 +22,7 @@ _CALIBRATION_PING = 0xA7C0  # ICMP identifier
 _SILENCE_NS = 180_000_000_000  # the program's default (docs/contracts.md)
 PING_TIMEOUT_NS = 3_000_000_000  # far above usual full queues: a later answer is a lost one
 PING_SPARE_NS = 1_000_000_000  # for the lab itself and small jitter, beyond the RTT that the description adds up to
-_CAN_BE_QUIET = ("serve", "load")
+_CAN_BE_QUIET = ("load", "serve", "udp")
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 
@@ -114,15 +114,16 @@ def _changes(experiment: Experiment, channels: Sequence[tuple[int, ...]]) -> dic
 
 
 def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    """UDP flows from the world's special server to the island's special host."""
-    udp, ends = experiment.udp, network.specials
-    if udp is None or ends is None:
+    """UDP flows from the world's special server to their receivers in turn."""
+    udp = experiment.udp
+    if udp is None or not (ends := experiment.udp_ends(network)):
         return ()
-    world, island = ends
-    address = f"{island.address}:{udp.port}"
+    world, receivers = ends
+    first, *further = (f"{receiver.address}:{udp.port}" for receiver in receivers)
     send: dict[str, Any] = {
         "role": "send",
-        "connect": address,
+        "connect": first,
+        **({"further": further} if further else {}),
         "rate_bit_s": udp.rate.bit_s,
         "payload_bytes": udp.packet.bytes - _UDP_HEADERS_BYTES,
         "start_at_ns": 0,
@@ -136,11 +137,12 @@ def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     ]
     if rates:
         send["changes"] = rates
-    receive = {"role": "receive", "listen": address, "each": False}
-    return (
-        host_job("udp-receive", island.name, Phase.SERVER, "udp", receive, MODEST, of_port(udp.port)),
-        host_job("udp-send", world.name, Phase.CLIENT, "udp", send, MODEST),
-    )
+    jobs = [host_job("udp-send", world.name, Phase.CLIENT, "udp", send, MODEST)]
+    for receiver in receivers:
+        receive = {"role": "receive", "listen": f"{receiver.address}:{udp.port}", "each": False}
+        name = f"udp-receive-{receiver.name}"
+        jobs.append(host_job(name, receiver.name, Phase.SERVER, "udp", receive, MODEST, of_port(udp.port)))
+    return tuple(jobs)
 
 
 def host_job(

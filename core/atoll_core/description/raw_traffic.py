@@ -10,7 +10,7 @@ from atoll_core.description.raw_types import Between, Positive, Raw, ShortForm, 
 from atoll_core.description.validation_messages import nearest
 from atoll_core.errors import shown
 from atoll_core.experiment.flow_sizes import PUBLISHED
-from atoll_core.experiment.traffic import SizesCount, ThinkTime
+from atoll_core.experiment.traffic import SizesCount, ThinkTime, UdpReceivers
 from atoll_core.units import Duration, Rate, Size
 
 LeastSize = Annotated[Size, Between(Size, "1 B", "1 MB")]
@@ -118,9 +118,18 @@ class RawTraffic(Raw):
 
 
 class RawUdp(Raw):
-    """UDP flows from the world's special server to the island's special host."""
+    """UDP flows from the world's special server to hosts of the island."""
 
     rate: UdpRate = Field(description="IP bytes a second of all flows together.", examples=["2 Mbit/s"])
+    receivers: UdpReceivers = Field(
+        default=UdpReceivers.SPECIAL,
+        strict=False,
+        description=(
+            "special: the island's special host receives every flow. clients: the island clients receive the flows in "
+            "turn. Default special."
+        ),
+        examples=["clients"],
+    )
     flow_sizes: FlowSizesText = Field(
         default=PUBLISHED,
         description="Distribution of flow sizes (IP bytes): published, one size, or a file relative to this one.",

@@ -189,10 +189,14 @@ class _Resolver:
 
     def check_udp(self) -> None:
         """Check that a packet fits on its path; the default is as long as the path allows, 1500 B at most."""
-        ends = self.network.specials
-        if self.raw.udp is None or self.udp is None or self.mistakes.diagnostics or ends is None:
+        if self.raw.udp is None or self.udp is None or self.mistakes.diagnostics:
             return
-        mtu = PathMtus(self.network, self.experiment()).between(*ends, Protocol.UDP)
+        experiment = self.experiment()
+        if not (ends := experiment.udp_ends(self.network)):
+            return
+        world, receivers = ends
+        mtus = PathMtus(self.network, experiment)
+        mtu = min(mtus.between(world, receiver, Protocol.UDP) for receiver in receivers)
         if self.udp.packet.bytes > mtu and "packet" not in self.raw.udp.model_fields_set:
             self.udp = replace(self.udp, packet=Size(mtu))
         elif self.udp.packet.bytes > mtu:

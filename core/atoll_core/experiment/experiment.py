@@ -10,9 +10,9 @@ from typing import Any
 
 from atoll_core.codec import tagged
 from atoll_core.described import Described, FileName, changed, percent, stated
-from atoll_core.experiment.traffic import Traffic, UdpTraffic
+from atoll_core.experiment.traffic import Traffic, UdpReceivers, UdpTraffic
 from atoll_core.lab.box_kind import ROUTER
-from atoll_core.lab.network import Network
+from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.units import Duration, Rate, Size
 
 
@@ -651,6 +651,14 @@ class Experiment:
     def carrier(self, world: IPv4Address, island: IPv4Address, protocol: Protocol | None = None) -> Chain:
         """The chain that carries packets between two hosts, in both directions."""
         return next(chain for chain in self.chains if chain.carries.matches(world, island, protocol))
+
+    def udp_ends(self, network: Network) -> tuple[Host, tuple[Host, ...]] | None:
+        """The sender and the receivers of UDP; None: there is no UDP, or the lab has no special hosts."""
+        if self.udp is None or network.specials is None:
+            return None
+        world, island = network.specials
+        in_turn = self.udp.receivers is UdpReceivers.CLIENTS
+        return world, network.with_role(HostRole.ISLAND_CLIENT) if in_turn else (island,)
 
     def as_used(self, network: Network) -> Network:
         """The lab as this experiment uses it: boxes with ``mode: off`` are plain routers."""

@@ -83,9 +83,16 @@ class Traffic:
         }
 
 
+class UdpReceivers(StrEnum):
+    """The hosts of the island that receive UDP flows: its special host all of them, or its clients in turn."""
+
+    SPECIAL = "special"
+    CLIENTS = "clients"
+
+
 @dataclass(frozen=True, slots=True)
 class UdpTraffic:
-    """UDP from the world's special server to the island's special host, unresponsive to loss.
+    """UDP from the world's special server to hosts of the island, unresponsive to loss.
 
     Flow after flow of drawn size, ``parallel`` at a time, together at ``rate`` of IP bytes.
     """
@@ -95,6 +102,7 @@ class UdpTraffic:
     port: int
     packet: Size  # IP bytes of all packets but the last of each flow
     parallel: int
+    receivers: UdpReceivers = UdpReceivers.SPECIAL
     sizes: FlowSizes | None = None
     line: int = field(default=0, compare=False)  # of the rate in the experiment's file; 0: unknown
 
@@ -107,7 +115,7 @@ class UdpTraffic:
     def described(self) -> dict[str, Any]:
         """As in a description."""
         sizes = _described(self.flow_sizes, self.sizes)
-        return {**stated(self, "rate", "packet", "parallel", "port"), "flow_sizes": sizes}
+        return {**stated(self, "rate", "packet", "parallel", "port", "receivers"), "flow_sizes": sizes}
 
 
 def _described(sizes: str, distribution: FlowSizes | None) -> str | FileName:

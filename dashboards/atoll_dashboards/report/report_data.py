@@ -149,18 +149,25 @@ class Sources:
         }
 
     def udp(self) -> pl.DataFrame:
-        """Packets at the UDP receiver, a row each 100 ms.
+        """Packets at the UDP receivers together, a row each 100 ms.
 
-        t_s (its beginning), mbit_s, lost_packets, reordered_packets, jitter_ms (at its end). Empty without UDP traffic;
-        null if an older receiver did not report it.
+        t_s (its beginning), mbit_s, lost_packets, reordered_packets, jitter_ms (at its end, the largest). Null if an
+        older receiver did not report it. Empty without UDP traffic, or if a receiver counted only at the end.
         """
-        if self.summary.get("udp") is None:
+        if (figures := self.summary.get("udp")) is None:
             return pl.DataFrame()
         counted = pl.col("bytes", "lost_packets", "reordered_packets")
+        rows = self.table("udp")
+        if (receivers := figures.get("receivers", 1)) > 1:
+            hosts = rows.select(pl.col("host").n_unique()).collect().item()
+            rows = rows.filter(hosts == receivers).with_columns((counted - counted.shift(1, fill_value=0)).over("host"))
+            window_ns = round(WINDOW_S * 1e9)
+            rows = rows.group_by(pl.col("t_ns") // window_ns * window_ns).agg(counted.sum(), pl.col("jitter_ns").max())
+            rows = rows.sort("t_ns")
+        else:
+            rows = rows.with_columns(counted - counted.shift(1, fill_value=0))
         return (
-            self.table("udp")
-            .with_columns(counted - counted.shift(1, fill_value=0))
-            .select(
+            rows.select(
                 t_s=self.since_start("t_ns") - WINDOW_S,
                 mbit_s=pl.col("bytes") * MBIT_S,
                 lost_packets="lost_packets",

@@ -87,3 +87,15 @@ def test_the_example_has_the_loads_it_describes(tmp_path: Path) -> None:
     assert len(pauses_s) > 100
     assert min(pauses_s) >= 0
     assert 1.2 < sum(pauses_s) / len(pauses_s) < 2.5, "2 s are meant; long ones are cut off by the end"
+
+
+def test_clients_receive_the_flows_of_udp_in_turn(tmp_path: Path) -> None:
+    path, summary = run(tmp_path, "udp={rate: 2 Mbit/s, flow_sizes: 10 kB, receivers: clients}")
+    udp = summary["udp"]
+    assert udp["receivers"] == 6
+    assert udp["received_packets"] == udp["sent_packets"] - udp["lost_packets"] > 0
+    assert udp["sent_mbit_s"] == pytest.approx(2, rel=0.01)
+    flows = pl.read_parquet(path / "tables" / "flows.parquet").filter(protocol="udp", capture="world")
+    shares = flows.group_by("client").agg(pl.col("ip_bytes").sum())["ip_bytes"].to_list()
+    assert len(shares) == 6
+    assert max(shares) <= min(shares) + 2 * 10_000

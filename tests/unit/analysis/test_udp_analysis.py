@@ -2,6 +2,7 @@
 """UDP of a run: its flows as captured, its figures as the receiver counted, the report's plot, runs side by side."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
@@ -9,7 +10,7 @@ import pytest
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
-from atoll_core.experiment.traffic import UdpTraffic
+from atoll_core.experiment.traffic import UdpReceivers, UdpTraffic
 from atoll_core.units import Rate, Size
 from atoll_dashboards.report.plots import PLOTS
 from atoll_dashboards.report.report_data import read_sources
@@ -47,9 +48,13 @@ def write_udp(run: RunDir, *, older: bool = False) -> None:
     received = {"packets": PACKETS - len(LOST), "bytes": 1500 * (PACKETS - len(LOST)), "lost_packets": len(LOST)}
     ends = {"reordered_packets": 1, "jitter_ns": 103_000, "jitter_max_ns": 110_000}
     lines.append({"type": "done", **received, **ends})
-    (run.logs / "udp-receive.out").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (run.logs / ("udp-receive.out" if older else "udp-receive-is.out")).write_text(_text(lines))
     sent = {"type": "done", "sent_packets": PACKETS, "sent_bytes": 1500 * PACKETS, "flows_completed": 2}
     (run.logs / "udp-send.out").write_text(json.dumps(sent) + "\n")
+
+
+def _text(lines: Iterable[object]) -> str:
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def analysed(folder: Path, *, older: bool = False) -> RunDir:
@@ -108,3 +113,41 @@ def test_runs_side_by_side_have_rows_for_udp_if_there_was_any(run: RunDir, tmp_p
     assert rows["UDP out of order"] == (1, None)
     assert rows["UDP jitter at most"] == (pytest.approx(0.11), None)
     assert not [name for name in compare([without]).shown if name.startswith("UDP")]
+
+
+@pytest.mark.parametrize("quiet", [(), ("i2",)])
+def test_receivers_are_added_up(tmp_path: Path, quiet: tuple[str, ...]) -> None:
+    """Three clients receive one, two and three packets in each 100 ms; a quiet one counts at the end only."""
+    traffic = UdpTraffic(RATE, "published", 5301, Size(1500), 3, UdpReceivers.CLIENTS)
+    run = begin(tmp_path, experiment(transfer=None, udp=traffic), network(3), ("world", "island"))
+    write_udp(run)
+    (run.logs / "udp-receive-is.out").unlink()
+    for number, host in enumerate(("i1", "i2", "i3"), 1):
+        lines: list[dict[str, object]] = []
+        for tick in range(1, 10 * SECONDS + 1):
+            line = {
+                "type": "counters",
+                "t_ns": START_NS + tick * 100_000_000 + number * 1_000_000,
+                "packets": number * tick,
+            }
+            line |= {
+                "bytes": 1500 * number * tick,
+                "lost_packets": 0,
+                "reordered_packets": 0,
+                "jitter_ns": 1000 * number,
+            }
+            lines.append(line)
+        done = {"type": "done", "packets": 100 * number, "bytes": 150_000 * number, "reordered_packets": 1}
+        done |= {"jitter_ns": 1_000_000 * number, "jitter_max_ns": 2_000_000 * number}
+        (run.logs / f"udp-receive-{host}.out").write_text(_text([*(() if host in quiet else lines), done]))
+    figures = analyse(run, find_binary())["udp"]
+    assert figures is not None
+    assert (figures["receivers"], figures["received_packets"], figures["lost_packets"]) == (3, 600, PACKETS - 600)
+    assert (figures["reordered_packets"], figures["jitter_ms"], figures["jitter_max_ms"]) == (3, 3.0, 6.0)
+    run.write_summary(analyse(run, find_binary()))
+    frame = read_sources(run).udp()
+    if quiet:
+        assert frame.is_empty(), "the rate of the others alone would be too low"
+    else:
+        assert frame.filter(pl.col("t_s").is_between(1, 9))["mbit_s"].to_list() == pytest.approx([0.72] * 80)
+        assert set(frame["jitter_ms"].to_list()) == {0.003}

@@ -41,6 +41,9 @@ pub enum UdpConfig {
 pub struct UdpSendConfig {
     /// Address and port of the receiver.
     pub connect: SocketAddr,
+    /// Further receivers: the flows go to all of them in turn, the first one to `connect`.
+    #[serde(default)]
+    pub further: Vec<SocketAddr>,
     /// IP bits to send in a second.
     pub rate_bit_s: u64,
     /// UDP payload of each packet: 1472 make a packet of 1500 bytes.
@@ -89,6 +92,9 @@ pub struct UdpReceiveConfig {
     /// Whether to report each packet.
     #[serde(default)]
     pub each: bool,
+    /// Whether to report nothing until the end.
+    #[serde(default)]
+    pub quiet: bool,
 }
 
 impl UdpSendConfig {
@@ -188,7 +194,7 @@ mod tests {
 
     #[test]
     fn configurations_and_ready_are_those_of_the_contract() {
-        let configs: Vec<UdpConfig> = configurations("udp", &["changes", "each", "flows"]);
+        let configs: Vec<UdpConfig> = configurations("udp", &["changes", "each", "flows", "further", "quiet"]);
         let listen = configs.iter().find_map(|config| match config {
             UdpConfig::Receive(config) => Some(config.listen),
             UdpConfig::Send(_) => None,
@@ -202,6 +208,7 @@ mod tests {
     fn what_could_not_be_sent_as_wished_is_refused() {
         let good = UdpSendConfig {
             connect: ([127, 0, 0, 1], 9).into(),
+            further: Vec::new(),
             rate_bit_s: 1,
             payload_bytes: PAYLOAD_MAX_BYTES,
             start_at_ns: 0,

@@ -141,7 +141,9 @@ pub fn receive(config: &UdpReceiveConfig, input: Input) -> io::Result<()> {
             return emit(&tally.done());
         }
         if monotonic_ns() >= tick_ns {
-            emit(&tally.counters(realtime_ns()))?;
+            if !config.quiet {
+                emit(&tally.counters(realtime_ns()))?;
+            }
             tick_ns = monotonic_ns() + COUNTERS_EVERY_NS;
         }
     }

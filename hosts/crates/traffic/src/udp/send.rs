@@ -34,7 +34,7 @@ struct Sent {
 pub fn send(config: &UdpSendConfig, flows: Option<UdpFlows>, input: Input) -> io::Result<()> {
     let has_flows = flows.is_some();
     let mut packets = Packets::new(config.payload_bytes + PACKET_HEADERS_BYTES, flows);
-    let mut sockets = Sockets::new(config.connect);
+    let mut sockets = Sockets::new([&[config.connect], &*config.further].concat());
     sockets.of(0, 0)?; // so that an address that cannot be used is known now
     let mut events = Events::of_job(input)?;
     emit(&Message::Ready { listen: None })?;
@@ -77,12 +77,12 @@ pub fn send(config: &UdpSendConfig, flows: Option<UdpFlows>, input: Input) -> io
 
 /// A socket for each flow in progress: flows have source ports of their own, as those of different programs have.
 struct Sockets {
-    to: SocketAddr,
+    to: Vec<SocketAddr>,
     open: Vec<(u32, UdpSocket)>,
 }
 
 impl Sockets {
-    fn new(to: SocketAddr) -> Self {
+    fn new(to: Vec<SocketAddr>) -> Self {
         Self {
             to,
             open: Vec::new(),
@@ -92,10 +92,11 @@ impl Sockets {
     /// The socket of `stream`, which has this turn from now on.
     fn of(&mut self, turn: usize, stream: u32) -> io::Result<&UdpSocket> {
         if self.open.get(turn).is_none_or(|(open, _)| *open != stream) {
+            let to = self.to[stream as usize % self.to.len()];
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
-                .and_then(|socket| socket.connect(self.to).map(|()| socket))
+                .and_then(|socket| socket.connect(to).map(|()| socket))
                 .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
-                .map_err(failed(format!("send to {}", self.to)))?;
+                .map_err(failed(format!("send to {to}")))?;
             match self.open.get_mut(turn) {
                 Some(place) => *place = (stream, socket),
                 None => self.open.push((stream, socket)),
@@ -203,13 +204,23 @@ mod tests {
 
     #[test]
     fn a_flow_keeps_its_port_and_the_next_one_has_another() {
-        let mut sockets = Sockets::new(([127, 0, 0, 1], 9).into());
+        let mut sockets = Sockets::new(vec![([127, 0, 0, 1], 9).into()]);
         let mut port = |turn, stream| sockets.of(turn, stream).unwrap().local_addr().unwrap();
         let (first, other) = (port(0, 0), port(1, 1));
         assert_eq!((port(0, 0), port(1, 1)), (first, other));
         assert_ne!(first, other);
         port(1, 2);
         assert_eq!(port(0, 0), first);
+    }
+
+    #[test]
+    fn flows_go_to_the_receivers_in_turn() {
+        let receivers: Vec<SocketAddr> = (1..4).map(|end| ([127, 0, 0, end], 9).into()).collect();
+        let mut sockets = Sockets::new(receivers.clone());
+        for stream in 0..9 {
+            let socket = sockets.of(stream as usize % 2, stream).unwrap();
+            assert_eq!(socket.peer_addr().unwrap(), receivers[stream as usize % 3]);
+        }
     }
 
     /// Sends what is due at `now_ns`; the bytes of it.
