@@ -333,7 +333,7 @@ def _attachment(lab: Lab) -> _Mistakes:
     splitters = [(cable.port, (*cable.place, cable.key)) for cable in lab.cables if cable.key == "cable"]
     used = {port for port, _ in lab.ports()}
     for port, place in (*lab.ports(), *splitters):
-        if port.switch in raw.learning_switches and place[0] != "hosts":
+        if port.switch in raw.learning_switches and not lab.can_be_attached(port, place):
             text = f"{port.switch!r} is a learning switch; only hosts can be attached to it"
             yield place, f"{text}; name a port of an OpenFlow switch"
         elif place[-1] == "cable":

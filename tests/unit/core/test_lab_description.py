@@ -356,6 +356,10 @@ MISTAKES = [
         "learning switch 'lo': its bridge would have this name, which is the system's own word; rename it",
     ),
     (
+        "hosts:\n", "learning_switches:\n  sw-c: {uplink: sw-i/20, rate: 1 Gbit/s}\nhosts:\n", "sw-c: {uplink",
+        "learning switch 'sw-c': line @sw-c: {dpid@ already gives this name to a switch; rename one",
+    ),
+    (
         "port: sw-w1/1}", "port: sw-w1/1, mac: '02:a7:00:01:00:02'}", "02:a7",
         "host 'w1': mac: 02:a7:00:01:00:02 is the default of host 'w2'; choose another or leave it out",
     ),
