@@ -508,6 +508,22 @@ def test_what_could_not_be_read_causes_no_further_mistakes(load, text):
     ]
 
 
+def test_a_class_with_one_port_is_one_mistake(load, text):
+    """Its port is used: a splitter may be in its cable, and no remedy proposes it."""
+    wrong = edited(
+        text,
+        ("rtt-5: {vlan: 101,", "rtt-5: {world: sw-c/4,"),
+        ("host: cap-i, port: sw-c/22", "host: cap-i, cable: sw-c/4"),
+        ("world: sw-c/15,", "world: sw-c/3,"),
+    )
+    assert [mistake.split(": ", 1)[1] for mistake in mistakes_of(load, wrong)] == [
+        f"box 'sat': world: port: port sw-c/3 is already taken by trunk 3: to (line {line_of(wrong, 'sw-i/24')}); "
+        "free is sw-c/5",
+        "delay box 'delay': class 'rtt-5': write either vlan (a tag on the trunk), or world and island (two ports of "
+        "its own)",
+    ]
+
+
 def test_a_mac_address_given_twice_is_a_mistake_whatever_its_letters(load, text):
     wrong = edited(
         text,
