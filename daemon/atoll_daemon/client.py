@@ -45,6 +45,7 @@ _ANSWER_TIMEOUT_S = 5.0
 _EXIT_TIMEOUT_S = 30.0
 _LONGEST_LINE = 16 * 1024 * 1024  # a summary is one line
 
+_LOG = "daemon.log"  # in state_directory()
 _DAEMON_URL = "http://daemon"
 
 DAEMON_DIED = "the daemon died; the lab and all its processes have ended"
@@ -280,7 +281,8 @@ class OwnDaemon:
         if not ready:
             _, text = await asyncio.to_thread(process.communicate)
             lines = (text or b"").decode(errors="replace").strip().splitlines()
-            raise LabError(lines[-1] if lines else "the daemon did not start")
+            reason = " and printed nothing" if for_run else f"; see {state_directory() / _LOG}"
+            raise LabError(lines[-1] if lines else f"the daemon did not start{reason}")
         return daemon
 
     async def end(self) -> None:
@@ -378,7 +380,7 @@ def _log_file() -> Any:
     state = state_directory()
     try:
         state.mkdir(parents=True, exist_ok=True)
-        return (state / "daemon.log").open("ab")
+        return (state / _LOG).open("ab")
     except OSError as error:
         raise AtollError(f"cannot write the daemon's log in {state}: {error.strerror}") from None
 

@@ -157,7 +157,9 @@ def control(
     if target.inventory is None:
         raise UsageError("name the inventory of the switches: --inventory FILE")
     if not network.in_band_hosts:
-        raise UsageError(f"{network.file}: no host has in-band control ('control' of the lab and of hosts)")
+        raise UsageError(
+            f"{network.file}: no host has in-band control; set control: for the lab and for each such host"
+        )
     count = asyncio.run(_install_control(network, load_inventory(target.inventory, network)))
     changed = f"{counted(count, 'change')} of flow entries" if count else "all flow entries were there"
     print(f"in-band control of {counted(len(network.in_band_hosts), 'host')}: {changed}")

@@ -195,7 +195,7 @@ def _interface(text: str) -> str:
             text, f"is not an interface name; write 1 to {INTERFACE_NAME_MAX} small letters, digits, '-', '.'"
         )
     if text in RESERVED_INTERFACES:
-        raise refusal(text, "is the system's own word; choose a name such as 'eth0'")
+        raise refusal(text, f"is reserved by Linux ({', '.join(RESERVED_INTERFACES)}); choose a name such as 'eth0'")
     return text
 
 

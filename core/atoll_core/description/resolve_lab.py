@@ -360,7 +360,7 @@ def _interface_names(lab: Lab) -> _Mistakes:
                 text = f"the name is longer than {SWITCH_NAME_MAX} characters, an interface's most; shorten it"
                 yield (section, name), text
             elif name in RESERVED_INTERFACES:
-                yield (section, name), "its bridge would have this name, which is the system's own word; rename it"
+                yield (section, name), "its bridge would have this name, which is reserved by Linux; rename it"
     for cable in lab.cables:
         name = cable.interface.name
         if len(name) > INTERFACE_NAME_MAX and cable.key != "cable":
