@@ -25,7 +25,7 @@ from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.plan import Plan
 from atoll_core.units import Duration
 from atoll_switches.capability_profile import profile
-from atoll_switches.entry_placement import choose_table, room
+from atoll_switches.entry_placement import choose_table, table_capacity
 
 _Entry = FlowEntry | UnmanagedEntry
 _Tables = Mapping[str, tuple[_Entry, ...]]  # by the switch's name
@@ -144,7 +144,7 @@ async def require_room(
 
 async def _room(controller: Controller, switch: Switch) -> int | None:
     """The capacity of the switch's table in entries; None if it is not reported."""
-    return room(await controller.features(switch.dpid), await table_of(controller, switch))
+    return table_capacity(await controller.features(switch.dpid), await table_of(controller, switch))
 
 
 async def _make(

@@ -22,7 +22,7 @@ from atoll_core.lab.twin import TwinBehaviour, TwinSettings
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, UnmanagedEntry, Vlan
 from atoll_core.plan.switch_features import SwitchFeatures
 from atoll_switches.capability_profile import Profile, behaviour, missing_features
-from atoll_switches.entry_placement import choose_table, room
+from atoll_switches.entry_placement import choose_table, table_capacity
 
 COOKIE = 0x70726F6265000000
 """The cookie of a probe's entries; no plan has it."""
@@ -113,7 +113,7 @@ class SwitchProbe:
             await self._takes(ports)
             await self._other_tables(ports, {table.first for table in features.tables})
             self._say("how many entries fit, and how fast it takes them")
-            rate = await self._fill(ports, room(features, self._table))
+            rate = await self._fill(ports, table_capacity(features, self._table))
             self._say(f"when an entry forwards: {_TRIALS} trials")
             entry = await self._lag(ports, rate)
             self._say(f"when counters follow: up to {3 * self._expected.statistics.s:.0f} s")

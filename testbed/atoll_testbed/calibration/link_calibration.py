@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from atoll_apps.segments.world_edge import classes
+from atoll_apps.segments.world_edge import class_by_host
 from atoll_controller.planner.path_checks import MOST_PING_SHARE
 from atoll_core.errors import RunError
 from atoll_core.events.events import Progress
@@ -54,7 +54,7 @@ class Calibration:
 def links_under_test(network: Network, experiment: Experiment) -> tuple[LinkUnderTest, ...]:
     """Every direction of every link, in the order of the description."""
     world, island = special_hosts(network)
-    latency = classes(network, experiment).get(world.name)
+    latency = class_by_host(network, experiment).get(world.name)
     paths = PathMtus(network, experiment)
     mtu = paths.between(world, island, Protocol.UDP)
     carrier = experiment.carrier(world.address, island.address, Protocol.UDP)

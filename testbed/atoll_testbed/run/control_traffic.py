@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from atoll_apps.control import is_control, to_hosts
+from atoll_apps.control import is_control, is_to_hosts
 from atoll_controller.fabric.flow_installer import table_of
 from atoll_core.errors import LabError
 from atoll_testbed.testbed import Testbed
@@ -23,7 +23,7 @@ class ControlSample:
 
     t_s: float
     hosts: int
-    to_hosts: tuple[int, int]  # packets, bytes of frames
+    is_to_hosts: tuple[int, int]  # packets, bytes of frames
     to_daemon: tuple[int, int]
 
 
@@ -40,7 +40,7 @@ async def sample_control(testbed: Testbed) -> ControlSample | None:
 
     def total(*, to: bool) -> tuple[int, int]:
         cookies = ((entry, entry["cookie"]) for entry in counters["entries"])
-        entries = [entry for entry, cookie in cookies if is_control(cookie) and to_hosts(cookie) is to]
+        entries = [entry for entry, cookie in cookies if is_control(cookie) and is_to_hosts(cookie) is to]
         return sum(entry["packets"] for entry in entries), sum(entry["bytes"] for entry in entries)
 
     return ControlSample(time.monotonic(), len(network.in_band_hosts), total(to=True), total(to=False))

@@ -14,7 +14,7 @@ from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PopVlan, PushVl
 from atoll_core.plan.switch_features import SwitchFeatures
 from atoll_core.units import Duration
 from atoll_switches.capability_profile import behaviour, profile
-from atoll_switches.entry_placement import choose_table, room
+from atoll_switches.entry_placement import choose_table, table_capacity
 from tests.support.twins import AT_ONCE, Desk, reported
 
 HARDWARE, SOFTWARE = 100, 200
@@ -166,7 +166,7 @@ def test_a_full_table_refuses_new_entries_but_not_changed_ones() -> None:
     desk.send(added(entry(4)))
     desk.until(1)
     assert desk.errors() == [(fourth, *TABLE_FULL)]
-    assert room(features_of(desk), HARDWARE) == 5
+    assert table_capacity(features_of(desk), HARDWARE) == 5
     assert {each.cookie for each in desk.model.held} == {2, 3, 4}
 
 
