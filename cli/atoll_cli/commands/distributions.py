@@ -105,12 +105,12 @@ def _read(text: str) -> "FlowSizes":
         return fixed(text, Size.parse(text).bytes)
     except ValueError:
         read = ReferencedFiles(Path()).read(text, read_flow_sizes)
-    if read.found is None:
+    if read.value is None:
         remedy = f"; write {PUBLISHED}, a size such as '10 kB', or a file"
         raise DescriptionError(
             [one if one.line else Diagnostic(one.file, 0, one.message + remedy) for one in read.mistakes]
         )
-    return read.found
+    return read.value
 
 
 def _warn(flows: "Imported") -> None:

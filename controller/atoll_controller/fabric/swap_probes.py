@@ -107,7 +107,7 @@ class Probes:
         """
         if (side, prefix) not in self._of_kind:
             self._of_kind[side, prefix] = {
-                (host.interface.attached.switch, self._latency.get(host.name), side.kind(host)): host
+                (host.interface.attached.switch, self._latency.get(host.name), side.membership(host)): host
                 for host in side.within(prefix)
             }
         return self._of_kind[side, prefix].values()
@@ -123,7 +123,7 @@ class Probes:
             if not self._comes_by(src, compiled, entry):
                 continue
             for dst in (*fitting[cut:], *fitting[:cut]):
-                kinds = sources.kind(src), targets.kind(dst)
+                kinds = sources.membership(src), targets.membership(dst)
                 if kinds in refused:
                     continue
                 for protocol, chain in self._carriers(entry, src, dst):

@@ -81,7 +81,7 @@ def parse_message(datapath: Any, version: int, kind: int, length: int, xid: int,
     which it reads faster itself. Raises MalformedError.
     """
     if kind == _HELLO:
-        list(encoder.pieces(bytes(buffer[8:length]), 4, length_at=2, align=8))  # its elements (7.5.1)
+        list(encoder.split(bytes(buffer[8:length]), 4, length_at=2, align=8))  # its elements (7.5.1)
         return _BY_VERSION[version](datapath, version, kind, length, xid, buffer)
     if version != encoder.VERSION:
         return None

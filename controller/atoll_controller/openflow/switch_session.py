@@ -22,9 +22,9 @@ from atoll_core.openflow_wire.flow_stats import (
     entry_count,
     held_records,
     ordered,
+    parsed_entry,
     record_key,
     records,
-    understood,
 )
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.switch_features import SwitchFeatures, UnmanagedState
@@ -90,7 +90,7 @@ class SwitchSession:
             return digest, None
         name = str(self.dpid)
         return digest, [
-            (understood(record, name) if record.table == table else None) or foreign(record, name, table)
+            (parsed_entry(record, name) if record.table == table else None) or foreign(record, name, table)
             for record in held
         ]
 
@@ -295,7 +295,7 @@ def foreign(record: EntryStats, switch: str, table: int) -> UnmanagedEntry:
     text = "" if record.table == table else f"table {record.table}, "
     try:
         action_lists(record.instructions)  # the framework's parser does not end at an action of no length
-        text += _described(_parser.OFPFlowStats.parser(record.whole, 0))
+        text += _described(_parser.OFPFlowStats.parser(record.raw, 0))
     except encoder.MalformedError as error:
         text += f"its instructions are malformed: {error}"
     return UnmanagedEntry(switch, record.priority, record.cookie, record.oxm.hex(), text, record.table)

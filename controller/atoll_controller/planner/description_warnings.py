@@ -38,7 +38,7 @@ from atoll_core.experiment.trunk_load import (
 from atoll_core.experiment.tunnels import pairs_of
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import Backend
-from atoll_core.plan.tc_settings import USE_ENGINE, early
+from atoll_core.plan.tc_settings import USE_ENGINE, early_starts
 from atoll_core.platforms import VIRTUAL
 from atoll_core.plural import counted, listed
 from atoll_core.units import Duration, Rate, Size
@@ -380,7 +380,7 @@ def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) ->
 
 def _early(network: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
     """Slow rates at which the serialisation that tc leaves out after a pause is long."""
-    for link, name, serialisation in early(network, experiment.links) if backend is not Backend.ENGINE else ():
+    for link, name, serialisation in early_starts(network, experiment.links) if backend is not Backend.ENGINE else ():
         rate = (link.to_island if name == "to_island" else link.to_world).rate
         message = (
             f"a full-size packet takes {serialisation.ms:.1f} ms at {rate}; if tc emulates the link (the default on "

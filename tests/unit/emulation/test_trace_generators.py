@@ -294,7 +294,7 @@ def test_a_shipped_trace_is_what_its_first_line_makes(project, tmp_path, name):
     run([*shlex.split(command[1]), "--out", str(tmp_path / "again.csv")])
     again = (tmp_path / "again.csv").read_text()
     assert again.splitlines()[0] == shipped.splitlines()[0]
-    was, now = read_trace(shipped, name).found, read_trace(again, name).found
+    was, now = read_trace(shipped, name).value, read_trace(again, name).value
     assert was
     assert now
     assert len(was.rows) == len(now.rows)
