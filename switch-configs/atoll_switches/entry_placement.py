@@ -101,10 +101,10 @@ def packet_rates(experiment: Experiment) -> tuple[int, int]:
 
 
 def switch_budgets(
-    network: Network, states: Sequence[tuple[str, Iterable[FlowEntry]]], unsteered: str = "the experiment"
+    network: Network, states: Sequence[tuple[str, Iterable[FlowEntry]]], first_name: str = "the experiment"
 ) -> tuple[SwitchBudget, ...]:
     """The budget of each switch over states of its tables, each with its name; the first is that of the plan."""
-    counts = [(when or unsteered, Counter(entry.switch for entry in entries)) for when, entries in states]
+    counts = [(when or first_name, Counter(entry.switch for entry in entries)) for when, entries in states]
     budgets: list[SwitchBudget] = []
     for switch in network.switches:
         kind = profile(switch.driver)

@@ -40,7 +40,7 @@ class TestbedChange:
 
 @dataclass(slots=True)
 class _Running:
-    """A program that runs. ``limits``: those that it has now. ``moved_on``: it is no longer as it began."""
+    """A program that runs. ``limits``: those that it has now. ``drifted``: it is no longer as it began."""
 
     spec: JobSpec
     job: Job
@@ -127,7 +127,7 @@ class Services:
     async def _changed(self, name: str, running: _Running, spec: JobSpec) -> bool:
         """Give a program other settings while it runs; returns whether it has taken them."""
         try:
-            requests = running_changes(running.spec, spec, moved_on=running.moved_on)
+            requests = running_changes(running.spec, spec, drifted=running.moved_on)
             if (spec.limits.data_bytes or 0) > (running.limits.data_bytes or 0):
                 await running.job.raise_memory(spec.limits.data_bytes or 0)
                 running.limits = spec.limits
@@ -197,7 +197,7 @@ class Services:
             raise LabError(f"{name}: {line['error']}")
         return line
 
-    async def emptied(self, boxes: Mapping[str, Collection[str]], limit_s: float) -> tuple[str, ...]:
+    async def wait_until_empty(self, boxes: Mapping[str, Collection[str]], limit_s: float) -> tuple[str, ...]:
         """Wait until the next counters of boxes say that these levels are 0; returns the boxes where that is not so."""
         self._counted.clear()
 
@@ -324,7 +324,7 @@ def _change(running: _Running, spec: JobSpec, *, restart_traces: bool, idle: boo
     if restart_traces:
         return f"its program begins again, with other settings; {lost}"
     try:
-        requests = running_changes(running.spec, spec, moved_on=running.moved_on)
+        requests = running_changes(running.spec, spec, drifted=running.moved_on)
     except PlanError as error:
         return f"its program begins again, as it does not take other settings ({error}) while it runs; {lost}"
     return "its program takes the other settings while it runs" if requests else ""

@@ -202,14 +202,14 @@ class LiveSwap:
         except Exception as error:  # noqa: BLE001 - the swap is done; connections end by their time-outs
             self._event("connections", how="failed", reason=str(error))
 
-    async def emptied(self, stage: Stage) -> None:
+    async def wait_until_empty(self, stage: Stage) -> None:
         """Wait until boxes that packets have left hold none, by their counters."""
         part = self._swap.parts[stage.part]
         left, taken = (part.before, part.after) if stage.kind is StageKind.DRAIN else (part.after, part.before)
         used = left.as_used(self._network).boxes
         names = boxes_of(left) - boxes_of(taken)
         holding = {box.name: box.kind.holding for box in used if box.name in names and box.kind.holding}
-        if late := await self._machines.emptied(holding, _EMPTIED_LIMIT_S):
+        if late := await self._machines.wait_until_empty(holding, _EMPTIED_LIMIT_S):
             limit = f"{_EMPTIED_LIMIT_S:g} s after its longest residence"
             self._events.publish(Note(f"swap: {', '.join(late)} may still hold packets, {limit}; they are lost"))
 

@@ -68,9 +68,9 @@ class MachineReconciler:
         rules = settings.packet_rules if on else (drop, *settings.packet_rules)
         await self._platform.machine(box).set(replace(settings, packet_rules=rules))
 
-    async def emptied(self, boxes: Mapping[str, Collection[str]], limit_s: float) -> tuple[str, ...]:
-        """See :meth:`Services.emptied`."""
-        return await self._services.emptied(boxes, limit_s)
+    async def wait_until_empty(self, boxes: Mapping[str, Collection[str]], limit_s: float) -> tuple[str, ...]:
+        """See :meth:`Services.wait_until_empty`."""
+        return await self._services.wait_until_empty(boxes, limit_s)
 
     async def restore(self, plan: Plan | None) -> None:
         """Return to the settings and programs of a plan as far as possible. Raises the first error."""

@@ -19,7 +19,7 @@ from atoll_cli.terminal.output import warn
 from atoll_cli.terminal.progress import EXIT_INVALID, duration_text, unless_interrupted
 from atoll_cli.terminal.results_text import print_results
 from atoll_controller.planner.description_warnings import description_warnings
-from atoll_controller.planner.virtual_cost import rough
+from atoll_controller.planner.virtual_cost import rough_size
 from atoll_core.errors import InterruptedByUserError, RunError
 from atoll_core.plural import counted
 from atoll_studies.results.result_tables import columns, results_json, write_tables
@@ -206,10 +206,10 @@ def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
         print(f"{point.id}  {point.label}")
     done = f"; {counts[State.DONE]} are done" if counts[State.DONE] else ""
     runs, wall = counted(predicted.runs, "run"), duration_text(predicted.wall.s)
-    space = rough(predicted.disk)
+    space = rough_size(predicted.disk)
     if most.runs > predicted.runs:  # of a study with `stop`
         runs = f"{predicted.runs} to {counted(most.runs, 'run')}"
-        wall, space = f"{wall} to {duration_text(most.wall.s)}", f"{space} to {rough(most.disk)}"
+        wall, space = f"{wall} to {duration_text(most.wall.s)}", f"{space} to {rough_size(most.disk)}"
     print(
         f"{runs}, {predicted.jobs} at a time, in {sweep.directory.path}{done}: "
         f"about {wall} of wall time and {space} of disk (estimates, correct within a factor of two on an idle machine)"

@@ -19,7 +19,7 @@ from rich.status import Status
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.verdict.findings import Verdict
-from atoll_controller.planner.virtual_cost import rough
+from atoll_controller.planner.virtual_cost import rough_size
 from atoll_core.errors import AtollError, InterruptedByUserError
 from atoll_core.events.event_text import step_text
 from atoll_core.plural import bit_rate
@@ -180,7 +180,7 @@ def estimate_text(wall_time: Duration, memory: Size) -> str:
     """The estimates that precede a run in virtual time."""
     accuracy = "within a factor of two on an idle machine"
     length = duration_text(wall_time.s)
-    return f"estimated wall time in virtual time: {length} ({accuracy}); memory: {rough(memory)}"
+    return f"estimated wall time in virtual time: {length} ({accuracy}); memory: {rough_size(memory)}"
 
 
 def duration_text(seconds: float) -> str:

@@ -58,14 +58,14 @@ async def _report(controller: Controller, switch: Switch) -> SwitchReport:
         leftovers = await controller.leftovers(switch.dpid)
     except LabError as error:
         return replace(report, up=True, problem=str(error))
-    described = features.description
+    description = features.description
     return replace(
         report,
         up=True,
-        manufacturer=described.manufacturer,
-        hardware=described.hardware,
-        software=described.software,
-        serial=described.serial,
+        manufacturer=description.manufacturer,
+        hardware=description.hardware,
+        software=description.software,
+        serial=description.serial,
         tables=state.tables,
         table=table,
         entries=entries,

@@ -122,7 +122,7 @@ def tables_of(kind: Profile, max_entries: int) -> dict[int, TwinTable]:
         fields,
         actions,
         kind.only_ipv4,
-        several_outputs=kind.does("several-outputs"),
+        several_outputs=kind.supports("several-outputs"),
         leads_to=SOFTWARE,
     )
     start = TwinTable(START, "Start of Pipeline", 0, frozenset(), frozenset(), leads_to=kind.table)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from atoll_controller.planner.traffic_jobs import PING_PACKET
+from atoll_controller.planner.traffic_jobs import PING_PACKET_BYTES
 from atoll_core.experiment.experiment import Bernoulli, Counted, JitterShape, LinkDirection, Where, mean_loss
 from atoll_core.lab.network import MTU, LatencyClass
 
@@ -116,7 +116,7 @@ class LinkUnderTest:
     @property
     def ping_ns(self) -> float:
         """The serialisation time of a ping, or of another single packet."""
-        return self.serialisation_ns(self.counted(PING_PACKET))
+        return self.serialisation_ns(self.counted(PING_PACKET_BYTES))
 
     @property
     def flood_bit_s(self) -> int:

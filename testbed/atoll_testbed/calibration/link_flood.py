@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_controller.planner import traffic_jobs
-from atoll_controller.planner.traffic_jobs import PING_PACKET, PING_SPARE_NS, PING_TIMEOUT_NS
+from atoll_controller.planner.traffic_jobs import PING_PACKET_BYTES, PING_SPARE_NS, PING_TIMEOUT_NS
 from atoll_core.errors import RunError
 from atoll_core.lab.network import Host, Network
 from atoll_core.plan.plan import JobSpec
@@ -82,8 +82,8 @@ async def one_way_delays(testbed: Testbed, link: LinkUnderTest, seconds: float, 
         if line.get("type") == "packet":
             delays.append(line["received_ns"] - line["sent_ns"])
 
-    rate = max(1, PING_PACKET * 8 * 10**9 // link.probe_interval_ns)
-    how = {"rate_bit_s": rate, "packet_bytes": PING_PACKET, "start_at_ns": 0, "duration_ns": int(seconds * 1e9)}
+    rate = max(1, PING_PACKET_BYTES * 8 * 10**9 // link.probe_interval_ns)
+    how = {"rate_bit_s": rate, "packet_bytes": PING_PACKET_BYTES, "start_at_ns": 0, "duration_ns": int(seconds * 1e9)}
     async with (
         _running(testbed, traffic_jobs.calibration_receive(target, each=True), take),
         _running(testbed, traffic_jobs.calibration_send(source, target, **how)) as sender,

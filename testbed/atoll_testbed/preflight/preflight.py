@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from atoll_controller.planner.path_checks import LONGEST_TEST_NS, pinged_again
+from atoll_controller.planner.path_checks import LONGEST_TEST_NS, retest_plan
 from atoll_core.codec import to_json
 from atoll_core.errors import RunError
 from atoll_core.experiment.experiment import Experiment
@@ -79,7 +79,7 @@ async def check_paths(
         left_ns = None if full_matrix else LONGEST_TEST_NS - (time.monotonic_ns() - began_ns)
         busy = emulated and all(off.terrestrial for off in wrong)
         attempts = max(_PATH_ATTEMPTS - attempt, 1 if busy and not full_matrix else 0)
-        again = pinged_again(plan, paths, left_ns, attempts=attempts)
+        again = retest_plan(plan, paths, left_ns, attempts=attempts)
         if again is None:
             more = f"\n... and {len(wrong) - _MOST_PATHS} more paths" if len(wrong) > _MOST_PATHS else ""
             lines = "\n".join(off.message for off in wrong[:_MOST_PATHS])

@@ -23,7 +23,7 @@ class ControlSample:
 
     t_s: float
     hosts: int
-    is_to_hosts: tuple[int, int]  # packets, bytes of frames
+    to_hosts: tuple[int, int]  # packets, bytes of frames
     to_daemon: tuple[int, int]
 
 

@@ -266,7 +266,7 @@ class LiveRun:
             except (LabError, PlanError) as error:
                 event("change", change=change.number, state="failed", message="; ".join(str(error).splitlines()))
                 return
-            event("change", change=change.number, state="end", drain_ns=change.least.ns)
+            event("change", change=change.number, state="end", drain_ns=change.drain.ns)
 
     async def _wait_for_end(self, clock: RunClock, begin_ns: int) -> None:
         end_ns = begin_ns + self._experiment.duration.ns

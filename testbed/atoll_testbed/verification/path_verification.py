@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
-from atoll_controller.tracing.probe_paths import Path, cover, limit_ns
+from atoll_controller.tracing.probe_paths import Path, covering_paths, limit_ns
 from atoll_controller.tracing.table_model import Lookup
 from atoll_controller.tracing.trace_report import where_to_look
 from atoll_core.errors import LabError
@@ -36,7 +36,7 @@ async def verify_paths(testbed: "Testbed", plan: Plan, experiment: Experiment) -
     Takes little more than the longest round trip. Raises LabError with a line for each path that failed: source,
     destination, chain, how far the probes came, and likely causes; the last line says how to examine it.
     """
-    paths = await asyncio.to_thread(cover, testbed.network, experiment, plan.flows)
+    paths = await asyncio.to_thread(covering_paths, testbed.network, experiment, plan.flows)
     if failed := await _unproven(testbed, experiment, paths):
         lines = await _explained(testbed, experiment, failed[:_EXPLAINED])
         more = [f"and {len(failed) - _EXPLAINED} more paths"] if len(failed) > _EXPLAINED else []
@@ -95,7 +95,7 @@ def _attempts(network: Network, experiment: Experiment) -> int:
 async def _explained(testbed: "Testbed", experiment: Experiment, paths: Sequence[Path]) -> list[str]:
     """A line for each path that failed, after another attempt with the entries' counters."""
     network, controller = testbed.network, testbed.controller
-    steps = (step for path in paths for step in path.there if isinstance(step, Lookup))
+    steps = (step for path in paths for step in path.steps if isinstance(step, Lookup))
     before = await counts(controller, network, (step.entry for step in steps if step.entry is not None))
     failed = set(await _unproven(testbed, experiment, paths))
     rises = await count_increase(controller, network, before, ())
@@ -105,9 +105,9 @@ async def _explained(testbed: "Testbed", experiment: Experiment, paths: Sequence
         probe = f"probe {path.world} -> {path.island} ({path.name}) through chain {path.chain}"
         if path not in failed:
             lines.append(f"{probe}: it arrived only at the second attempt")
-        elif are_counters_prompt(network, path.there):
-            look = where_to_look(network, path.there, rises, taps)
-            lines.append(f"{probe}: no answer: {counted_path(path.there, rises, taps)}; look at {look}")
+        elif are_counters_prompt(network, path.steps):
+            look = where_to_look(network, path.steps, rises, taps)
+            lines.append(f"{probe}: no answer: {counted_path(path.steps, rises, taps)}; look at {look}")
         else:  # hardware whose counters are too slow
             lines.append(f"{probe}: no answer")
     return lines

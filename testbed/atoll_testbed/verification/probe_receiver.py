@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any
 
-from atoll_controller.planner.job_limits import of_subcommand
+from atoll_controller.planner.job_limits import privileges_of_subcommand
 from atoll_controller.tracing.table_model import Delivery, Step
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network
@@ -226,7 +226,7 @@ async def _jobs(
             ["atoll-host", "probe"],
             config=config,
             on_line=lambda line: watch.take(name, line),
-            privileges=of_subcommand("probe"),
+            privileges=privileges_of_subcommand("probe"),
         )
         jobs.append(job)
         await job.ready()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from atoll_controller.fabric.flow_installer import read_tables
 from atoll_controller.fabric.swap_probes import Probe
 from atoll_controller.probing.probe_frames import ProbeEnd, ProbeMark, probe_frame
-from atoll_controller.tracing.probe_paths import limit_ns, of_one_sender
+from atoll_controller.tracing.probe_paths import limit_ns, path_of_sender
 from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, SwitchTables
 from atoll_controller.tracing.trace_report import where_to_look
 from atoll_core.errors import LabError, PlanError
@@ -182,7 +182,7 @@ def _way(network: Network, tables: SwitchTables, number: int, probe: Probe) -> _
         steps = tables.walk(frame, PortRef(probe.entry.switch, match.in_port), first=probe.entry)
     except PlanError as error:
         raise LabError(f"{_probe_text(probe)}: by the switches' tables, {error}") from error
-    steps, end = of_one_sender(network, steps, probe.protocol, dst.name)
+    steps, end = path_of_sender(network, steps, probe.protocol, dst.name)
     reached = (step for step in steps if isinstance(step, Delivery))
     passed = tuple((step.name, station(network, step.name, step.port)) for step in reached)
     return _Way(number, probe, src, dst, steps, end, passed, sightings(network, steps))
@@ -366,7 +366,7 @@ def _host_path(network: Network, tables: SwitchTables, probe: Probe) -> tuple[tu
         steps = tables.walk(Frame(src.address, dst.address, protocol=probe.protocol), src.interface.attached)
     except PlanError as error:
         raise LabError(f"probe {src.name} -> {dst.name}: {error}") from error
-    return of_one_sender(network, steps, probe.protocol, dst.name)
+    return path_of_sender(network, steps, probe.protocol, dst.name)
 
 
 def _without_entry(step: Step) -> Step:

@@ -11,7 +11,7 @@ from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 
 from atoll_controller.openflow.app import parse_message
-from atoll_controller.openflow.switch_session import foreign
+from atoll_controller.openflow.switch_session import unmanaged_entry
 from atoll_core.openflow_wire import encoder, feature_parser
 from atoll_core.openflow_wire.flow_stats import parsed_entry, records
 from atoll_core.plan.flow_entry import FlowEntry, Match
@@ -77,7 +77,7 @@ def test_an_entry_with_malformed_instructions_is_foreign(instructions: bytes) ->
     """It can still be shown and deleted: its match is known."""
     (record,) = records(flow_record(instructions))
     assert parsed_entry(record, "sw") is None
-    entry = foreign(record, "sw", 0)
+    entry = unmanaged_entry(record, "sw", 0)
     assert "its instructions are malformed: a record of 0 bytes at byte " in entry.why
     assert (entry.priority, entry.cookie) == (9, 4)
 

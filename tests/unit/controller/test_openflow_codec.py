@@ -14,7 +14,7 @@ from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from atoll_controller.openflow.switch_session import foreign
+from atoll_controller.openflow.switch_session import unmanaged_entry
 from atoll_core.openflow_wire import encoder
 from atoll_core.openflow_wire.flow_stats import entry_count, held_records, parsed_entry, record_key, records
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, UnmanagedEntry, Vlan
@@ -258,7 +258,7 @@ def test_what_no_plan_could_ask_for_is_foreign(
     match = parser.OFPMatch(**fields)
     (record,) = records(as_told(wanted, instructions, match, **options))
     assert parsed_entry(record, "sw") is None
-    entry = foreign(record, "sw", 0)
+    entry = unmanaged_entry(record, "sw", 0)
     assert isinstance(entry, UnmanagedEntry)
     assert (entry.switch, entry.priority, entry.cookie) == ("sw", 9, 4)
     assert sorted(entry.why.split(": ")[0].split(", ")) == sorted(words.split(": ", maxsplit=1)[0].split(", "))
