@@ -280,7 +280,7 @@ def test_hosts_send_shorter_packets_by_the_bytes_it_adds(load: Load) -> None:
 
 def test_links_between_the_pair_are_tested_with_the_bytes_that_it_adds(load: Load) -> None:
     link = links_under_test(*load())[0]
-    assert (link.mtu, link.counted(link.mtu)) == (1440, 1500)
+    assert (link.mtu, link.counted_bytes(link.mtu)) == (1440, 1500)
 
 
 @pytest.mark.parametrize(("ends_connections", "end"), [(False, "i1"), (True, "pep-w")])
