@@ -231,7 +231,7 @@ async def trial(
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is away is tried again soon."""
-    monkeypatch.setattr(reconciler, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(reconciler, "_RETRY_S", 0.0)
 
 
 async def test_a_swap_passes_its_stages_and_leaves_exactly_the_new_plan() -> None:
