@@ -219,7 +219,7 @@ async def _forward_output(shell: LabShell, socket: web.WebSocketResponse) -> Non
     with contextlib.suppress(ConnectionError):  # the client has disconnected
         while printed := await shell.read():
             await socket.send_bytes(printed)
-        await _end_shell(socket, shell.refused)
+        await _end_shell(socket, shell.refusal)
 
 
 async def _end_shell(socket: web.WebSocketResponse, reason: str | None) -> None:

@@ -51,7 +51,7 @@ def test_the_data_plane_follows_after_the_barrier_within_its_lag_and_in_order() 
         desk.send(added(entry(1 + number)), number * 10.0)
         desk.send(BARRIER, number * 10.0)
         desk.until(number * 10.0)
-        assert len(desk.model.held) == number + 1
+        assert len(desk.model.entries) == number + 1
         assert len(desk.model.forwarding) == number
         desk.until(number * 10.0 + 9)
     lags = [follows - answered for (answered, _), (follows, _) in zip(desk.replies, desk.operations, strict=True)]
@@ -133,7 +133,7 @@ def test_the_hardware_table_refuses_what_only_software_can_do(
     desk.send(added(wrong, SOFTWARE))
     desk.until(1)
     assert desk.errors() == [(refused, *error)]
-    assert [each.table for each in desk.model.held] == [SOFTWARE]
+    assert [each.table for each in desk.model.entries] == [SOFTWARE]
     lenient = Desk(driver, replace(AT_ONCE, refuses=False))
     lenient.send(added(wrong))
     lenient.until(1)
@@ -167,7 +167,7 @@ def test_a_full_table_refuses_new_entries_but_not_changed_ones() -> None:
     desk.until(1)
     assert desk.errors() == [(fourth, *TABLE_FULL)]
     assert table_capacity(features_of(desk), HARDWARE) == 5
-    assert {each.cookie for each in desk.model.held} == {2, 3, 4}
+    assert {each.cookie for each in desk.model.entries} == {2, 3, 4}
 
 
 def features_of(desk: Desk) -> SwitchFeatures:
@@ -209,7 +209,7 @@ def test_a_deletion_that_is_not_strict_takes_all_that_match() -> None:
     message[25] = 3
     desk.send(bytes(message))
     desk.until(1)
-    assert [each.cookie for each in desk.model.held] == [2]
+    assert [each.cookie for each in desk.model.entries] == [2]
     assert [message[24:26] for _, message in desk.operations][2:] == [bytes([HARDWARE, 4])]
 
 
@@ -225,7 +225,7 @@ def test_a_reboot_forgets_everything() -> None:
     desk.send(added(entry(2)), 2)
     desk.model.reset(2.0)
     desk.until(3)
-    assert (desk.model.held, desk.model.forwarding, len(desk.operations)) == ([], [], 1)
+    assert (desk.model.entries, desk.model.forwarding, len(desk.operations)) == ([], [], 1)
 
 
 def test_a_broken_connection_loses_messages_and_keeps_entries() -> None:
@@ -233,9 +233,9 @@ def test_a_broken_connection_loses_messages_and_keeps_entries() -> None:
     for port in (1, 2, 3):
         desk.send(added(entry(port)))
     desk.until(1)
-    desk.model.disconnected()
+    desk.model.forget_messages()
     desk.until(10)
-    assert [each.cookie for each in desk.model.held] == [1]
+    assert [each.cookie for each in desk.model.entries] == [1]
 
 
 def test_groups_and_meters_are_none_and_cannot_be_made() -> None:
