@@ -32,7 +32,7 @@ class Controllers(MemorySwitches):
         super().__init__(network, lambda: None)
         self.switches = {dpid: SwitchState(dpid, up=True) for dpid in there}
         self._closed = asyncio.get_running_loop().create_future()
-        self._changed = asyncio.Condition()
+        self._switch_change = asyncio.Condition()
         self.runtime = "os-ken"
 
     def die(self) -> None:
