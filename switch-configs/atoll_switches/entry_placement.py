@@ -114,20 +114,16 @@ def switch_budgets(
     return tuple(budgets)
 
 
-def _place(kind: Profile, entry: FlowEntry, software_packets_s: int | None, expected_packets_s: int) -> PlacedEntry:
+def _place(kind: Profile, entry: FlowEntry, software_packets_s: int | None, expected: int) -> PlacedEntry:
     if kind.software_table is None:
-        return PlacedEntry(
-            entry, kind.table, TableKind.DATAPATH, "forwards all entries alike", None, expected_packets_s
-        )
+        return PlacedEntry(entry, kind.table, TableKind.DATAPATH, "forwards all entries alike", None, expected)
     missing = list(missing_features(kind, entry))
     if not missing:
         reason = "its hardware matches and does all of it"
-        return PlacedEntry(entry, kind.table, TableKind.HARDWARE, reason, None, expected_packets_s)
+        return PlacedEntry(entry, kind.table, TableKind.HARDWARE, reason, None, expected)
     reason = f"its hardware cannot {' or '.join(map(feature_text, missing))}"
     remedy = "; ".join(dict.fromkeys(remedy_for(kind, need) for need in missing))
-    return PlacedEntry(
-        entry, kind.software_table, TableKind.SOFTWARE, reason, software_packets_s, expected_packets_s, remedy
-    )
+    return PlacedEntry(entry, kind.software_table, TableKind.SOFTWARE, reason, software_packets_s, expected, remedy)
 
 
 def _expected_packets_s(network: Network, entry: FlowEntry, rates: tuple[int, int]) -> int:
