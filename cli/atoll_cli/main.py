@@ -252,7 +252,9 @@ def links() -> None:
 @link.command(cls=PlainArguments, epilog="Example: atoll link calibrate examples/geo.yaml")
 def calibrate(
     experiment: ExperimentFile,
-    direction: Annotated[str, typer.Option(help="direction of the links", metavar="both|to_island|to_world")] = "both",
+    direction: Annotated[
+        str, typer.Option(help="direction of the links", metavar="<both|to_island|to_world>")
+    ] = "both",
     seconds: Annotated[float, number_option("--seconds", "duration of each part of the test, s", 0.5, 600)] = 3.0,
     backend: Annotated[
         Backend, typer.Option("--backend", help="link emulator: atoll's engine, or kernel tc/netem")

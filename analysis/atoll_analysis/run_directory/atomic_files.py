@@ -57,6 +57,7 @@ def replacing(path: Path) -> Generator[Path]:
     named = target.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with plain_errors(path):
+            named.unlink(missing_ok=True)  # of a process that was killed and had the same id
             with _new_file(named) as (descriptor, temporary):
                 yield temporary
                 os.fsync(descriptor)

@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import AtollError, DescriptionError, Diagnostic, LabError, MachineError, PlanError, UsageError
 from atoll_core.platforms import LabTarget
 
@@ -59,6 +58,8 @@ def no_lab_error(target: LabTarget, status: int = 409) -> RequestError:
 def require_named(name: str, names: Collection[str], noun: str, nouns: str) -> None:
     """Raise RequestError (404) unless one of the things has this name."""
     if name not in names:
+        from atoll_core.description.validation_messages import suggest  # 0.15 s with pydantic, not for every client
+
         raise RequestError(404, f"there is no {noun} {name!r}; {suggest(name, names, nouns)}", exit_code=1)
 
 

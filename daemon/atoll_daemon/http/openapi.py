@@ -188,8 +188,8 @@ def _reference(model: type[Any], schemas: dict[str, Any], *, mode: Any) -> dict[
 def _schema_of(model: type[Any], schemas: dict[str, Any], *, mode: Any) -> dict[str, Any]:
     schema = TypeAdapter(model).json_schema(mode=mode, ref_template=_REF)
     for name, part in schema.pop("$defs", {}).items():
-        schemas[name] = _without_titles(part)
-    return _without_titles(schema)
+        schemas[name] = _tidied(part)
+    return _tidied(schema)
 
 
 def _experiment(schemas: dict[str, Any]) -> dict[str, Any]:
@@ -200,16 +200,18 @@ def _experiment(schemas: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _without_titles(schema: Any) -> Any:
-    """The schema without the titles that pydantic makes from names, which are redundant."""
+def _tidied(schema: Any) -> Any:
+    """The schema without the titles that pydantic makes from names, and with every paragraph of a text on one line."""
     if isinstance(schema, list):
-        return [_without_titles(part) for part in cast("list[Any]", schema)]
+        return [_tidied(part) for part in cast("list[Any]", schema)]
+    if isinstance(schema, str):
+        return re.sub(r"(?<!\n)\n(?!\n)", " ", schema)
     if not isinstance(schema, dict):
         return schema
     return {
-        key: {name: _without_titles(each) for name, each in cast("dict[str, Any]", part).items()}
+        key: {name: _tidied(each) for name, each in cast("dict[str, Any]", part).items()}
         if key == "properties"
-        else _without_titles(part)
+        else _tidied(part)
         for key, part in cast("dict[str, Any]", schema).items()
         if key != "title" or isinstance(part, dict)
     }

@@ -89,9 +89,9 @@ def chains(sources: Sources) -> Figure | None:
     if not goodputs:
         return None
     tops = pl.DataFrame(list(accumulate(goodputs.values())), schema=list(goodputs))
-    tops = extremes(tops.with_row_index("window"), *tops.columns)
+    tops = extremes(tops.with_row_index("100 ms"), *tops.columns)  # no chain's name has a space
     figure, (axes,) = time_figure(3.1)
-    t_s = tops["window"].to_numpy() * WINDOW_S
+    t_s = tops["100 ms"].to_numpy() * WINDOW_S
     height = np.zeros(len(t_s))
     for name, colour in zip(goodputs, cycle(_CHAINS)):
         top = tops[name].to_numpy()

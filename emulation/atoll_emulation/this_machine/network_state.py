@@ -6,6 +6,7 @@ from typing import Any
 
 # States of neighbours, <linux/neighbour.h>
 _NEIGHBOUR_STATES = {
+    0x01: "incomplete",
     0x02: "reachable",
     0x04: "stale",
     0x08: "delay",
@@ -35,7 +36,8 @@ def network_state() -> dict[str, Any]:
 def _read_state(kernel: Any) -> dict[str, Any]:
     addresses: defaultdict[int, list[str]] = defaultdict(list)
     for address in kernel.get_addr():
-        addresses[address["index"]].append(f"{address.get_attr('IFA_ADDRESS')}/{address['prefixlen']}")
+        own = address.get_attr("IFA_LOCAL") or address.get_attr("IFA_ADDRESS")  # with a peer the latter is its
+        addresses[address["index"]].append(f"{own}/{address['prefixlen']}")
     qdiscs: defaultdict[int, list[str]] = defaultdict(list)
     for qdisc in kernel.get_qdiscs():
         qdiscs[qdisc["index"]].append(qdisc.get_attr("TCA_KIND"))

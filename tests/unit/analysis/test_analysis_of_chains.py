@@ -125,6 +125,14 @@ def test_a_branch_with_a_link_and_a_tap_of_its_own_is_measured_there(tmp_path: P
     assert 'alt="Other links: ' in page
 
 
+def test_a_branch_may_have_the_name_of_what_a_figure_is_drawn_over(tmp_path: Path) -> None:
+    run = begin(tmp_path, asked(branches=(replace(to_i2("sat", "tap-m"), name="window"),)), laboratory())
+    write(run, {"world": [(0, DOWN), (1, CODED)], "island": [(300, DOWN)], "link-sat": [(300, DOWN), (301, CODED)]})
+    write_boxes(run, {"sat": 0})
+    analyse(run, find_binary())
+    assert 'alt="Chains: ' in write_report(run).read_text()
+
+
 def test_a_window_above_the_rate_of_any_link_makes_the_run_invalid(tmp_path: Path) -> None:
     """The verdict is a link's own: one that only a branch passes is judged as any other."""
     given = asked(branches=(to_i2("meo", "tap-m"),))

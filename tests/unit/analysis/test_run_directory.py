@@ -2,6 +2,7 @@
 """The run directory keeps what was written, whatever happens next."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 import zstandard
 
 from atoll_analysis.run_directory import MetricsSpool, RunDir, migrations
-from atoll_analysis.run_directory.atomic_files import Appender, replacing
+from atoll_analysis.run_directory.atomic_files import Appender, replace_text, replacing
 from atoll_analysis.run_directory.metrics_spool import read_spool
 from atoll_analysis.run_directory.migrations import FORMAT, migrated
 from atoll_core.codec import from_json, to_json
@@ -112,6 +113,13 @@ def test_nothing_of_a_half_written_file_stays_after_kill_9(tmp_path: Path) -> No
     done = subprocess.run([sys.executable, "-c", script, tmp_path / "summary.json"], check=False)
     assert done.returncode == -signal.SIGKILL
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_with_the_same_id_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    path = tmp_path / "summary.json"
+    path.with_name(f".summary.json.{os.getpid()}.tmp").write_text("half of the n")
+    replace_text(path, "new")
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"summary.json": "new"}
 
 
 def test_events_come_back_in_order_and_a_line_cut_by_a_kill_is_passed_over(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def test_usage_names_each_argument_once():
     assert "Usage: atoll report [OPTIONS] RUN...\n" in atoll("report", "--help").stdout
     assert "Usage: atoll check [OPTIONS] [FILE...]\n" in atoll("check", "--help").stdout
     assert "Usage: atoll trace [OPTIONS] EXPERIMENT [SRC] [DST]\n" in atoll("trace", "--help").stdout
+    assert "--direction <both|to_island|to_world>" in atoll("link", "calibrate", "--help").stdout
 
 
 def test_every_verb_with_arguments_names_them_so():

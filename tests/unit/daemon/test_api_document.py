@@ -29,6 +29,11 @@ def test_the_committed_document_is_what_the_routes_say(project: Path) -> None:
     assert (project / "docs" / "openapi.json").read_text() == document_text(ROUTES)
 
 
+def test_paragraphs_of_descriptions_have_no_line_ends() -> None:
+    """Where a docstring of the models has one says nothing."""
+    assert "\\n" not in document_text(ROUTES).replace("\\n\\n", "")
+
+
 def test_every_reference_leads_somewhere() -> None:
     whole = document(ROUTES)
     found = set(references(whole))
