@@ -80,10 +80,10 @@ def start(
     file = DescriptionFile.read(
         Path(experiment), tuple(setting_text(key, value) for key, value in (settings or {}).items())
     )
-    chosen = Backend(backend) if backend else Backend.TC if on == VIRTUAL else Backend.ENGINE
-    request = RunRequest(*file.experiment(), on, RunOptions(chosen))
+    link_backend = Backend(backend) if backend else Backend.TC if on == VIRTUAL else Backend.ENGINE
+    request = RunRequest(*file.experiment(), on, RunOptions(link_backend))
     require_runnable(request, Path(runs))
-    require_lab(on, chosen)
+    require_lab(on, link_backend)
     target = LabTarget(on, Path(inventory).absolute() if inventory else None)
     return RunningExperiment(request, file, target, Path(runs).resolve())
 
@@ -150,7 +150,7 @@ class RunningExperiment:
         if self._target.platform == VIRTUAL:
             await self._in_virtual_time()
         else:
-            await run_on_daemon(self._target, self._file, self._request.options, self._runs, self._take)
+            await run_on_daemon(self._target, self._file, self._request.options, self._runs, self._on_event)
 
     async def _in_virtual_time(self) -> None:
         kernel = require_virtual_machine()
@@ -161,7 +161,7 @@ class RunningExperiment:
         self._events.put(StepBegun("analyse").to_line())
         await compress_and_analyse(directory)
 
-    def _take(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if event["type"] == "run":
             self._path = Path(event["run_dir"])
         self._events.put(event)

@@ -23,8 +23,8 @@ from atoll_studies.results.result_tables import figures_table, runs_table
 from atoll_studies.results.results import read_results
 from atoll_studies.study_directory import StudyDirectory
 
-_PACKETS = "packets-"
-_NARROW = (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
+_PREFIX = "packets-"
+_NARROW_TYPES = (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
 
 
 class Run:
@@ -56,12 +56,12 @@ class Run:
     @cached_property
     def experiment(self) -> Experiment:
         """The experiment as it was run, resolved. Raises RunDirError if the run ended before it was planned."""
-        return cast("Experiment", self._planned(Experiment, "experiment"))
+        return cast("Experiment", self._from_manifest(Experiment, "experiment"))
 
     @cached_property
     def network(self) -> Network:
         """The lab as it was used. Raises RunDirError if the run ended before it was planned."""
-        return cast("Network", self._planned(Network, "network"))
+        return cast("Network", self._from_manifest(Network, "network"))
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -71,12 +71,12 @@ class Run:
     @property
     def tables(self) -> list[str]:
         """Names of the tables, without the packets of captures."""
-        return [name for name in self._names() if not name.startswith(_PACKETS)]
+        return [name for name in self._names() if not name.startswith(_PREFIX)]
 
     @property
     def captures(self) -> list[str]:
         """Names of the captures whose packets are in a table."""
-        return [name.removeprefix(_PACKETS) for name in self._names() if name.startswith(_PACKETS)]
+        return [name.removeprefix(_PREFIX) for name in self._names() if name.startswith(_PREFIX)]
 
     def table(self, name: str) -> pl.DataFrame:
         """A table of the run (see `atoll results`), whole numbers as Int64. Raises RunDirError if there is none."""
@@ -87,7 +87,7 @@ class Run:
 
         Lengths and other counts are Int64, wider than in the file: a sum of UInt32 wraps beyond 4.29 GB.
         """
-        return self._scan(f"{_PACKETS}{capture}", [f"{_PACKETS}{name}" for name in self.captures], "captures")
+        return self._scan(f"{_PREFIX}{capture}", [f"{_PREFIX}{name}" for name in self.captures], "captures")
 
     def analyse(self) -> Summary:
         """Analyse the run again, and write tables, summary and report; returns the summary.
@@ -105,13 +105,13 @@ class Run:
         if name not in names:
             if not names:
                 raise RunDirError(f"{self.path}: no {kind}; `run.analyse()` makes them from the captures and logs")
-            short = [other.removeprefix(_PACKETS) for other in names]
-            hint = suggest(name.removeprefix(_PACKETS), short, kind)
-            raise RunDirError(f"{self.path}: no {kind[:-1]} {name.removeprefix(_PACKETS)!r}; {hint}")
+            known_names = [other.removeprefix(_PREFIX) for other in names]
+            hint = suggest(name.removeprefix(_PREFIX), known_names, kind)
+            raise RunDirError(f"{self.path}: no {kind[:-1]} {name.removeprefix(_PREFIX)!r}; {hint}")
         table = scan_table(self._directory.tables / f"{name}.parquet")
-        return table.with_columns(cs.by_dtype(*_NARROW).cast(pl.Int64))
+        return table.with_columns(cs.by_dtype(*_NARROW_TYPES).cast(pl.Int64))
 
-    def _planned(self, kind: type[Any], key: str) -> Any:
+    def _from_manifest(self, kind: type[Any], key: str) -> Any:
         if key not in self.manifest:
             raise RunDirError(f"{self.path}: the run ended before its plan was computed: manifest.json has no '{key}'")
         return from_json(kind, self.manifest[key])

@@ -22,7 +22,7 @@ from atoll_core.plural import first_of
 PRIORITY = 0xF000
 """Above those of all chains (``chain_routes``)."""
 
-_NAMED = 2  # hosts of an entry
+_MOST_NAMES = 2  # hosts of an entry
 
 TO_HOST, TO_DAEMON, ARP_TO_HOSTS, ARP_TO_DAEMON = range(1, 5)  # segments
 
@@ -36,9 +36,9 @@ def control_entries(network: Network) -> tuple[FlowEntry, ...]:
     to_daemon: dict[tuple[PortRef, int], list[Host]] = defaultdict(list)  # by way: ingress, and egress port
     from_daemon: dict[PortRef, dict[int, list[Host]]] = defaultdict(lambda: defaultdict(list))
     for host in network.in_band_hosts:
-        for at, out in _way(host.interface.attached, control.port, topology):
-            to_daemon[at, out].append(host)
-            from_daemon[PortRef(at.switch, out)][at.port].append(host)
+        for ingress, out in _path_ports(host.interface.attached, control.port, topology):
+            to_daemon[ingress, out].append(host)
+            from_daemon[PortRef(ingress.switch, out)][ingress.port].append(host)
     return (*_to_daemon(control, to_daemon), *_to_hosts(control, from_daemon))
 
 
@@ -47,50 +47,52 @@ def is_control(cookie: int) -> bool:
     return cookie >> 48 == COOKIE_MARK << 8 | App.CONTROL
 
 
-def to_hosts(cookie: int) -> bool:
+def is_to_hosts(cookie: int) -> bool:
     """Whether an entry of in-band control leads to hosts, and not to the daemon's machine."""
     return cookie >> 40 & 0xFF in (TO_HOST, ARP_TO_HOSTS)
 
 
-def _way(at: PortRef, end: PortRef, topology: Topology) -> Iterator[tuple[PortRef, int]]:
+def _path_ports(ingress: PortRef, end: PortRef, topology: Topology) -> Iterator[tuple[PortRef, int]]:
     """The ingress and the egress port of each switch between a host's port and the daemon's machine."""
-    while at.switch != end.switch:
-        hop = topology.next_hop(at.switch, end.switch)
-        yield at, hop.out.port
-        at = hop.arrival
-    yield at, end.port
+    while ingress.switch != end.switch:
+        hop = topology.next_hop(ingress.switch, end.switch)
+        yield ingress, hop.out.port
+        ingress = hop.arrival
+    yield ingress, end.port
 
 
-def _to_daemon(control: Control, ways: dict[tuple[PortRef, int], list[Host]]) -> Iterator[FlowEntry]:
-    for (at, out), hosts in ways.items():
+def _to_daemon(control: Control, paths: dict[tuple[PortRef, int], list[Host]]) -> Iterator[FlowEntry]:
+    for (ingress, out), hosts in paths.items():
         why = f"{_names(hosts)} -> {CONTROL}"
-        yield _entry(at, _ipv4(at, control, control.network), [out], TO_DAEMON, f"{why}: in-band control")
+        yield _entry(ingress, _ipv4(ingress, control, control.network), [out], TO_DAEMON, f"{why}: in-band control")
         if control.arp:
-            yield _entry(at, _arp(at), [out], ARP_TO_DAEMON, f"{why}: ARP of in-band control")
+            yield _entry(ingress, _arp(ingress), [out], ARP_TO_DAEMON, f"{why}: ARP of in-band control")
 
 
-def _to_hosts(control: Control, ways: dict[PortRef, dict[int, list[Host]]]) -> Iterator[FlowEntry]:
-    for at, outs in ways.items():
-        for out, hosts in outs.items():
+def _to_hosts(control: Control, paths: dict[PortRef, dict[int, list[Host]]]) -> Iterator[FlowEntry]:
+    for ingress, out_ports in paths.items():
+        for out, hosts in out_ports.items():
             for host in hosts:
-                match = _ipv4(at, control, IPv4Network(host.control))
-                yield _entry(at, match, [out], TO_HOST, f"{CONTROL} -> {host.name}: in-band control")
+                match = _ipv4(ingress, control, IPv4Network(host.control))
+                yield _entry(ingress, match, [out], TO_HOST, f"{CONTROL} -> {host.name}: in-band control")
         if control.arp:
-            names = _names([host for hosts in outs.values() for host in hosts])
-            yield _entry(at, _arp(at), sorted(outs), ARP_TO_HOSTS, f"{CONTROL} -> {names}: ARP of in-band control")
+            names = _names([host for hosts in out_ports.values() for host in hosts])
+            yield _entry(
+                ingress, _arp(ingress), sorted(out_ports), ARP_TO_HOSTS, f"{CONTROL} -> {names}: ARP of in-band control"
+            )
 
 
-def _entry(at: PortRef, match: Match, outs: Iterable[int], segment: int, why: str) -> FlowEntry:
-    return FlowEntry(at.switch, PRIORITY, match, tuple(map(Output, outs)), cookie(App.CONTROL, segment), why)
+def _entry(ingress: PortRef, match: Match, out_ports: Iterable[int], segment: int, why: str) -> FlowEntry:
+    return FlowEntry(ingress.switch, PRIORITY, match, tuple(map(Output, out_ports)), cookie(App.CONTROL, segment), why)
 
 
-def _ipv4(at: PortRef, control: Control, dst: IPv4Network) -> Match:
-    return Match(at.port, Vlan.UNTAGGED, ipv4_src=control.network, ipv4_dst=dst)
+def _ipv4(ingress: PortRef, control: Control, dst: IPv4Network) -> Match:
+    return Match(ingress.port, Vlan.UNTAGGED, ipv4_src=control.network, ipv4_dst=dst)
 
 
-def _arp(at: PortRef) -> Match:
-    return Match(at.port, Vlan.UNTAGGED, eth_type=ARP)
+def _arp(ingress: PortRef) -> Match:
+    return Match(ingress.port, Vlan.UNTAGGED, eth_type=ARP)
 
 
 def _names(hosts: list[Host]) -> str:
-    return first_of([host.name for host in hosts], _NAMED)
+    return first_of([host.name for host in hosts], _MOST_NAMES)

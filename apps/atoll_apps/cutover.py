@@ -24,12 +24,12 @@ _Overlap = tuple[str, str]  # an old chain and a new one
 class CutoverPoints:
     """The pairs of an old and a new chain whose entries match the same packets, and the cutover point of each.
 
-    ``at``: the routed box (None: the edge, for frames from hosts or a delay box). ``by_host``: latencies change instead
-    of the chain. The cutover points are then those where packets leave their world host, and the chain towards it.
+    ``box_at``: the routed box (None: the edge, for frames from hosts or a delay box). ``by_host``: latencies change,
+    not the chain. The cutover points are then those where packets leave their world host, and the chain towards it.
     """
 
     overlaps: frozenset[_Overlap]
-    at: dict[tuple[_Overlap, Direction], str | None]
+    box_at: dict[tuple[_Overlap, Direction], str | None]
     by_host: bool
 
     def is_cutover(self, new: CompiledEntry, old: CompiledEntry) -> bool:
@@ -49,8 +49,12 @@ class CutoverPoints:
         if self.by_host:
             from_host = segment.box is None and segment.delayed_by is None
             to_island = segment.gap_id.direction is Direction.TO_ISLAND
-            return compiled.first and (from_host if to_island else segment.gap_id.gap == 0)
-        return compiled.first and segment.gap_id.gap >= 0 and segment.box == self.at[overlap, segment.gap_id.direction]
+            return compiled.at_start and (from_host if to_island else segment.gap_id.gap == 0)
+        return (
+            compiled.at_start
+            and segment.gap_id.gap >= 0
+            and segment.box == self.box_at[overlap, segment.gap_id.direction]
+        )
 
 
 def cutover_points(network: Network, old: Experiment, before: Layout, new: Experiment, after: Layout) -> CutoverPoints:
@@ -60,14 +64,14 @@ def cutover_points(network: Network, old: Experiment, before: Layout, new: Exper
         return CutoverPoints(overlaps, {}, by_host=True)
     old_routes = {route.chain: route for route in routes(network, old, before)}
     new_routes = {route.chain: route for route in routes(network, new, after)}
-    at: dict[tuple[_Overlap, Direction], str | None] = {}
+    box_at: dict[tuple[_Overlap, Direction], str | None] = {}
     for group in _connected(overlaps):
-        ways = [(old_routes[name], before) for name in dict.fromkeys(one for one, _ in group)]
-        ways += [(new_routes[name], after) for name in dict.fromkeys(other for _, other in group)]
+        paths = [(old_routes[name], before) for name in dict.fromkeys(one for one, _ in group)]
+        paths += [(new_routes[name], after) for name in dict.fromkeys(other for _, other in group)]
         for direction in Direction:
-            box = _cutover_box([_stations(route, layout, direction) for route, layout in ways])
-            at |= {(overlap, direction): box for overlap in group}
-    return CutoverPoints(overlaps, at, by_host=False)
+            box = _cutover_box([_stations(route, layout, direction) for route, layout in paths])
+            box_at |= {(overlap, direction): box for overlap in group}
+    return CutoverPoints(overlaps, box_at, by_host=False)
 
 
 def overlapping_chains(network: Network, old: Experiment, new: Experiment) -> frozenset[_Overlap]:
@@ -90,7 +94,7 @@ def overlapping_chains(network: Network, old: Experiment, new: Experiment) -> fr
     return frozenset(overlaps)
 
 
-def inherited(network: Network, old: Experiment, layout: Layout, new: Experiment) -> Layout:
+def inherited_layout(network: Network, old: Experiment, layout: Layout, new: Experiment) -> Layout:
     """The part of the old layout that a new version keeps: boxes and gaps with which its chains still begin or end."""
     overlaps = overlapping_chains(network, old, new)
     old_chains = {chain.name: chain for chain in old.chains}
@@ -104,9 +108,9 @@ def inherited(network: Network, old: Experiment, layout: Layout, new: Experiment
             continue
         partner = old_chains[chain.name if chain.name in partners else partners[0]]
         before, after = ([hop for hop in each.hops if hop in box_names] for each in (partner, chain))
-        head = _common(before, after)
-        tail = min(_common(before[::-1], after[::-1]), min(len(before), len(after)) - head)
-        kept = {*after[:head], *after[len(after) - tail :]}
+        head = _common_length(before, after)
+        tail = min(_common_length(before[::-1], after[::-1]), min(len(before), len(after)) - head)
+        kept_boxes = {*after[:head], *after[len(after) - tail :]}
         # Gap g is before the box of index g: it is kept if the boxes on both its sides are kept; edges always are.
         new_gaps = {-1: -1, **{gap: gap for gap in range(head)}}
         new_gaps |= {len(before) - gap: len(after) - gap for gap in range(tail)}
@@ -117,13 +121,13 @@ def inherited(network: Network, old: Experiment, layout: Layout, new: Experiment
             for tag in layout.gaps
             if tag.chain == partner.name and tag.gap in new_gaps
         )
-        tags = (tag for tag in layout.boxes if tag.chain == partner.name and tag.box in kept)
+        tags = (tag for tag in layout.boxes if tag.chain == partner.name and tag.box in kept_boxes)
         boxes += (BoxTag(chain.name, tag.box, tag.vlan) for tag in tags)
-        spare += ((chain.name, box) for name, box in layout.spare if name == partner.name and box in kept)
+        spare += ((chain.name, box) for name, box in layout.spare if name == partner.name and box in kept_boxes)
     return Layout(tuple(gaps), tuple(boxes), tuple(spare))
 
 
-def _common(one: list[str], other: list[str]) -> int:
+def _common_length(one: list[str], other: list[str]) -> int:
     return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))
 
 
@@ -131,9 +135,9 @@ def _connected(overlaps: Iterable[_Overlap]) -> list[list[_Overlap]]:
     """Groups of pairs that have chains in common, directly or through others."""
     groups: list[list[_Overlap]] = []
     for one, other in sorted(overlaps):
-        touching = [group for group in groups if any(one == old or other == new for old, new in group)]
-        rest = [group for group in groups if group not in touching]
-        groups = [*rest, [(one, other), *(overlap for group in touching for overlap in group)]]
+        connected = [group for group in groups if any(one == old or other == new for old, new in group)]
+        rest = [group for group in groups if group not in connected]
+        groups = [*rest, [(one, other), *(overlap for group in connected for overlap in group)]]
     return groups
 
 
@@ -142,19 +146,19 @@ _Station = tuple[BoxTraversal | None, int | None, tuple[Tap, ...]]
 
 def _stations(route: ChainRoute, layout: Layout, direction: Direction) -> list[_Station]:
     """Each gap with the box behind it, in the order of the packets' path."""
-    last = len(route.traversals)
+    box_count = len(route.traversals)
     stations: list[_Station] = []
-    for gap in range(last + 1) if direction is Direction.TO_ISLAND else range(last, -1, -1):
-        behind = gap if direction is Direction.TO_ISLAND else gap - 1
-        box = route.traversals[behind] if 0 <= behind < last else None
+    for gap in range(box_count + 1) if direction is Direction.TO_ISLAND else range(box_count, -1, -1):
+        index = gap if direction is Direction.TO_ISLAND else gap - 1
+        box = route.traversals[index] if 0 <= index < box_count else None
         stations.append((box, layout.gap_vlan(route.chain, direction, gap), route.gaps[gap]))
     return stations
 
 
-def _cutover_box(ways: list[list[_Station]]) -> str | None:
+def _cutover_box(paths: list[list[_Station]]) -> str | None:
     """The last routed box of the common beginning of all paths."""
     cutover_box: str | None = None
-    for stations in zip(*ways, strict=False):
+    for stations in zip(*paths, strict=False):
         box = stations[0][0]
         if box is None or any(station != stations[0] for station in stations):
             break

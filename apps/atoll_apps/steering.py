@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain as joined
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry, compile_segment
-from atoll_apps.compiler.tag_allocation import ambiguous_pairs, by_ingress, shadowed, tag_segment, tap_vlans
+from atoll_apps.compiler.tag_allocation import ambiguous_pairs, by_ingress, shadowed_pairs, tag_segment, tap_vlans
 from atoll_apps.control import control_entries
 from atoll_apps.segments import chain, delivery, latency
 from atoll_apps.segments.chain_routes import BoxTraversal, ChainRoute, routes
@@ -19,7 +19,7 @@ from atoll_core.lab.shortest_paths import Topology
 from atoll_core.plan.flow_entry import FlowEntry, Match, sort_key
 from atoll_core.plan.tag_layout import UNTAGGED, Layout
 
-_NAMED = 2  # reasons of an entry that are written out
+_MOST_REASONS = 2  # reasons of an entry that are written out
 _APPS = (delivery, latency, chain)
 
 
@@ -49,13 +49,13 @@ def flow_entries(network: Network, experiment: Experiment, layout: Layout = UNTA
     return steer(network, experiment, layout).entries
 
 
-def steer(network: Network, experiment: Experiment, layout: Layout, taken: frozenset[int] = frozenset()) -> Steering:
+def steer(network: Network, experiment: Experiment, layout: Layout, reserved: frozenset[int] = frozenset()) -> Steering:
     """Compile every segment of every chain; tag frames of a chain where they are indistinguishable.
 
-    ``taken``: VLAN ids that are not available. Given the layout that it returned, it returns the same steering.
+    ``reserved``: VLAN ids that are not available. Given the layout that it returned, it returns the same steering.
     Raises PlanError as :func:`flow_entries`.
     """
-    return with_drop_entries(experiment, Compiler(network, experiment).steer(layout, taken))
+    return with_drop_entries(experiment, Compiler(network, experiment).steer(layout, reserved))
 
 
 def with_drop_entries(experiment: Experiment, steering: Steering) -> Steering:
@@ -102,14 +102,16 @@ class Compiler:
         self._compiled: dict[tuple[GapId, int | None], tuple[list[Segment], list[CompiledEntry]]] = {}
         self._unambiguous: dict[str, list[list[CompiledEntry]]] = {}  # by chain: the last entries without a clash
 
-    def steer(self, layout: Layout, taken: frozenset[int]) -> Steering:
+    def steer(self, layout: Layout, reserved: frozenset[int]) -> Steering:
         """As :func:`steer`, without drop entries, which only a complete plan needs."""
         entries: list[CompiledEntry] = []
         for route in routes(self._network, self._experiment, layout):
             segments = self._segments_of(route)
-            compiled = {gap_id: self._compile(gap_id, of_gap, layout) for gap_id, of_gap in segments.items()}
+            compiled = {
+                gap_id: self._compile(gap_id, gap_segments, layout) for gap_id, gap_segments in segments.items()
+            }
             while clash := self._clash(route.chain, list(compiled.values())):
-                gap_id, layout = tag_segment(self._network, layout, *clash, taken)
+                gap_id, layout = tag_segment(self._network, layout, *clash, reserved)
                 compiled[gap_id] = self._compile(gap_id, segments[gap_id], layout)
             entries += joined.from_iterable(compiled.values())
         return Steering(tuple(entries), layout, self._control)
@@ -134,37 +136,37 @@ class Compiler:
         return self._segments[key]
 
     def _compile(self, gap_id: GapId, segments: list[Segment], layout: Layout) -> list[CompiledEntry]:
-        carry = layout.gap_vlan(gap_id.chain, gap_id.direction, gap_id.gap)
-        last_segments, entries = self._compiled.get((gap_id, carry), ([], []))
+        gap_vlan = layout.gap_vlan(gap_id.chain, gap_id.direction, gap_id.gap)
+        last_segments, entries = self._compiled.get((gap_id, gap_vlan), ([], []))
         if last_segments != segments:
-            compiled = (compile_segment(segment, self._topology, carry, self._taps) for segment in segments)
+            compiled = (compile_segment(segment, self._topology, gap_vlan, self._taps) for segment in segments)
             entries = list(joined.from_iterable(compiled))
-            self._compiled[gap_id, carry] = segments, entries
+            self._compiled[gap_id, gap_vlan] = segments, entries
         return entries
 
 
 def _merge(same: list[FlowEntry]) -> FlowEntry:
     """One entry for several segments: with all their reasons and the lowest of their cookies."""
     reasons = list(dict.fromkeys(entry.why for entry in same))
-    more = len(reasons) - _NAMED
-    why = "; ".join(reasons[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
+    more = len(reasons) - _MOST_REASONS
+    why = "; ".join(reasons[:_MOST_REASONS]) + (f"; and {more} more" if more > 0 else "")
     return replace(same[0], cookie=min(entry.cookie for entry in same), why=why)
 
 
 def _refuse_shadowed(experiment: Experiment, compiled: Iterable[CompiledEntry]) -> None:
     """Refuse entries that no frame reaches, because one of higher priority takes all of theirs; a line each."""
     lines = {chain.name: f"{experiment.file}:{chain.line}" for chain in experiment.chains}
-    refused: dict[str, None] = {}
-    for low, high in joined.from_iterable(map(shadowed, by_ingress(compiled).values())):
+    messages: dict[str, None] = {}
+    for low, high in joined.from_iterable(map(shadowed_pairs, by_ingress(compiled).values())):
         one, other = high.segment.gap_id.chain, low.segment.gap_id.chain
         text = (
             f"{lines[other]}: entry '{low.entry.why}' of {_app(low)} on {low.entry.switch} is never reached: "
             f"entry '{high.entry.why}' ({_app(high)}) of chain {one!r} ({lines[one]}) has a higher priority and "
             f"matches the same frames; narrow `carries` of {one!r}, or change `carries` of {other!r}"
         )
-        refused[text] = None
-    if refused:
-        raise PlanError("\n".join(refused))
+        messages[text] = None
+    if messages:
+        raise PlanError("\n".join(messages))
 
 
 def _app(compiled: CompiledEntry) -> str:

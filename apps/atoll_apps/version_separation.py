@@ -9,8 +9,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
-from atoll_apps.compiler.tag_allocation import by_ingress, entry_with_match, fresh_vlan, overlapping, where, with_gap
-from atoll_apps.cutover import CutoverPoints, cutover_points, inherited
+from atoll_apps.compiler.tag_allocation import (
+    by_ingress,
+    entry_with_match,
+    fresh_vlan,
+    ingress_text,
+    overlapping_pairs,
+    with_gap,
+)
+from atoll_apps.cutover import CutoverPoints, cutover_points, inherited_layout
 from atoll_apps.segments.segment import GapId
 from atoll_apps.steering import Compiler, Steering, with_drop_entries
 from atoll_core.errors import PlanError
@@ -29,7 +36,7 @@ def steer_transition(
     Raises PlanError with the entries that cannot be distinguished and the remedy, or as ``steering.steer``.
     """
     compiler = Compiler(network, new)
-    layout = inherited(network, old, current.layout, new)
+    layout = inherited_layout(network, old, current.layout, new)
     tried: set[_Choice] = set()
     while True:
         steering = compiler.steer(layout, current.layout.vlans)
@@ -54,7 +61,7 @@ def _clashes(
     for ingress in sorted(new.keys() & old.keys(), key=str):
         for before, after in sorted(cutover.overlaps):
             mine, others = _of_chain(new[ingress], after), _of_chain(old[ingress], before)
-            yield from (pair for pair in overlapping(mine, others) if not cutover.is_cutover(*pair))
+            yield from (pair for pair in overlapping_pairs(mine, others) if not cutover.is_cutover(*pair))
 
 
 def _of_chain(compiled: list[CompiledEntry], chain: str) -> list[CompiledEntry]:
@@ -75,11 +82,11 @@ def _candidates(
     gap_id, box = mine.segment.gap_id, network.box(mine.segment.box) if mine.segment.box else None
     tags = {end.name: layout.box_vlan(gap_id.chain, end.name) for end in mine.segment.targets}
     ends = [name for name, vlan in tags.items() if vlan]
-    if not mine.first and mine.entry.match.vlan in [tags[name] for name in ends]:
+    if not mine.at_start and mine.entry.match.vlan in [tags[name] for name in ends]:
         yield from _box_tags(network, current, layout, (gap_id.chain, ends[0]))  # the tag is that on the trunks, too
-    elif not mine.first:
-        own = (gap_id.chain, gap_id.direction, gap_id.gap)
-        others = tuple(tag for tag in layout.gaps if (tag.chain, tag.direction, tag.gap) != own)
+    elif not mine.at_start:
+        own_gap = (gap_id.chain, gap_id.direction, gap_id.gap)
+        others = tuple(tag for tag in layout.gaps if (tag.chain, tag.direction, tag.gap) != own_gap)
         untagged = replace(layout, gaps=others)
         yield (gap_id, False), untagged
         yield (gap_id, True), with_gap(untagged, gap_id, fresh_vlan(network, layout, current.vlans))
@@ -104,7 +111,8 @@ def _box_tags(
 
 def _refusal(network: Network, mine: CompiledEntry, other: CompiledEntry) -> str:
     box = mine.segment.box
-    pair = f"{entry_with_match(other)} of the old version and {entry_with_match(mine)} of the new one at {where(mine)}"
+    old, new = entry_with_match(other), entry_with_match(mine)
+    pair = f"{old} of the old version and {new} of the new one at {ingress_text(mine)}"
     if box is None or not network.box(box).routed:
         chain = mine.segment.gap_id.chain
         return f"chain {chain!r} cannot change under traffic: nothing distinguishes {pair}; {_NO_LOAD}"

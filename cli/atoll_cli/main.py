@@ -239,8 +239,8 @@ def trace(
     if src is None or dst is None:
         raise UsageError("name the hosts SRC and DST, or the packet by --packet")
     if live:
-        by = protocol or Protocol.TCP
-        raise typer.Exit(print_live_trace(target, experiment, src, dst, by, probes or 5, as_json=json))
+        traced_protocol = protocol or Protocol.TCP
+        raise typer.Exit(print_live_trace(target, experiment, src, dst, traced_protocol, probes or 5, as_json=json))
     raise typer.Exit(print_trace(experiment, src, dst, protocol or Protocol.TCP, as_json=json))
 
 
@@ -462,8 +462,8 @@ def sweep(
     """
     from atoll_cli.commands.sweep import sweep_study
 
-    making = {"resume": resume, "mix": mix, "dry_run": dry_run}
-    raise typer.Exit(sweep_study(study, directory, inventory, jobs, scheduler, **making, strict=strict, as_json=json))
+    modes = {"resume": resume, "mix": mix, "dry_run": dry_run}
+    raise typer.Exit(sweep_study(study, directory, inventory, jobs, scheduler, **modes, strict=strict, as_json=json))
 
 
 @app.command(
@@ -596,7 +596,7 @@ def down(
     from atoll_cli.commands.lab import take_down
     from atoll_cli.commands.selection import lab_target
 
-    take_down(lab_target(inventory, moved=True), force=force, as_json=json)
+    take_down(lab_target(inventory, may_be_gone=True), force=force, as_json=json)
 
 
 @app.command(epilog="Example: atoll status --json")
@@ -608,7 +608,7 @@ def status(inventory: InventoryOption = None, json: Json = False) -> None:
     from atoll_cli.commands.lab import print_status
     from atoll_cli.commands.selection import lab_target
 
-    raise typer.Exit(print_status(lab_target(inventory, moved=True), as_json=json))
+    raise typer.Exit(print_status(lab_target(inventory, may_be_gone=True), as_json=json))
 
 
 @app.command(epilog="Example: echo nodes | atoll shell")
@@ -620,7 +620,7 @@ def shell() -> None:
     from atoll_cli.commands.selection import lab_target
     from atoll_cli.commands.shell import open_shell
 
-    open_shell(lab_target(moved=True))
+    open_shell(lab_target(may_be_gone=True))
 
 
 def main() -> None:

@@ -23,10 +23,10 @@ from typing import Any, TypeVar, Union, cast
 from atoll_core.units import Duration, Rate, Size
 
 T = TypeVar("T")
-_Convert = Callable[[Any], Any]
+_Converter = Callable[[Any], Any]
 
 _TAGS: dict[type[Any], str] = {}
-_NAMED: dict[type[Any], Callable[[str], Any]] = {}
+_BY_NAME: dict[type[Any], Callable[[str], Any]] = {}
 
 
 def tagged(tag: str) -> Callable[[type[T]], type[T]]:
@@ -39,9 +39,9 @@ def tagged(tag: str) -> Callable[[type[T]], type[T]]:
     return with_tag
 
 
-def write_by_name(kind: type[T], named: Callable[[str], T]) -> None:
-    """Write values of a class as their ``name``, and read them by ``named``, which raises ValueError."""
-    _NAMED[kind] = named
+def write_by_name(kind: type[T], find: Callable[[str], T]) -> None:
+    """Write values of a class as their ``name``, and read them by ``find``, which raises ValueError."""
+    _BY_NAME[kind] = find
 
 
 def to_json(thing: Any) -> Any:
@@ -61,7 +61,7 @@ def from_json(cls: type[T], data: Any) -> T:
 
 
 _JSON_SCALARS = (str, int, float, bool)
-_AS_THEY_ARE = frozenset({*_JSON_SCALARS, type(None)})
+_UNCHANGED_TYPES = frozenset({*_JSON_SCALARS, type(None)})
 _QUANTITIES = frozenset({Rate, Duration, Size})
 
 
@@ -69,9 +69,9 @@ _QUANTITIES = frozenset({Rate, Duration, Size})
 
 
 @functools.cache
-def _writer(kind: type[Any]) -> _Convert:
+def _writer(kind: type[Any]) -> _Converter:
     """The function that converts values of this class to JSON."""
-    if kind in _NAMED:
+    if kind in _BY_NAME:
         return lambda thing: thing.name
     if kind in _QUANTITIES:
         return lambda thing: thing.base
@@ -88,7 +88,7 @@ def _writer(kind: type[Any]) -> _Convert:
     return lambda thing: thing
 
 
-def _object_writer(kind: type[Any]) -> _Convert:
+def _object_writer(kind: type[Any]) -> _Converter:
     names = [field.name for field in dataclasses.fields(kind)]
     tag = {"kind": _TAGS[kind]} if kind in _TAGS else {}
 
@@ -96,14 +96,14 @@ def _object_writer(kind: type[Any]) -> _Convert:
         written: dict[str, Any] = dict(tag)
         for name in names:
             part = getattr(thing, name)
-            written[name] = part if type(part) in _AS_THEY_ARE else to_json(part)
+            written[name] = part if type(part) in _UNCHANGED_TYPES else to_json(part)
         return written
 
     return write
 
 
 @functools.cache
-def _reader(hint: Any) -> _Convert:
+def _reader(hint: Any) -> _Converter:
     """The function that converts JSON to values of this type; it raises TypeError or ValueError."""
     origin = typing.get_origin(hint)
     if origin in (Union, types.UnionType):
@@ -116,13 +116,13 @@ def _reader(hint: Any) -> _Convert:
         return lambda data: data
     if hint in _JSON_SCALARS:
         return functools.partial(_expect, hint)
-    if hint in _NAMED:
-        return lambda data: _NAMED[hint](_expect(str, data))
+    if hint in _BY_NAME:
+        return lambda data: _BY_NAME[hint](_expect(str, data))
     if hint in _QUANTITIES:
         return lambda data: hint(_expect(int, data))
     if dataclasses.is_dataclass(hint):
         return _object_reader(cast("type[Any]", hint))
-    make_of_text: _Convert = functools.lru_cache(maxsize=65536)(hint)  # an Enum or an address: values that never change
+    make_of_text: _Converter = functools.lru_cache(maxsize=65536)(hint)  # an Enum or an address: they never change
     return lambda data: make_of_text(_expect(str, data))
 
 
@@ -134,29 +134,29 @@ def _expect(kind: type[Any], data: Any) -> Any:
     return data
 
 
-def _object_reader(make: type[Any]) -> _Convert:
+def _object_reader(make: type[Any]) -> _Converter:
     hints, fields = typing.get_type_hints(make), dataclasses.fields(make)
     readers = {field.name: _reader(hints[field.name]) for field in fields}
     unrecorded = {field.name: field.metadata["unrecorded"] for field in fields if "unrecorded" in field.metadata}
-    alone = next((field.name for field in fields if "alone" in field.metadata), None)
+    text_field = next((field.name for field in fields if "alone" in field.metadata), None)
 
     def read(data: Any) -> Any:
-        given: dict[str, Any] = {alone: data} if alone and isinstance(data, str) else _expect(dict, data)
-        parts = {name: reader(given[name]) for name, reader in readers.items() if name in given}
+        content: dict[str, Any] = {text_field: data} if text_field and isinstance(data, str) else _expect(dict, data)
+        parts = {name: reader(content[name]) for name, reader in readers.items() if name in content}
         return make(**unrecorded | parts if unrecorded else parts)
 
     return read
 
 
-def _tuple_reader(members: tuple[Any, ...]) -> _Convert:
+def _tuple_reader(members: tuple[Any, ...]) -> _Converter:
     if len(members) == 2 and members[1] is Ellipsis:
-        one = _reader(members[0])
-        return lambda data: tuple([one(item) for item in _expect(list, data)])
+        read_item = _reader(members[0])
+        return lambda data: tuple([read_item(item) for item in _expect(list, data)])
     readers = [_reader(member) for member in members]
     return lambda data: tuple(reader(item) for reader, item in zip(readers, _expect(list, data), strict=True))
 
 
-def _union_reader(members: tuple[Any, ...]) -> _Convert:
+def _union_reader(members: tuple[Any, ...]) -> _Converter:
     optional = type(None) in members
     readers = [(member, _reader(member)) for member in members if member is not type(None)]  # int before an Enum of str
 

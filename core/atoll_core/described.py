@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, cast
 
-_PLAIN = re.compile(r"(?![-+.]?[0-9][0-9_.a-zA-Z+-]*$|(?i:null|true|false)$|-(?: |$))[\w./+-]+(?:[: ]?[\w./%+-]+)*")
+_UNQUOTED = re.compile(r"(?![-+.]?[0-9][0-9_.a-zA-Z+-]*$|(?i:null|true|false)$|-(?: |$))[\w./+-]+(?:[: ]?[\w./%+-]+)*")
 """Text that YAML reads as text without quotes, also within brackets."""
 
 
@@ -45,12 +45,12 @@ class Described:
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        every = fields(cast("Any", self))
-        return stated(self, *(each.name for each in every if each.compare and each.name != "name"))
+        all_fields = fields(cast("Any", self))
+        return settings_of(self, *(each.name for each in all_fields if each.compare and each.name != "name"))
 
 
-def stated(value: Any, *keys: str) -> dict[str, Any]:
-    """Return the settings of a value that are called as its fields."""
+def settings_of(value: Any, *keys: str) -> dict[str, Any]:
+    """Return the settings of a value: those of its fields that ``keys`` name."""
     parts = {key: getattr(value, key) for key in keys}
     return {key: getattr(part, "described", part) for key, part in parts.items()}
 
@@ -60,7 +60,7 @@ def percent(share: float) -> str:
     return f"{(100 * Decimal(repr(share))).normalize():f} %"
 
 
-def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that differ, as they are after a change, which removes those that it leaves out."""
     names = [name for name in {**after, **before} if before.get(name) != after.get(name)]
     return {name: Nothing.NULL if after.get(name) is None else after[name] for name in names}
@@ -80,7 +80,7 @@ def setting_text(setting: Any) -> str:
             return f"{{{', '.join(f'{key}: {setting_text(part)}' for key, part in parts if part is not None)}}}"
         case list() | tuple():
             return f"[{', '.join(map(setting_text, cast('list[Any]', setting)))}]"
-        case str() | FileName() if not _PLAIN.fullmatch(str(setting)):
+        case str() | FileName() if not _UNQUOTED.fullmatch(str(setting)):
             return json.dumps(str(setting), ensure_ascii=False)
         case _:
             return str(setting)

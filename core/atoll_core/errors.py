@@ -15,7 +15,7 @@ AtollError                 base class; the message is for the user
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-_LONGEST_SHOWN = 40
+_MOST_SHOWN = 40
 
 
 class AtollError(Exception):
@@ -125,4 +125,4 @@ def shown(thing: Any) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"

@@ -34,12 +34,12 @@ def header_safe(secret: str, where: str) -> str:
     for number, letter in enumerate(secret, start=1):
         match unicodedata.category(letter):
             case "Cc":
-                wrong = "is a line break or another control character"
+                problem = "is a line break or another control character"
             case "Cs":  # Python's replacement of a byte of the environment that is not UTF-8
-                wrong = "is not text in UTF-8"
+                problem = "is not text in UTF-8"
             case _ if not letter.isascii() and ":" not in secret:
-                wrong = "is not in ASCII, as those of tokens are"
+                problem = "is not in ASCII, as those of tokens are"
             case _:
                 continue
-        raise UsageError(f"{where}: character {number} of it {wrong}; copy it again")
+        raise UsageError(f"{where}: character {number} of it {problem}; copy it again")
     return secret

@@ -23,8 +23,8 @@ _SYNONYMS = (
     | {"usec": "us", "msec": "ms", "sec": "s", "second": "s", "seconds": "s", "minute": "min", "minutes": "min"}
     | {"hour": "h", "hours": "h", "byte": "B", "bytes": "B"}
 )
-_LONGEST_TEXT = 60  # characters; int() of thousands of digits would be slow
-_MOST = 2**63 - 1
+_MOST_CHARACTERS = 60  # characters; int() of thousands of digits would be slow
+_MOST_BASE = 2**63 - 1
 _DECIMALS = 10**9  # __str__ chooses a unit in which at most nine decimals are exact
 
 
@@ -48,36 +48,36 @@ class _Quantity:
 
         Raises ValueError; the message has the remedy.
         """
-        parts = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_TEXT else None
+        parts = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) and len(text) <= _MOST_CHARACTERS else None
         if parts is None or parts[3] not in cls.UNITS:
             raise ValueError(f"{shown(text)} is not a {cls.__name__.lower()}; {cls._remedy(text)}")
         decimals = parts[2] or ""
         base, rest = divmod(int(parts[1] + decimals) * cls.UNITS[parts[3]], 10 ** len(decimals))
         if rest:
             raise ValueError(f"{shown(text)} is not a whole number of {next(iter(cls.UNITS))}; write fewer decimals")
-        if base > _MOST:
-            raise ValueError(f"{shown(text)} is too large; write less than {cls(_MOST)}")
+        if base > _MOST_BASE:
+            raise ValueError(f"{shown(text)} is too large; write less than {cls(_MOST_BASE)}")
         return cls(base, " ".join(str(text).split()))
 
     @classmethod
     def _remedy(cls, text: object) -> str:
         """The remedy for text that is not a quantity of this type."""
-        if isinstance(text, str) and len(text) <= _LONGEST_TEXT:
+        if isinstance(text, str) and len(text) <= _MOST_CHARACTERS:
             if _DECIMAL_COMMA.search(text):
                 return f"decimals follow a point, as in {cls.EXAMPLE.replace(' ', '.5 ')!r}"
             if text.lstrip().startswith("-"):
                 return f"it is never negative; write one such as {cls.EXAMPLE!r}"
-            if (parts := _NUMBER_AND_UNIT.fullmatch(text)) and (unit := cls._meant(parts[3])):
+            if (parts := _NUMBER_AND_UNIT.fullmatch(text)) and (unit := cls._intended_unit(parts[3])):
                 return f"did you mean {text.strip().removesuffix(parts[3]).rstrip()} {unit}?"
         return f"write a number and one of {', '.join(cls.UNITS)}, such as {cls.EXAMPLE!r}"
 
     @classmethod
-    def _meant(cls, written: str) -> str | None:
+    def _intended_unit(cls, written: str) -> str | None:
         """The unit of which ``written`` is a synonym or another spelling; None if there is not exactly one."""
         usual = _SYNONYMS.get(written, _SYNONYMS.get(written.lower(), written))
-        near = [unit for unit in cls.UNITS if unit.lower() == usual.lower()]
-        bytes_and_bits = "B" in written and "bit" not in written.lower() and "B" not in "".join(near)
-        return near[0] if len(near) == 1 and not bytes_and_bits else None
+        units = [unit for unit in cls.UNITS if unit.lower() == usual.lower()]
+        mixes_bytes_and_bits = "B" in written and "bit" not in written.lower() and "B" not in "".join(units)
+        return units[0] if len(units) == 1 and not mixes_bytes_and_bits else None
 
     def __str__(self) -> str:
         """As written, else the number in the largest unit that shows it exactly; ``parse`` reads it back."""

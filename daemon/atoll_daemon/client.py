@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 _READY_TIMEOUT_S = 15.0
 _ANSWER_TIMEOUT_S = 5.0
 _EXIT_TIMEOUT_S = 30.0
-_LONGEST_LINE = 16 * 1024 * 1024  # a summary is one line
+_LONGEST_LINE_BYTES = 16 * 1024 * 1024  # a summary is one line
 
+_LOG_NAME = "daemon.log"  # in state_directory()
 _DAEMON_URL = "http://daemon"
 
 DAEMON_DIED = "the daemon died; the lab and all its processes have ended"
@@ -143,8 +144,8 @@ class DaemonClient:
         ``error``, DaemonDiedError if the answer ends without a last line.
         """
         parameters = description.parameters()
-        for name, given in query.items():
-            parameters += [(name, each) for each in (given if isinstance(given, list) else [given]) if each is not None]
+        for name, value in query.items():
+            parameters += [(name, each) for each in (value if isinstance(value, list) else [value]) if each is not None]
         headers = {"Content-Type": "application/yaml", "Accept": "application/x-ndjson"}
         try:
             async with self._session.post(
@@ -234,15 +235,15 @@ async def connected(target: LabTarget) -> AsyncGenerator[DaemonClient | None]:
     async with aiohttp.ClientSession(
         connector=DaemonConnector(target),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
-        read_bufsize=_LONGEST_LINE,
+        read_bufsize=_LONGEST_LINE_BYTES,
     ) as session:
         daemon = DaemonClient(session, target)
         try:
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
                 await daemon.status()
         except (TimeoutError, aiohttp.ClientError):
-            holds = f"{describe_holder(*holder)} holds the lock but does not answer like a daemon"
-            other = LabError(f"{socket_name(target)} is the lock of {target}: {holds}")
+            claim = f"{describe_holder(*holder)} holds the lock but does not answer like a daemon"
+            other = LabError(f"{socket_name(target)} is the lock of {target}: {claim}")
             raise root_owned_error(target, holder) or other from None
         yield daemon
 
@@ -280,7 +281,8 @@ class OwnDaemon:
         if not ready:
             _, text = await asyncio.to_thread(process.communicate)
             lines = (text or b"").decode(errors="replace").strip().splitlines()
-            raise LabError(lines[-1] if lines else "the daemon did not start")
+            reason = " and printed nothing" if for_run else f"; see {state_directory() / _LOG_NAME}"
+            raise LabError(lines[-1] if lines else f"the daemon did not start{reason}")
         return daemon
 
     async def end(self) -> None:
@@ -317,23 +319,23 @@ async def lab_in_use(
     ``prepare`` is called before the lab comes up, ``runtime`` is the controller's. ``wait``: for the end of a run that
     has the lab, up to 30 s. Raises LabError if another run has the lab, and as :meth:`DaemonClient.stream`.
     """
-    own = None
+    own_daemon = None
     if not await _is_up(target, wait=wait):
         on_line(Progress("daemon").to_line())
-        own = await OwnDaemon.start(target, for_run=not keep)
+        own_daemon = await OwnDaemon.start(target, for_run=not keep)
     try:
         async with connected(target) as daemon:
             if daemon is None:
                 raise LabError("the daemon ended before its lab could be used")
             if prepare is not None:
                 await prepare(daemon)
-            if own is not None:
+            if own_daemon is not None:
                 await daemon.stream("/v1/lab", lab, on_line, runtime=runtime)
             yield daemon
     finally:
-        if own is not None and not keep:
+        if own_daemon is not None and not keep:
             on_line(Progress("down").to_line())
-            await asyncio.shield(own.release())
+            await asyncio.shield(own_daemon.release())
 
 
 async def _is_up(target: LabTarget, *, wait: bool) -> bool:
@@ -349,8 +351,8 @@ async def _is_up(target: LabTarget, *, wait: bool) -> bool:
             await wait_gone(target, status["pid"])
             return False
     busy: Line = status["busy"] or {}
-    which = f"{busy.get('about', 'ending')}, daemon process {status['pid']}"
-    raise LabError(f"another run is in progress ({which}); wait until it ends, or use --on virtual")
+    task_text = f"{busy.get('about', 'ending')}, daemon process {status['pid']}"
+    raise LabError(f"another run is in progress ({task_text}); wait until it ends, or use --on virtual")
 
 
 def _start_process(target: LabTarget, *, for_run: bool) -> subprocess.Popen[bytes]:
@@ -378,7 +380,7 @@ def _log_file() -> Any:
     state = state_directory()
     try:
         state.mkdir(parents=True, exist_ok=True)
-        return (state / "daemon.log").open("ab")
+        return (state / _LOG_NAME).open("ab")
     except OSError as error:
         raise AtollError(f"cannot write the daemon's log in {state}: {error.strerror}") from None
 

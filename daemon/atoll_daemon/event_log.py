@@ -34,55 +34,55 @@ class EventListener:
         self.samples = samples
         self.last = 0
         """Number of the last event taken, 0 before the first."""
-        self._waiting = deque(backlog)
-        self._behind = len(backlog)
-        self._most = len(backlog) + MOST_WAITING
-        self._something = asyncio.Event()
+        self._queue = deque(backlog)
+        self._queued_weight = len(backlog)
+        self._most_weight = len(backlog) + MOST_WAITING
+        self._changed = asyncio.Event()
         self._drop = drop
-        self._over = False
+        self._is_over = False
 
     async def take(self) -> EventJson | None:
         """Wait for the next event or sample; None if the subscription has ended."""
-        while (event := self.take_now()) is None and not self._over:
-            self._something.clear()
-            await self._something.wait()
+        while (event := self.take_now()) is None and not self._is_over:
+            self._changed.clear()
+            await self._changed.wait()
         return event
 
     def take_now(self) -> EventJson | None:
         """The next event or sample if one is waiting, else None."""
-        if not self._waiting:
+        if not self._queue:
             return None
-        event = self._waiting.popleft()
-        self._behind -= _weight(event)
+        event = self._queue.popleft()
+        self._queued_weight -= _weight(event)
         self.last = event.get("seq", self.last)
         return event
 
     def close(self) -> None:
         """End the subscription after the waiting events."""
-        self._over = True
-        self._something.set()
+        self._is_over = True
+        self._changed.set()
 
     def put(self, event: EventJson) -> bool:
         """Queue an event. If too many are waiting, drop the subscriber and return False."""
-        if self._behind >= self._most:
-            self._over = True
-            self._waiting.clear()
+        if self._queued_weight >= self._most_weight:
+            self._is_over = True
+            self._queue.clear()
             self._drop()
         else:
-            self._waiting.append(event)
-            self._behind += _weight(event)
-        self._something.set()
-        return not self._over
+            self._queue.append(event)
+            self._queued_weight += _weight(event)
+        self._changed.set()
+        return not self._is_over
 
 
 class EventLog:
     """The events of one daemon. ``clock``: ns since 1970, for their ``t_ns``."""
 
-    def __init__(self, clock: Callable[[], int], kept: int = KEPT_EVENTS) -> None:
+    def __init__(self, clock: Callable[[], int], most_kept: int = KEPT_EVENTS) -> None:
         self.seq = 0
         """Number of the last event."""
         self._clock = clock
-        self._events: deque[EventJson] = deque(maxlen=kept)
+        self._events: deque[EventJson] = deque(maxlen=most_kept)
         self._listeners: dict[EventListener, str] = {}
 
     @property
@@ -91,7 +91,7 @@ class EventLog:
         return self._events[0]["seq"] if self._events else self.seq + 1
 
     @property
-    def sampled(self) -> bool:
+    def has_sample_listeners(self) -> bool:
         """Whether any subscriber takes samples."""
         return any(listener.samples for listener in self._listeners)
 
@@ -100,7 +100,7 @@ class EventLog:
         self.seq += 1
         event: EventJson = with_text({"type": kind, "seq": self.seq, "t_ns": self._clock(), **fields})
         self._events.append(event)
-        self._hand_on(event, sample=False)
+        self._send(event, sample=False)
         return event
 
     def record(self, event: Event) -> None:
@@ -110,7 +110,7 @@ class EventLog:
 
     def sample(self, kind: str, /, **fields: Any) -> None:
         """Send a sample to the subscribers that take samples. ``fields`` may have a ``t_ns`` of its own."""
-        self._hand_on({"type": kind, "t_ns": self._clock(), **fields}, sample=True)
+        self._send({"type": kind, "t_ns": self._clock(), **fields}, sample=True)
 
     def since(self, after: int) -> list[EventJson]:
         """The events with numbers above ``after``, preceded by a ``gap`` if some of them are no longer kept.
@@ -140,7 +140,7 @@ class EventLog:
             listener.close()
         self._listeners.clear()
 
-    def _hand_on(self, event: EventJson, *, sample: bool) -> None:
+    def _send(self, event: EventJson, *, sample: bool) -> None:
         dropped: list[tuple[EventListener, str]] = []
         for listener, name in self._listeners.items():
             if (listener.samples or not sample) and not listener.put(event):
@@ -155,7 +155,7 @@ def _weight(event: EventJson) -> int:
     return 1 + len(event.get("points", ())) // POINTS_PER_EVENT
 
 
-PERIOD_S = 1.0
+SENDING_PERIOD_S = 1.0
 
 
 class LivePoints:
@@ -165,52 +165,52 @@ class LivePoints:
     while there is no subscriber for samples.
     """
 
-    def __init__(self, events: EventLog, period_s: float = PERIOD_S) -> None:
+    def __init__(self, events: EventLog, period_s: float = SENDING_PERIOD_S) -> None:
         self._events = events
         self._period_s = period_s
         self._run: str | None = None
-        self._metered = False
-        self._gathered: list[list[Any]] = []
-        self._due: asyncio.TimerHandle | None = None
+        self._counters_from_run = False
+        self._points: list[list[Any]] = []
+        self._timer: asyncio.TimerHandle | None = None
 
     @contextlib.contextmanager
-    def of_run(self, run: str, *, metered: bool = True) -> Generator[None]:
+    def of_run(self, run: str, *, counters_from_run: bool = True) -> Generator[None]:
         """Mark points as those of a run while the block lasts.
 
-        ``metered``: the run passes the boxes' counters itself; otherwise they are its only points.
+        ``counters_from_run``: the run passes the boxes' counters itself; otherwise they are its only points.
         """
-        self._hand_on()
-        self._run, self._metered = run, metered
+        self._send()
+        self._run, self._counters_from_run = run, counters_from_run
         try:
             yield
         finally:
-            self._hand_on()
-            self._run, self._metered = None, False
+            self._send()
+            self._run, self._counters_from_run = None, False
 
     def take(self, points: Iterable[MetricPoint]) -> None:
         """Take points, which are sent within a second."""
-        if not self._events.sampled:
+        if not self._events.has_sample_listeners:
             return
-        self._gathered += [fields for point in points if (fields := point.to_json()) is not None]
-        if self._gathered and self._due is None:
-            self._due = asyncio.get_running_loop().call_later(self._period_s, self._hand_on)
+        self._points += [fields for point in points if (fields := point.to_json()) is not None]
+        if self._points and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._period_s, self._send)
 
     def take_counters(self, testbed: Testbed, event: Counters, now_ns: int) -> None:
         """Take the counters of a link or delay box, unless a run passes them itself.
 
         The first counters of a second are preceded by the configuration of the links. ``now_ns``: CLOCK_REALTIME.
         """
-        if self._metered or not self._events.sampled:
+        if self._counters_from_run or not self._events.has_sample_listeners:
             return
-        if self._due is None and testbed.experiment is not None:
+        if self._timer is None and testbed.experiment is not None:
             self.take(link_config_points(testbed.experiment.links, now_ns))
         self.take(box_points(event.box, event.line, class_names(testbed.network), box_kinds(testbed.network)))
 
-    def _hand_on(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
-        if self._gathered:
-            gathered, self._gathered = self._gathered, []
-            latest_ns = max(point[3] for point in gathered)
-            self._events.sample("points", t_ns=latest_ns, run=self._run, points=gathered)
+    def _send(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._points:
+            points, self._points = self._points, []
+            latest_ns = max(point[3] for point in points)
+            self._events.sample("points", t_ns=latest_ns, run=self._run, points=points)

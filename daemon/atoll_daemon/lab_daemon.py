@@ -36,7 +36,7 @@ from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import LabTarget
 from atoll_daemon.event_log import EventLog, LivePoints
 from atoll_daemon.http.experiment_bodies import DescribedExperiment, current_description, warnings_json
-from atoll_daemon.http.http_errors import RequestError, internal_error, no_lab
+from atoll_daemon.http.http_errors import RequestError, internal_error, no_lab_error
 from atoll_daemon.last_failure import expect_kill, forget_failure, remember_failure
 from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.run_registry import RUNS, RunRecord, Runs
@@ -50,7 +50,7 @@ from atoll_testbed.run.live_run import LiveRun
 from atoll_testbed.run.run_request import PlannedRun, RunOptions, RunRequest, create_run
 from atoll_testbed.testbed import Testbed, while_up
 
-_LOGGED = (Progress, StepBegun, RunBegun, SwitchConnection, SwapEvent, Live, Counters)
+_LOGGED_EVENTS = (Progress, StepBegun, RunBegun, SwitchConnection, SwapEvent, Live, Counters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ApplyOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Up:
+class _RunningLab:
     """The testbed that is up, and the lab as described when it came up."""
 
     testbed: Testbed
@@ -98,34 +98,34 @@ class LabDaemon:
         """The file with the token for TCP."""
         self.end = asyncio.Event()
         """Set to make the daemon take the lab down and end."""
-        self._up: _Up | None = None
-        self._down: asyncio.Task[tuple[str, ...]] | None = None
+        self._running: _RunningLab | None = None
+        self._takedown: asyncio.Task[tuple[str, ...]] | None = None
         self._described: DescribedExperiment | None = None
         self._background: set[asyncio.Task[None]] = set()
-        self.bus.subscribe(reporting(self.events.record, _report), *_LOGGED)
-        self.bus.subscribe(reporting(self._take_note, _report), Note)
-        self.bus.subscribe(reporting(self._take_counters, _report), Counters)
-        self.bus.subscribe(reporting(lambda event: self.points.take(event.points), _report), MetricPoints)
+        self.bus.subscribe(reporting(self.events.record, _print_error), *_LOGGED_EVENTS)
+        self.bus.subscribe(reporting(self._take_note, _print_error), Note)
+        self.bus.subscribe(reporting(self._take_counters, _print_error), Counters)
+        self.bus.subscribe(reporting(lambda event: self.points.take(event.points), _print_error), MetricPoints)
 
     # State
 
     @property
     def testbed(self) -> Testbed | None:
         """The testbed, if one is up."""
-        return self._up.testbed if self._up else None
+        return self._running.testbed if self._running else None
 
     def require_lab(self) -> tuple[Testbed, Lab]:
         """The testbed, and the lab as described. Raises RequestError (409) if no lab is up, LabError if it failed."""
-        if self._up is None or self._down is not None:
-            raise no_lab(self.target)
-        if self._up.testbed.failed.done():
-            raise LabError(self._up.testbed.failed.result())
-        return self._up.testbed, self._up.lab
+        if self._running is None or self._takedown is not None:
+            raise no_lab_error(self.target)
+        if self._running.testbed.failed.done():
+            raise LabError(self._running.testbed.failed.result())
+        return self._running.testbed, self._running.lab
 
     def require_same_lab(self, network: Network) -> None:
         """Raise RequestError (409) unless the lab that is up is this one."""
         self.require_lab()
-        described = self._up.network if self._up else network
+        described = self._running.network if self._running else network
         if described != network:
             up = f"{described.name}, {described.file}"
             msg = (
@@ -144,7 +144,7 @@ class LabDaemon:
     @property
     def applied(self) -> DescribedExperiment | None:
         """The applied experiment with its current description; None before the first one."""
-        experiment = self._up.testbed.experiment if self._up else None
+        experiment = self._running.testbed.experiment if self._running else None
         if experiment is None or self._described is None:
             return None
         return current_description(self._described, experiment)
@@ -162,15 +162,15 @@ class LabDaemon:
     async def bring_up(self, lab: Lab, runtime: Runtime | None) -> JsonObject:
         """Bring a lab up unless it is up already, which the answer says."""
         network = lab.network
-        if self._up is not None:
+        if self._running is not None:
             self.require_same_lab(network)
             self.require_runtime(runtime)
             return {"already": True}
-        placed = _placed(network)
+        absolute = _with_absolute_file(network)
         file = self.target.inventory
-        inventory = None if file is None else await asyncio.to_thread(load_inventory, file, placed)
-        testbed = await Testbed.start(placed, self.bus, runtime or Runtime.OS_KEN, inventory=inventory)
-        self._up = _Up(testbed, lab, placed)
+        inventory = None if file is None else await asyncio.to_thread(load_inventory, file, absolute)
+        testbed = await Testbed.start(absolute, self.bus, runtime or Runtime.OS_KEN, inventory=inventory)
+        self._running = _RunningLab(testbed, lab, absolute)
         if self.for_run:
             forget_failure(self.target)  # the run reports it
         else:
@@ -179,10 +179,10 @@ class LabDaemon:
         self.spawn(self._end_with_lab(testbed))
         return {"already": False}
 
-    async def apply(self, described: DescribedExperiment, how: ApplyOptions) -> JsonObject:
+    async def apply(self, described: DescribedExperiment, options: ApplyOptions) -> JsonObject:
         """Apply an experiment; the answer has the changes."""
         testbed, _ = self.require_lab()
-        dry_run = how.dry_run
+        dry_run = options.dry_run
         swaps: list[Swap] = []
         before = testbed.plan.flows if testbed.plan else ()
         try:
@@ -190,9 +190,9 @@ class LabDaemon:
                 described.experiment,
                 described.backend,
                 dry_run=dry_run,
-                at_once=how.at_once,
-                probes=how.probes,
-                connections=how.connections,
+                at_once=options.at_once,
+                probes=options.probes,
+                connections=options.connections,
                 on_swap=swaps.append,
             )
         except BaseException as error:
@@ -203,7 +203,7 @@ class LabDaemon:
             raise
         if not dry_run:
             self._note_applied(described, changes=len(changes))
-        limit = how.connections.wait
+        limit = options.connections.wait
         budgets = await asyncio.to_thread(
             lambda: [budget for swap in swaps for budget in swap_budgets(testbed.network, before, swap)]
         )
@@ -250,15 +250,15 @@ class LabDaemon:
         self.bus.publish(RunBegun(record.id, str(run_dir.path)))
         with contextlib.closing(run_dir), self.bus.subscribe(take, StepBegun, Live):
             running = LiveRun(testbed, planned, run_dir)
-            sink = feeding(run_dir.path, running.note, self._progress) if metrics else contextlib.nullcontext()
+            sink = feeding(run_dir.path, running.note, self._publish_progress) if metrics else contextlib.nullcontext()
             async with _recording_files(run_dir):
-                async with sink as fed:
-                    with self.points.of_run(record.id, metered=metrics):
+                async with sink as sent:
+                    with self.points.of_run(record.id, counters_from_run=metrics):
                         await running.measure(record.started_ns)
-                if self.for_run and self._up is not None:
-                    self._take_down(self._up)
+                if self.for_run and self._running is not None:
+                    self._take_down(self._running)
                 summary = await running.analyse() if analyse else None
-        link = carried_link(run_dir) if fed and fed.points else None
+        link = carried_link(run_dir) if sent and sent.points else None
         return {"run_dir": str(run_dir.path), "summary": summary, "grafana": link}
 
     async def calibrate(self, described: DescribedExperiment, directions: list[str], seconds: float) -> JsonObject:
@@ -275,30 +275,30 @@ class LabDaemon:
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        if self._up is not None:
-            testbed = self._up.testbed
-            left = await self._take_down(self._up)
-            if left:
-                sys.stderr.write("".join(f"daemon: {line}\n" for line in left))
-                reasons = [testbed.failed.result(), *left] if testbed.failed.done() else left
-                remember_failure(self.target, testbed.network.name, "; ".join(reasons), time.time_ns(), left)
+        if self._running is not None:
+            testbed = self._running.testbed
+            leftovers = await self._take_down(self._running)
+            if leftovers:
+                sys.stderr.write("".join(f"daemon: {line}\n" for line in leftovers))
+                reasons = [testbed.failed.result(), *leftovers] if testbed.failed.done() else leftovers
+                remember_failure(self.target, testbed.network.name, "; ".join(reasons), time.time_ns(), leftovers)
             elif not self.for_run and not testbed.failed.done():
                 forget_failure(self.target)
 
-    def _take_down(self, up: _Up) -> "asyncio.Task[tuple[str, ...]]":
+    def _take_down(self, running: _RunningLab) -> "asyncio.Task[tuple[str, ...]]":
         """Begin to take the lab down, unless that has begun, in a task that no cancellation of a run reaches."""
-        if self._down is None:
-            self.events.add("lab", lab=up.testbed.network.name, state="down")
-            self._down = asyncio.create_task(up.testbed.stop())
-        return self._down
+        if self._takedown is None:
+            self.events.add("lab", lab=running.testbed.network.name, state="down")
+            self._takedown = asyncio.create_task(running.testbed.stop())
+        return self._takedown
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a background task that the daemon keeps until it ends."""
         task = asyncio.create_task(work)
         self._background.add(task)
-        task.add_done_callback(self._background_over)
+        task.add_done_callback(self._on_background_end)
 
-    def _background_over(self, task: "asyncio.Task[None]") -> None:
+    def _on_background_end(self, task: "asyncio.Task[None]") -> None:
         self._background.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:  # without its background tasks the daemon would not notice that the lab fails
@@ -322,7 +322,7 @@ class LabDaemon:
             sys.stderr.write(f"daemon: {event.message}\n")
         self.events.record(event)
 
-    def _progress(self, text: str) -> None:
+    def _publish_progress(self, text: str) -> None:
         self.bus.publish(Progress(text))
 
     async def _end_with_lab(self, testbed: Testbed) -> None:
@@ -348,10 +348,10 @@ async def _recording_files(run_dir: RunDir) -> AsyncGenerator[None]:
     await asyncio.to_thread(run_dir.record_files)
 
 
-def _report(text: str) -> None:
+def _print_error(text: str) -> None:
     sys.stderr.write(f"daemon: {text}\n")
 
 
-def _placed(network: Network) -> Network:
+def _with_absolute_file(network: Network) -> Network:
     """The network with the absolute path of its file: later commands may run in another directory."""
     return replace(network, file=os.path.abspath(network.file))  # noqa: PTH100 (Path.absolute keeps `..`)

@@ -17,15 +17,15 @@ from atoll_daemon.client import state_directory
 from atoll_daemon.socket_lock import socket_name
 
 
-def remember_failure(target: LabTarget, lab: str, reason: str, t_ns: int | None, left: Sequence[str] = ()) -> None:
+def remember_failure(target: LabTarget, lab: str, reason: str, t_ns: int | None, leftovers: Sequence[str] = ()) -> None:
     """Write the failure that `atoll status` shows after the daemon has ended. ``t_ns``: CLOCK_REALTIME, if known.
 
-    ``left``: lines about settings that real machines may still have, for `atoll down`.
+    ``leftovers``: lines about settings that real machines may still have, for `atoll down`.
     """
     with contextlib.suppress(OSError):  # it is also in the log and in the events
         _file(target).parent.mkdir(parents=True, exist_ok=True)
         _file(target).write_text(
-            json.dumps({"lab": lab, "reason": reason, "t_ns": t_ns, "left": left}), encoding="utf-8"
+            json.dumps({"lab": lab, "reason": reason, "t_ns": t_ns, "left": leftovers}), encoding="utf-8"
         )
 
 

@@ -33,7 +33,7 @@ class RunRecord:
     error: dict[str, Any] | None = None
     warnings: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     task: asyncio.Task[JsonObject] | None = None
-    named: asyncio.Event = field(default_factory=asyncio.Event)
+    has_id: asyncio.Event = field(default_factory=asyncio.Event)
     """Set as soon as the run has a directory, or has ended without one."""
 
     def take(self, event: StepBegun | Live) -> None:
@@ -58,10 +58,10 @@ class RunRecord:
         """The record in the form of the API."""
         return {name: getattr(self, name) for name in RunResponse.model_fields}
 
-    def over(self, task: asyncio.Task[JsonObject], now_ns: int) -> None:
+    def set_end(self, task: asyncio.Task[JsonObject], now_ns: int) -> None:
         """Record the result of the task."""
         self.ended_ns = now_ns
-        self.named.set()
+        self.has_id.set()
         if task.cancelled():
             self.state = "cancelled"
             return
@@ -84,7 +84,7 @@ class Runs:
         """Add a run as soon as it has a directory."""
         record.id, record.run_dir = f"{record.experiment}-{name}", run_dir
         self._records[record.id] = record
-        record.named.set()
+        record.has_id.set()
 
     def find(self, name: str) -> RunRecord:
         """The run with an id. Raises RequestError (404)."""

@@ -21,11 +21,11 @@ from atoll_core.plan.flow_entry import relax_collector
 from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon.http import write_handlers
 from atoll_daemon.http.api_models import LabRequest, PortRequest, Request
-from atoll_daemon.http.auth import AccessControl, is_local, only_locally
+from atoll_daemon.http.auth import AccessControl, is_local, local_only_error
 from atoll_daemon.http.http_app import Serve, add_page, errors_as_json, is_page, runner_of
 from atoll_daemon.http.http_errors import RequestError, no_lab_is_up
 from atoll_daemon.http.openapi import Handler
-from atoll_daemon.http.request_parsing import MOST_BYTES, parameters, read_object
+from atoll_daemon.http.request_parsing import MOST_BODY_BYTES, parameters, read_object
 from atoll_daemon.http.responses import json_answer
 from atoll_daemon.http.routes import ROUTES
 from atoll_daemon.http.tcp_listener import ListenAddress, ServedPort, serve_locally
@@ -35,7 +35,7 @@ from atoll_emulation.mininet_lab.emulated_lab import LabShell
 from atoll_testbed.testbed import Testbed
 
 # Not the hard limit, often a million: Mininet's mnexec, started for each host, closes as many one by one.
-_DESCRIPTORS = 1 << 16
+_MOST_DESCRIPTORS = 1 << 16
 
 
 class Server:
@@ -67,17 +67,17 @@ class Server:
         await self._runner.cleanup()
 
     def _application(self) -> web.Application:
-        app = web.Application(middlewares=[errors_as_json, self._authorize], client_max_size=MOST_BYTES)
+        app = web.Application(middlewares=[errors_as_json, self._authorize], client_max_size=MOST_BODY_BYTES)
         for route in ROUTES:
-            app.router.add_route(route.method, route.path, self._serving(route.handler, route.query))
+            app.router.add_route(route.method, route.path, self._serve_by(route.handler, route.query))
         add_page(app)
         # Requests of local commands only: they name files, or belong to the user at a terminal.
-        app.router.add_post("/v1/lab", _locally(self._serving(write_handlers.post_lab, LabRequest)))
-        app.router.add_post("/v1/ports", _locally(self._open_port))
-        app.router.add_get("/v1/shell", _locally(self._shell))
+        app.router.add_post("/v1/lab", _local_only(self._serve_by(write_handlers.post_lab, LabRequest)))
+        app.router.add_post("/v1/ports", _local_only(self._open_port))
+        app.router.add_get("/v1/shell", _local_only(self._shell))
         return app
 
-    def _serving(self, handler: Handler, query: type[Request]) -> Serve:
+    def _serve_by(self, handler: Handler, query: type[Request]) -> Serve:
         """Serve requests by a handler, which reads their parameters itself if it has any."""
 
         async def serve(request: web.Request) -> web.StreamResponse:
@@ -98,8 +98,8 @@ class Server:
         parameters(request, Request)
         body = await read_object(request, PortRequest)
         address = ListenAddress.parse(body.address)
-        same = [port for port in self._ports if replace(port.address, port=address.port) == address]
-        port = next((port for port in same if address.port in (0, port.address.port)), None)
+        same_host = [port for port in self._ports if replace(port.address, port=address.port) == address]
+        port = next((port for port in same_host if address.port in (0, port.address.port)), None)
         if port is None:
             server = self._runner.server
             if server is None:
@@ -125,12 +125,12 @@ class Server:
         self._daemon.end.set()
 
 
-def _locally(handler: Serve) -> Serve:
+def _local_only(handler: Serve) -> Serve:
     """Serve a request on the Unix socket only."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
         if not is_local(request):
-            raise only_locally()
+            raise local_only_error()
         return await handler(request)
 
     return serve
@@ -139,9 +139,9 @@ def _locally(handler: Serve) -> Serve:
 def _raise_descriptor_limit() -> None:
     """Raise the limit of file descriptors, often 1024, for all connections, agents and logs."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    limit = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_MOST_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def main(arguments: list[str]) -> int:
@@ -160,7 +160,7 @@ def main(arguments: list[str]) -> int:
     relax_collector()
     _raise_descriptor_limit()
 
-    async def keep() -> int:
+    async def serve_lab() -> int:
         daemon = LabDaemon(target, for_run=options.for_run)
         if not options.for_run:
             os.chdir("/")  # so that the file system of the current directory can be unmounted
@@ -170,44 +170,44 @@ def main(arguments: list[str]) -> int:
     ready: dict[str, Any] = {"type": "ready", "pid": os.getpid()}
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
-    return asyncio.run(keep())
+    return asyncio.run(serve_lab())
 
 
-_LONGEST_MESSAGE = 16 * 1024 * 1024  # a script is one message
+_LONGEST_SCRIPT_BYTES = 16 * 1024 * 1024  # a script is one message
 
 
 async def serve_shell(request: web.Request, daemon: LabDaemon) -> web.WebSocketResponse:
     """Serve a shell until the session or the connection ends."""
-    socket = web.WebSocketResponse(max_msg_size=_LONGEST_MESSAGE)
+    socket = web.WebSocketResponse(max_msg_size=_LONGEST_SCRIPT_BYTES)
     await socket.prepare(request)
     opening = await socket.receive()
     if opening.type is not WSMsgType.TEXT:
         return socket
     if daemon.testbed is None:
-        await _end(socket, no_lab_is_up(daemon.target))
+        await _end_shell(socket, no_lab_is_up(daemon.target))
         return socket
     try:
-        shell = await _open(daemon.testbed, json.loads(opening.data))
+        shell = await _open_shell(daemon.testbed, json.loads(opening.data))
     except LabError as error:  # a lab of real machines has no Mininet
-        await _end(socket, str(error))
+        await _end_shell(socket, str(error))
         return socket
-    printing = asyncio.create_task(_print(shell, socket))
+    output_task = asyncio.create_task(_forward_output(shell, socket))
     try:
         async for message in socket:
-            await _forward(message, shell)
+            await _forward_input(message, shell)
     finally:
-        printing.cancel()
+        output_task.cancel()
         await asyncio.shield(shell.close())  # this handler may be cancelled here, by the end of the connection
     return socket
 
 
-async def _open(testbed: Testbed, opening: dict[str, Any]) -> LabShell:
+async def _open_shell(testbed: Testbed, opening: dict[str, Any]) -> LabShell:
     if "script" in opening:
         return await testbed.lab.run_script(opening["script"])
     return await testbed.lab.open_shell(opening["columns"], opening["rows"])
 
 
-async def _forward(message: WSMessage, shell: LabShell) -> None:
+async def _forward_input(message: WSMessage, shell: LabShell) -> None:
     if message.type is WSMsgType.BINARY:
         await shell.write(message.data)
     elif message.type is WSMsgType.TEXT:
@@ -215,15 +215,15 @@ async def _forward(message: WSMessage, shell: LabShell) -> None:
         await shell.resize(size["columns"], size["rows"])
 
 
-async def _print(shell: LabShell, socket: web.WebSocketResponse) -> None:
+async def _forward_output(shell: LabShell, socket: web.WebSocketResponse) -> None:
     with contextlib.suppress(ConnectionError):  # the client has disconnected
         while printed := await shell.read():
             await socket.send_bytes(printed)
-        await _end(socket, shell.refused)
+        await _end_shell(socket, shell.refusal)
 
 
-async def _end(socket: web.WebSocketResponse, why: str | None) -> None:
+async def _end_shell(socket: web.WebSocketResponse, reason: str | None) -> None:
     """Send the last message, which says how the session ended."""
-    last = {"type": "done"} if why is None else {"type": "error", "message": why, "exit_code": LabError.exit_code}
+    last = {"type": "done"} if reason is None else {"type": "error", "message": reason, "exit_code": LabError.exit_code}
     await socket.send_json(last)
     await socket.close()

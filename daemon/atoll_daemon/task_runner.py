@@ -46,8 +46,8 @@ class TaskRunner:
         self.require_idle()
         self.busy = Busy(what, about, time.time_ns())
         self.idle.clear()
-        self._task = asyncio.create_task(self._do(what, about, work))
-        self._task.add_done_callback(self._over)
+        self._task = asyncio.create_task(self._perform(what, about, work))
+        self._task.add_done_callback(self._on_end)
         return self._task
 
     async def end(self) -> None:
@@ -56,7 +56,7 @@ class TaskRunner:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _do(self, what: str, about: str, work: Work) -> JsonObject:
+    async def _perform(self, what: str, about: str, work: Work) -> JsonObject:
         self._events.add("work", what=what, about=about, state="begin")
         try:
             result = await work()
@@ -70,7 +70,7 @@ class TaskRunner:
         self._events.add("work", what=what, about=about, state="end", **verdict)
         return result
 
-    def _over(self, task: asyncio.Task[JsonObject]) -> None:
+    def _on_end(self, task: asyncio.Task[JsonObject]) -> None:
         if not task.cancelled():
             task.exception()  # retrieved: the requester may no longer be waiting for it
         self.busy = None

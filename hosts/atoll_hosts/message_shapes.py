@@ -66,7 +66,7 @@ def parsed(text: str) -> Any:
     try:
         return _DECODER.decode(text)
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError("the JSON is nested too deeply") from None
 
 
 def cleaned(thing: Any) -> Any:

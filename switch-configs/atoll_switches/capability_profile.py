@@ -23,9 +23,9 @@ from atoll_core.plan.flow_entry import IPV4, FlowEntry, Match, Output, Vlan
 from atoll_core.units import Duration
 
 PROFILES = Path(__file__).parent / "profiles"
-_FIELDS = ("in_port", "eth_type", "ipv4_src", "ipv4_dst", "ip_proto", "l4_src", "l4_dst")
+_MATCH_FIELDS = ("in_port", "eth_type", "ipv4_src", "ipv4_dst", "ip_proto", "l4_src", "l4_dst")
 _ONLY_IPV4 = "only-ipv4"
-_WORDS = {  # the text for a need that is not a field
+_NEED_TEXTS = {  # the text for a need that is not a field
     "vlan": "match a VLAN id",
     "untagged": "match frames without a VLAN tag",
     "Output": "forward",
@@ -80,8 +80,8 @@ class Profile:
         """Whether it has a table in hardware, and another one in software."""
         return self.software_table is not None
 
-    def does(self, need: str) -> bool:
-        """Whether it matches or does something at line rate: a field, an action's class, or a word of ``_WORDS``."""
+    def supports(self, need: str) -> bool:
+        """Whether it matches or does this at line rate: a field, an action's class, or a key of ``_NEED_TEXTS``."""
         if need == _ONLY_IPV4:
             return not self.only_ipv4
         return need in self.matches or need in self.actions
@@ -109,14 +109,16 @@ def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
     Raises PlanError with a line and a remedy for each missing feature.
     """
     profiles = {switch.name: profile(switch.driver) for switch in network.switches}
-    count: Counter[str] = Counter()
-    refused: dict[tuple[str, str], list[str]] = {}
+    entry_counts: Counter[str] = Counter()
+    reasons: dict[tuple[str, str], list[str]] = {}
     for entry in entries:
-        count[entry.switch] += 1
+        entry_counts[entry.switch] += 1
         for need in missing_features(profiles[entry.switch], entry):
-            refused.setdefault((entry.switch, need), []).append(entry.why)
-    lines = [_refusal(profiles[switch], switch, need, whys) for (switch, need), whys in refused.items()]
-    for switch, number in count.items():
+            reasons.setdefault((entry.switch, need), []).append(entry.why)
+    lines = [
+        _refusal(profiles[switch], switch, need, reasons_of_need) for (switch, need), reasons_of_need in reasons.items()
+    ]
+    for switch, number in entry_counts.items():
         kind = profiles[switch]
         if number > kind.max_entries:
             lines.append(
@@ -149,13 +151,13 @@ def missing_features(kind: Profile, entry: FlowEntry) -> Iterator[str]:
 
     Hardware that takes only IPv4 does not take an entry for other packets at all: nothing else is named then.
     """
-    missing = [need for need in _needs(entry) if not kind.does(need)]
+    missing = [need for need in _needs(entry) if not kind.supports(need)]
     return iter([_ONLY_IPV4] if _ONLY_IPV4 in missing else missing)
 
 
 def feature_text(need: str) -> str:
     """A need as text: "push a VLAN tag"."""
-    return _WORDS.get(need, f"match {need}")
+    return _NEED_TEXTS.get(need, f"match {need}")
 
 
 def remedy_for(kind: Profile, need: str) -> str:
@@ -163,16 +165,16 @@ def remedy_for(kind: Profile, need: str) -> str:
     return kind.remedies.get(need, "choose another driver, or another port for the machine")
 
 
-def _refusal(kind: Profile, switch: str, need: str, whys: list[str]) -> str:
+def _refusal(kind: Profile, switch: str, need: str, reasons: list[str]) -> str:
     """One line: the switch, the missing feature, the first entry that needs it, the remedy."""
-    others = f" and {len(whys) - 1} more" if len(whys) > 1 else ""
-    what = f"{switch} ({kind.title}) cannot {feature_text(need)} in hardware"
-    return f"{what}, needed for '{whys[0]}'{others}; {remedy_for(kind, need)}"
+    others = f" and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    problem = f"{switch} ({kind.title}) cannot {feature_text(need)} in hardware"
+    return f"{problem}, needed for '{reasons[0]}'{others}; {remedy_for(kind, need)}"
 
 
 def _needs(entry: FlowEntry) -> Iterator[str]:
     match: Match = entry.match
-    yield from (name for name in _FIELDS if getattr(match, name) is not None)
+    yield from (name for name in _MATCH_FIELDS if getattr(match, name) is not None)
     if match.vlan is not None:
         yield "untagged" if match.vlan is Vlan.UNTAGGED else "vlan"
     if match.eth_type != IPV4:
@@ -200,7 +202,7 @@ def too_long(network: Network, experiment: Experiment | None = None) -> Iterator
     """
     drivers = {switch.name: profile(switch.driver) for switch in network.switches}
 
-    def refused(interface: Interface, mtu: int, switch: str) -> Iterator[Diagnostic]:
+    def diagnose(interface: Interface, mtu: int, switch: str) -> Iterator[Diagnostic]:
         kind = drivers[switch]
         if mtu > kind.mtu:
             text = f"{interface.name}: {switch} ({kind.title}) forwards packets of at most {kind.mtu} bytes, not {mtu}"
@@ -209,24 +211,24 @@ def too_long(network: Network, experiment: Experiment | None = None) -> Iterator
 
     for interfaces in network.machines.values():
         for interface in interfaces:
-            yield from refused(interface, interface.mtu, interface.attached.switch)
+            yield from diagnose(interface, interface.mtu, interface.attached.switch)
     topology = Topology.of(network)
     for near, far in _stretches(network, experiment) if experiment else ():
         for hop in topology.path(near.attached.switch, far.attached.switch)[:-1]:
-            yield from refused(near, min(near.mtu, far.mtu), hop.arrival.switch)
+            yield from diagnose(near, min(near.mtu, far.mtu), hop.arrival.switch)
 
 
 def _stretches(network: Network, experiment: Experiment) -> Iterator[tuple[Interface, Interface]]:
     """Two interfaces with switches between them: the last before, and the first behind."""
     trunks = [interface for box in network.delay_boxes for interface in box.interfaces]
-    worlds = [*(host.interface for host in network.world_hosts), *trunks]
+    world_sides = [*(host.interface for host in network.world_hosts), *trunks]
     for legs in PathMtus(network, experiment).legs.values():
-        first = [legs[0].interface] if legs else []
-        last = [legs[-1].interface] if legs else worlds
-        for world in worlds:
-            yield from ((world, each) for each in (*first, *(t for t in trunks if t is not world)))
+        first_legs = [legs[0].interface] if legs else []
+        last_legs = [legs[-1].interface] if legs else world_sides
+        for world in world_sides:
+            yield from ((world, each) for each in (*first_legs, *(trunk for trunk in trunks if trunk is not world)))
         yield from ((near.interface, far.interface) for near, far in pairwise(legs) if near.box != far.box)
-        yield from ((each, host.interface) for each in last for host in network.island_hosts)
+        yield from ((each, host.interface) for each in last_legs for host in network.island_hosts)
 
 
 def refuse_long_packets(network: Network, experiment: Experiment) -> None:

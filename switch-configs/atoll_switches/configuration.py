@@ -17,7 +17,7 @@ from atoll_switches.capability_profile import profile
 
 OPENFLOW_PORT = 6653  # assigned by IANA
 _MANAGEMENT_VLAN = 1  # the default VLAN of a ProCurve's ports; never a lab's own
-_VLANS = range(2, 4095)
+_USABLE_VLANS = range(2, 4095)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], c
         raise PlanError(f"{network.file} has no switch {switch!r}; it has {names}")
     import jinja2
 
-    described = network.switch(switch)
-    kind = profile(described.driver)
+    described_switch = network.switch(switch)
+    kind = profile(described_switch.driver)
     ports = ports_of(network, switch, entries)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
@@ -61,7 +61,7 @@ def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], c
         keep_trailing_newline=True,
     )
     return environment.get_template(f"{kind.config}.j2").render(
-        switch=described,
+        switch=described_switch,
         profile=kind,
         ports=ports,
         usual_mtu=MTU,
@@ -100,13 +100,13 @@ def ports_of(network: Network, switch: str, entries: Iterable[FlowEntry]) -> tup
                 case Output(port):
                     vlans[port] |= set() if tag is None else {tag}
     cables = [interface for interfaces in network.machines.values() for interface in interfaces]
-    own: dict[int, int] = {}
+    mtu_by_port: dict[int, int] = {}
     for cable in cables:
         if cable.attached.switch == switch:  # several of them behind a learning switch
-            own[cable.attached.port] = max(cable.mtu, own.get(cable.attached.port, 0))
-    longest = max([MTU, *(cable.mtu for cable in cables)])
+            mtu_by_port[cable.attached.port] = max(cable.mtu, mtu_by_port.get(cable.attached.port, 0))
+    largest_mtu = max([MTU, *(cable.mtu for cable in cables)])
     return tuple(
-        ConfiguredPort(number, leads_to[number], tuple(sorted(vlans[number])), own.get(number, longest))
+        ConfiguredPort(number, leads_to[number], tuple(sorted(vlans[number])), mtu_by_port.get(number, largest_mtu))
         for number in sorted(leads_to)
     )
 
@@ -135,7 +135,7 @@ def _free_vlan(ports: tuple[ConfiguredPort, ...], network: Network) -> int:
     """The VLAN of untagged frames within the switch: one whose id no tagged frame has."""
     used = {vlan for port in ports for vlan in port.vlans}
     used |= {each.vlan for box in network.delay_boxes for each in box.classes}
-    free = next((vlan for vlan in _VLANS if vlan not in used), None)
+    free = next((vlan for vlan in _USABLE_VLANS if vlan not in used), None)
     if free is None:
         raise PlanError(f"{network.file} leaves no VLAN id for untagged frames; use fewer latency classes")
     return free
@@ -143,10 +143,10 @@ def _free_vlan(ports: tuple[ConfiguredPort, ...], network: Network) -> int:
 
 def port_ranges(numbers: Iterable[int]) -> str:
     """Ascending numbers as switches write them: 1-3,10."""
-    runs: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1] = (runs[-1][0], number)
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
         else:
-            runs.append((number, number))
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+            ranges.append((number, number))
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

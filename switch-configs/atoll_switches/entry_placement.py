@@ -21,7 +21,7 @@ from atoll_switches.capability_profile import (
     remedy_for,
 )
 
-_UNLIMITED_BIT_S = 10**9  # of a cable where no link limits the traffic
+_CABLE_BIT_S = 10**9  # of a cable where no link limits the traffic
 _PACKETS_PER_ACK = 2  # RFC 5681, 4.2
 _CONTROL_PACKETS_S = 1  # of in-band control while measuring: some packets in ten seconds for each host
 
@@ -76,40 +76,45 @@ class SwitchBudget:
 def place_entries(network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> tuple[PlacedEntry, ...]:
     """Place each entry on its switch, by the profile of the switch's driver."""
     profiles = {switch.name: profile(switch.driver) for switch in network.switches}
-    carried = {
+    software_packets_s = {
         name: behaviour(kind.driver, TwinSettings()).software_packets_per_s
         for name, kind in profiles.items()
         if kind.is_hardware
     }
     rates = packet_rates(experiment)
     return tuple(
-        _placed(profiles[entry.switch], entry, carried.get(entry.switch), _expected(network, entry, rates))
+        _place(
+            profiles[entry.switch],
+            entry,
+            software_packets_s.get(entry.switch),
+            _expected_packets_s(network, entry, rates),
+        )
         for entry in entries
     )
 
 
 def packet_rates(experiment: Experiment) -> tuple[int, int]:
     """Packets/s that an experiment sends at most to the island and to the world, of full size; ACKs are counted."""
-    to_island = max((link.to_island.rate.bit_s for link in experiment.links), default=_UNLIMITED_BIT_S) // (8 * MTU)
-    to_world = max((link.to_world.rate.bit_s for link in experiment.links), default=_UNLIMITED_BIT_S) // (8 * MTU)
+    to_island = max((link.to_island.rate.bit_s for link in experiment.links), default=_CABLE_BIT_S) // (8 * MTU)
+    to_world = max((link.to_world.rate.bit_s for link in experiment.links), default=_CABLE_BIT_S) // (8 * MTU)
     return max(to_island, to_world // _PACKETS_PER_ACK), max(to_world, to_island // _PACKETS_PER_ACK)
 
 
 def switch_budgets(
-    network: Network, states: Sequence[tuple[str, Iterable[FlowEntry]]], unsteered: str = "the experiment"
+    network: Network, states: Sequence[tuple[str, Iterable[FlowEntry]]], first_name: str = "the experiment"
 ) -> tuple[SwitchBudget, ...]:
     """The budget of each switch over states of its tables, each with its name; the first is that of the plan."""
-    counts = [(when or unsteered, Counter(entry.switch for entry in entries)) for when, entries in states]
+    counts = [(when or first_name, Counter(entry.switch for entry in entries)) for when, entries in states]
     budgets: list[SwitchBudget] = []
     for switch in network.switches:
         kind = profile(switch.driver)
         when, most = max(((when, count[switch.name]) for when, count in counts), key=lambda each: each[1])
-        first = counts[0][1][switch.name]
-        budgets.append(SwitchBudget(switch.name, kind.driver, kind.title, first, most, when, kind.max_entries))
+        planned = counts[0][1][switch.name]
+        budgets.append(SwitchBudget(switch.name, kind.driver, kind.title, planned, most, when, kind.max_entries))
     return tuple(budgets)
 
 
-def _placed(kind: Profile, entry: FlowEntry, software_packets_s: int | None, expected: int) -> PlacedEntry:
+def _place(kind: Profile, entry: FlowEntry, software_packets_s: int | None, expected: int) -> PlacedEntry:
     if kind.software_table is None:
         return PlacedEntry(entry, kind.table, TableKind.DATAPATH, "forwards all entries alike", None, expected)
     missing = list(missing_features(kind, entry))
@@ -121,7 +126,7 @@ def _placed(kind: Profile, entry: FlowEntry, software_packets_s: int | None, exp
     return PlacedEntry(entry, kind.software_table, TableKind.SOFTWARE, reason, software_packets_s, expected, remedy)
 
 
-def _expected(network: Network, entry: FlowEntry, rates: tuple[int, int]) -> int:
+def _expected_packets_s(network: Network, entry: FlowEntry, rates: tuple[int, int]) -> int:
     """The packets/s through an entry: those to the end that it leads to, or both where its match does not tell."""
     to_island, to_world = rates
     if not entry.actions:
@@ -136,7 +141,7 @@ def _expected(network: Network, entry: FlowEntry, rates: tuple[int, int]) -> int
     return to_island + to_world
 
 
-_NOT_OF_A_TABLE = {"several-outputs"}  # in profiles, but not in table features
+_NOT_IN_TABLE_FEATURES = {"several-outputs"}  # in profiles, but not in table features
 
 
 def choose_table(kind: Profile, features: SwitchFeatures, switch: str) -> int:
@@ -148,9 +153,11 @@ def choose_table(kind: Profile, features: SwitchFeatures, switch: str) -> int:
     if not features.tables:
         return kind.table
     for table in features.tables:
-        if not any(_missing(kind, table)):
+        if not any(_missing_texts(kind, table)):
             return table.first
-    missing = "; ".join(f"{_numbers(table)} {', '.join(_missing(kind, table))}" for table in features.tables)
+    missing = "; ".join(
+        f"{_table_numbers(table)} {', '.join(_missing_texts(kind, table))}" for table in features.tables
+    )
     model = (
         " ".join(filter(None, (features.description.manufacturer, features.description.hardware))) or "unknown model"
     )
@@ -160,22 +167,22 @@ def choose_table(kind: Profile, features: SwitchFeatures, switch: str) -> int:
     )
 
 
-def room(features: SwitchFeatures, table: int) -> int | None:
+def table_capacity(features: SwitchFeatures, table: int) -> int | None:
     """The capacity of the table in entries; None if it is not reported."""
     capacities = (each.max_entries for each in features.tables if each.first <= table <= each.last)
     return next(capacities, None) or None
 
 
-def _missing(kind: Profile, table: TableFeatures) -> Iterator[str]:
+def _missing_texts(kind: Profile, table: TableFeatures) -> Iterator[str]:
     missing = sorted(kind.matches - set(table.matches))
     if missing:
         yield f"does not match {', '.join(missing)}"
-    actions = sorted(kind.actions - _NOT_OF_A_TABLE - set(table.actions))
+    actions = sorted(kind.actions - _NOT_IN_TABLE_FEATURES - set(table.actions))
     if actions:
         yield f"does not do {', '.join(actions)}"
     if table.required and set(table.required) != {"in_port"}:  # every entry matches its ingress port
         yield f"requires that every entry matches {', '.join(table.required)}"
 
 
-def _numbers(table: TableFeatures) -> str:
+def _table_numbers(table: TableFeatures) -> str:
     return f"table {table.first}" if table.first == table.last else f"tables {table.first} to {table.last}"

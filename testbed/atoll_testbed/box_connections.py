@@ -20,14 +20,14 @@ from atoll_core.lab.network import Network
 from atoll_core.units import Duration
 from atoll_hosts.machine import Machine
 
-_LOOK_EVERY_S = 0.2
+_POLL_S = 0.2
 _DEFAULT_LIMIT = "60 s"
 
 # Only connections of the experiment's hosts: a real box has others, such as an administrator's SSH session.
-_FOUND = "state connected exclude time-wait ( {peers} )"
+_FILTER = "state connected exclude time-wait ( {peers} )"
 # Those between two boxes are none of the hosts': they end by no wait, and are made again when they are reset.
-_ENDING = f"state connected exclude time-wait ( {{peers}} ) and sport != {PEER_PORT} and dport != {PEER_PORT}"
-_COUNT = 'found=$(ss -Htn $@) || exit 1; printf \'{"connections":%d}\\n\' "$(printf %s "$found" | grep -c .)"'
+_WAIT_FILTER = f"state connected exclude time-wait ( {{peers}} ) and sport != {PEER_PORT} and dport != {PEER_PORT}"
+_COUNT_SCRIPT = 'found=$(ss -Htn $@) || exit 1; printf \'{"connections":%d}\\n\' "$(printf %s "$found" | grep -c .)"'
 
 
 class Admit(Protocol):
@@ -77,12 +77,12 @@ class BoxConnections:
         self._machine = machine
         self._restart = restart
         self._admit = admit
-        self._closed: set[str] = set()  # to new connections
+        self._closed_boxes: set[str] = set()  # to new connections
         self._events = events
         self._policy = policy
         peers = f"dst {network.world} or dst {network.island}"
-        self._filter = _FOUND.format(peers=peers).split()
-        self._ending = _ENDING.format(peers=peers).split()
+        self._filter = _FILTER.format(peers=peers).split()
+        self._wait_filter = _WAIT_FILTER.format(peers=peers).split()
         self._external = frozenset(box.name for box in network.boxes if not box.is_managed)
 
     async def wait(self, boxes: Collection[str]) -> bool:
@@ -94,18 +94,18 @@ class BoxConnections:
         if self._policy.wait is None or not boxes:
             return False
         deadline = time.monotonic() + self._policy.wait.s
-        left = [box for box in boxes if box not in self._external]
-        for box in left:
-            self._closed.add(box)
+        open_boxes = [box for box in boxes if box not in self._external]
+        for box in open_boxes:
+            self._closed_boxes.add(box)
             await self._admit(box, on=False)
-        while left:
-            counts = {box: await self._count(box) for box in left}
-            left = [box for box, count in counts.items() if count]
-            if left and time.monotonic() >= deadline:
-                self._publish("limit", {box: counts[box] for box in left})
+        while open_boxes:
+            counts = {box: await self._count(box) for box in open_boxes}
+            open_boxes = [box for box, count in counts.items() if count]
+            if open_boxes and time.monotonic() >= deadline:
+                self._publish("limit", {box: counts[box] for box in open_boxes})
                 break
-            if left:
-                await asyncio.sleep(_LOOK_EVERY_S)
+            if open_boxes:
+                await asyncio.sleep(_POLL_S)
         return True
 
     async def reset(self, boxes: Iterable[str]) -> None:
@@ -131,15 +131,15 @@ class BoxConnections:
 
     async def reopen(self) -> None:
         """Let connections begin again. Raises LabError; the next call tries again."""
-        for box in sorted(self._closed):
+        for box in sorted(self._closed_boxes):
             await self._admit(box, on=True)
-            self._closed.discard(box)
+            self._closed_boxes.discard(box)
 
-    def _publish(self, how: str, boxes: Mapping[str, int | None]) -> None:
-        self._events.publish(SwapEvent(time.time_ns(), "connections", {"how": how, "boxes": boxes}))
+    def _publish(self, outcome: str, boxes: Mapping[str, int | None]) -> None:
+        self._events.publish(SwapEvent(time.time_ns(), "connections", {"how": outcome, "boxes": boxes}))
 
     async def _count(self, box: str) -> int:
-        answer = await self._run(box, "sh", "-c", _COUNT, "count", *self._ending)
+        answer = await self._run(box, "sh", "-c", _COUNT_SCRIPT, "count", *self._wait_filter)
         return int((answer or {})["connections"])
 
     async def _run(self, box: str, *argv: str) -> dict[str, Any] | None:

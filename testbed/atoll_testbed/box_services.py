@@ -19,10 +19,10 @@ from atoll_hosts.job import Job
 from atoll_testbed.platforms.base import Platform
 
 _ANSWER_TIMEOUT_S = 10.0
-_LOOK_EVERY_S = 0.05
+_POLL_S = 0.05
 _GRACE_S = 1.0  # from SIGTERM to SIGKILL; settings of tc are undone in it
 _STOP_TIMEOUT_S = 5.0  # for a program that has been asked to end
-_START_S = 1.0  # a program that ends within this time has not started; an interpreter finds a syntax error much earlier
+_START_TIME_S = 1.0  # a program that ends within this time has not started; an interpreter finds syntax errors sooner
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class TestbedChange:
 
 @dataclass(slots=True)
 class _Running:
-    """A program that runs. ``limits``: those that it has now. ``moved_on``: it is no longer as it began."""
+    """A program that runs. ``limits``: those that it has now. ``drifted``: it is no longer as it began."""
 
     spec: JobSpec
     job: Job
     limits: JobLimits
-    moved_on: bool = False
+    drifted: bool = False
 
 
 class Services:
@@ -63,7 +63,7 @@ class Services:
         self._watchers: set[asyncio.Task[None]] = set()
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}  # by id of the request
         self._next_id = 1
-        self._counted: dict[str, dict[str, Any]] = {}  # latest counters by box
+        self._counters: dict[str, dict[str, Any]] = {}  # latest counters by box
 
     def changes(self, plan: Plan, *, restart_traces: bool, idle: Collection[str] = ()) -> tuple[TestbedChange, ...]:
         """The changes that lead to the services of a plan; ``restart_traces``: traces begin again.
@@ -79,25 +79,25 @@ class Services:
         for name, spec in specs.items():
             if name not in self._running:
                 changes.append(TestbedChange("box", "add", spec.host, f"{' '.join(spec.argv)} is not running"))
-            elif reason := _change(self._running[name], spec, restart_traces=restart_traces, idle=spec.host in idle):
+            elif reason := _reason(self._running[name], spec, restart_traces=restart_traces, idle=spec.host in idle):
                 changes.append(TestbedChange("box", "modify", spec.host, reason))
         return tuple(changes)
 
-    async def add(self, plan: Plan | None, passed: Collection[str] = ()) -> None:
-        """Start the plan's services that are not running, but on boxes ``passed``; others continue unchanged.
+    async def add(self, plan: Plan | None, kept_boxes: Collection[str] = ()) -> None:
+        """Start the plan's services that are not running, but on boxes ``kept_boxes``; others continue unchanged.
 
         Raises LabError with the last lines of users' programs that end at once.
         """
         programs: dict[str, Job] = {}  # not watched yet: their end is an error of this call, not of the lab
         try:
             for name, spec in _services_of(plan).items():
-                if name not in self._running and spec.host not in passed:
+                if name not in self._running and spec.host not in kept_boxes:
                     job = await self._start(name, spec)
                     if _is_ours(spec):
                         self._watch(name, job)
                     else:
                         programs[name] = job
-            await _first_end(programs.values(), _START_S)
+            await _wait_for_first_end(programs.values(), _START_TIME_S)
         finally:
             ended = {name: job for name, job in programs.items() if job.exit is not None}
             for name in programs.keys() - ended:
@@ -117,17 +117,17 @@ class Services:
             if running.job.exit is not None or spec is None:
                 continues = False
             elif restart_traces:
-                continues = running.spec == spec and not running.moved_on
+                continues = running.spec == spec and not running.drifted
             else:
-                continues = running.spec == spec or await self._changed(name, running, spec)
+                continues = running.spec == spec or await self._take_settings(name, running, spec)
             if not continues:
                 await self._end(name)
         await self.add(plan)
 
-    async def _changed(self, name: str, running: _Running, spec: JobSpec) -> bool:
+    async def _take_settings(self, name: str, running: _Running, spec: JobSpec) -> bool:
         """Give a program other settings while it runs; returns whether it has taken them."""
         try:
-            requests = running_changes(running.spec, spec, moved_on=running.moved_on)
+            requests = running_changes(running.spec, spec, drifted=running.drifted)
             if (spec.limits.data_bytes or 0) > (running.limits.data_bytes or 0):
                 await running.job.raise_memory(spec.limits.data_bytes or 0)
                 running.limits = spec.limits
@@ -138,19 +138,19 @@ class Services:
         except LabError as error:
             self._events.publish(Note(f"{name} begins again, and loses packets and connections in it: {error}"))
             return False
-        running.spec, running.moved_on = spec, True
+        running.spec, running.drifted = spec, True
         return True
 
     async def end(self, plan: Plan, boxes: Collection[str]) -> None:
         """Stop the programs of these boxes that a plan does not have, or has otherwise. Raises LabError."""
         specs = _services_of(plan)
-        for name in self._on(boxes):
+        for name in self._programs_on(boxes):
             if specs.get(name) != self._running[name].spec:
                 await self._end(name)
 
     async def restart(self, box: str) -> None:
         """Restart a box's program, which ends its connections. Raises LabError."""
-        for name in self._on([box]):
+        for name in self._programs_on([box]):
             spec = self._running[name].spec
             await self._end(name)
             self._watch(name, await self._start(name, spec))
@@ -165,10 +165,10 @@ class Services:
 
     async def admit(self, box: str, *, on: bool) -> None:
         """Let a box's program take new connections, or none. Raises LabError."""
-        for name in self._on([box]):
+        for name in self._programs_on([box]):
             await self._ask(name, self._running[name].job, {"op": "set", "admit": on})
 
-    def _on(self, boxes: Collection[str]) -> list[str]:
+    def _programs_on(self, boxes: Collection[str]) -> list[str]:
         """The names of the programs that run on these boxes."""
         return [name for name, running in self._running.items() if running.spec.host in boxes]
 
@@ -177,7 +177,7 @@ class Services:
         name = f"link-{box}"
         if name not in self._running:
             raise LabError(f"{name} is not running")
-        self._running[name].moved_on = True
+        self._running[name].drifted = True
         await self._ask(name, self._running[name].job, request)
 
     async def _ask(self, name: str, job: Job, request: dict[str, Any]) -> dict[str, Any]:
@@ -197,29 +197,29 @@ class Services:
             raise LabError(f"{name}: {line['error']}")
         return line
 
-    async def emptied(self, boxes: Mapping[str, Collection[str]], limit_s: float) -> tuple[str, ...]:
+    async def wait_until_empty(self, boxes: Mapping[str, Collection[str]], limit_s: float) -> tuple[str, ...]:
         """Wait until the next counters of boxes say that these levels are 0; returns the boxes where that is not so."""
-        self._counted.clear()
+        self._counters.clear()
 
         def holds(box: str) -> bool:
-            counted = self._counted.get(box)
-            return counted is None or any(counted.get(level) for level in boxes[box])
+            counters = self._counters.get(box)
+            return counters is None or any(counters.get(level) for level in boxes[box])
 
         deadline = time.monotonic() + limit_s
-        while (left := tuple(filter(holds, boxes))) and time.monotonic() < deadline:  # noqa: ASYNC110 - counters come
-            await asyncio.sleep(_LOOK_EVERY_S)
-        return left
+        while (not_empty := tuple(filter(holds, boxes))) and time.monotonic() < deadline:  # noqa: ASYNC110 - counters come
+            await asyncio.sleep(_POLL_S)
+        return not_empty
 
     async def start_traces(self) -> tuple[str, ...]:
         """Make every link that follows a trace begin it now; returns the boxes. :meth:`reconcile` can restart them."""
-        begun: list[str] = []
+        boxes: list[str] = []
         for running in self._running.values():
             if any("trace" in (running.spec.config or {}).get(direction, {}) for direction in DIRECTIONS):
                 number, self._next_id = self._next_id, self._next_id + 1
-                running.moved_on = True
+                running.drifted = True
                 await running.job.send({"op": "trace-start", "id": number})
-                begun.append(running.spec.host)
-        return tuple(begun)
+                boxes.append(running.spec.host)
+        return tuple(boxes)
 
     async def stop(self) -> tuple[str, ...]:
         """Stop all services; returns a line for each of ours that did not end as it should."""
@@ -242,20 +242,20 @@ class Services:
         return tuple(failures)
 
     async def _start(self, name: str, spec: JobSpec) -> Job:
-        ours = _is_ours(spec)
+        is_ours = _is_ours(spec)
         job = await self._platform.machine(spec.host).start_job(
             name,
             spec.argv,
             config=spec.config,
             stdout="lines",
             stderr="lines",
-            on_line=partial(self._take, spec.host),
-            on_output=None if ours else partial(self._publish_output, name),
+            on_line=partial(self._on_line, spec.host),
+            on_output=None if is_ours else partial(self._publish_output, name),
             limits=spec.limits,
             privileges=spec.privileges,
-            directory=None if ours else self._platform.lab_folder,
+            directory=None if is_ours else self._platform.lab_folder,
         )
-        if ours:
+        if is_ours:
             await job.ready()
         self._running[name] = _Running(spec, job, spec.limits)
         return job
@@ -287,15 +287,15 @@ class Services:
         await job.wait()
         running = self._running.get(name)
         if running and running.job is job:
-            exceeded = job.exit and job.exit.exceeded
-            limits = " and ".join(running.limits.follow_from) if exceeded else ""
-            why = f"; the limit follows from {limits} of {running.spec.host}" if limits else ""
-            self._on_failure(f"{name} ended unexpectedly: {job.exit_text()}{why}")
+            limit = job.exit and job.exit.exceeded
+            limits = " and ".join(running.limits.follow_from) if limit else ""
+            reason = f"; the limit follows from {limits} of {running.spec.host}" if limits else ""
+            self._on_failure(f"{name} ended unexpectedly: {job.exit_text()}{reason}")
 
     def _publish_output(self, job: str, line: str) -> None:
         self._events.publish(ProgramOutput(job, line))
 
-    def _take(self, box: str, line: dict[str, Any]) -> None:
+    def _on_line(self, box: str, line: dict[str, Any]) -> None:
         kind = line.get("type")
         if kind in ("mark", "set"):
             answer = self._answers.get(line.get("id", 0))
@@ -304,7 +304,7 @@ class Services:
         elif kind == "trace-start" and line.get("ok") is False:
             self._on_failure(f"{box} does not follow its trace: {line.get('error')}")
         elif kind == "counters":
-            self._counted[box] = line
+            self._counters[box] = line
             self._events.publish(Counters(box, line))
             if error := line.get("error"):
                 self._on_failure(f"{box}: {error}")
@@ -314,17 +314,17 @@ def _services_of(plan: Plan | None) -> dict[str, JobSpec]:
     return {spec.name: spec for spec in (plan.jobs if plan else ()) if spec.phase is Phase.SERVICE}
 
 
-def _change(running: _Running, spec: JobSpec, *, restart_traces: bool, idle: bool) -> str:
+def _reason(running: _Running, spec: JobSpec, *, restart_traces: bool, idle: bool) -> str:
     """What becomes of a program in a plan; empty: it stays as it is. ``idle``: no packet passes it meanwhile."""
     if running.spec == spec:
-        return "it is no longer as it began" if restart_traces and running.moved_on else ""
+        return "it is no longer as it began" if restart_traces and running.drifted else ""
     if idle:
         return "its program begins again, with other settings"
     lost = "packets and connections in it are lost"
     if restart_traces:
         return f"its program begins again, with other settings; {lost}"
     try:
-        requests = running_changes(running.spec, spec, moved_on=running.moved_on)
+        requests = running_changes(running.spec, spec, drifted=running.drifted)
     except PlanError as error:
         return f"its program begins again, as it does not take other settings ({error}) while it runs; {lost}"
     return "its program takes the other settings while it runs" if requests else ""
@@ -335,7 +335,7 @@ def _is_ours(spec: JobSpec) -> bool:
     return spec.config is not None
 
 
-async def _first_end(jobs: Collection[Job], limit_s: float) -> None:
+async def _wait_for_first_end(jobs: Collection[Job], limit_s: float) -> None:
     """Return when one of the jobs has ended, or after the limit."""
     if jobs:
         ends = [asyncio.ensure_future(job.wait()) for job in jobs]

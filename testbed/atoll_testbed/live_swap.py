@@ -29,7 +29,7 @@ from atoll_testbed.verification.swap_verification import verify_cutover, verify_
 if TYPE_CHECKING:
     from atoll_testbed.testbed import Testbed
 
-_EMPTIED_LIMIT_S = 10.0
+_EMPTY_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class LiveSwap:
         self._task = asyncio.create_task(self._run())
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether switches and boxes are at exactly the old or exactly the new plan."""
         return self._task.done()
 
@@ -132,7 +132,7 @@ class LiveSwap:
             return state
         return f"{state} as soon as possible: {self._swapping.held_up.result()}"
 
-    async def ended(self) -> None:
+    async def wait_for_end(self) -> None:
         """Wait for the end of the swap, successful or not."""
         await asyncio.wait([self._task])
 
@@ -144,7 +144,7 @@ class LiveSwap:
             self._task.exception()  # retrieved: it was reported already, or the testbed's end matters more
 
     async def _run(self) -> None:
-        began_ns = time.monotonic_ns()
+        start_ns = time.monotonic_ns()
         stages = [f"{stage.subject} {stage.kind}" for stage in self._swap.stages]
         self._event("begin", stages=stages, moved=list(self._swap.moved), parts=parts_json(self._swap))
         try:
@@ -157,11 +157,11 @@ class LiveSwap:
                 await self._machines.restore(self._old)
             with contextlib.suppress(AtollError):
                 await self._connections.reopen()
-            self._event("undone", reason=str(error), duration_ns=time.monotonic_ns() - began_ns)
+            self._event("undone", reason=str(error), duration_ns=time.monotonic_ns() - start_ns)
             if isinstance(error, LabError):
                 raise LabError(f"swap rolled back; the previous configuration is active: {error}") from error
             raise
-        duration_ns = time.monotonic_ns() - began_ns
+        duration_ns = time.monotonic_ns() - start_ns
         drain_ns = sum(map(self._swap.drain_ns, range(len(self._swap.parts))))
         beyond_ns = duration_ns - drain_ns - self._waited_ns
         try:
@@ -185,10 +185,10 @@ class LiveSwap:
 
     async def before_shift(self, stage: Stage) -> None:
         """Wait for the end of connections that the shift breaks, if the policy says so."""
-        began_ns = time.monotonic_ns()
+        start_ns = time.monotonic_ns()
         before = boxes_of(self._swap.parts[stage.part].before)
         if await self._connections.wait([box for box in stage.moved if box in before]):
-            self._waited_ns += time.monotonic_ns() - began_ns
+            self._waited_ns += time.monotonic_ns() - start_ns
 
     async def after_cutover(self) -> None:
         """Report the new version as active."""
@@ -202,16 +202,16 @@ class LiveSwap:
         except Exception as error:  # noqa: BLE001 - the swap is done; connections end by their time-outs
             self._event("connections", how="failed", reason=str(error))
 
-    async def emptied(self, stage: Stage) -> None:
+    async def wait_until_empty(self, stage: Stage) -> None:
         """Wait until boxes that packets have left hold none, by their counters."""
         part = self._swap.parts[stage.part]
-        left, taken = (part.before, part.after) if stage.kind is StageKind.DRAIN else (part.after, part.before)
-        used = left.as_used(self._network).boxes
-        names = boxes_of(left) - boxes_of(taken)
+        drained, current = (part.before, part.after) if stage.kind is StageKind.DRAIN else (part.after, part.before)
+        used = drained.as_used(self._network).boxes
+        names = boxes_of(drained) - boxes_of(current)
         holding = {box.name: box.kind.holding for box in used if box.name in names and box.kind.holding}
-        if late := await self._machines.emptied(holding, _EMPTIED_LIMIT_S):
-            limit = f"{_EMPTIED_LIMIT_S:g} s after its longest residence"
-            self._events.publish(Note(f"swap: {', '.join(late)} may still hold packets, {limit}; they are lost"))
+        if not_empty := await self._machines.wait_until_empty(holding, _EMPTY_LIMIT_S):
+            limit = f"{_EMPTY_LIMIT_S:g} s after its longest residence"
+            self._events.publish(Note(f"swap: {', '.join(not_empty)} may still hold packets, {limit}; they are lost"))
 
     def stage_ended(self, report: StageReport) -> None:
         """Report a stage."""

@@ -40,37 +40,37 @@ class MachineReconciler:
         await self._set(_settings(plan))
         await self._services.reconcile(plan, restart_traces=restart_traces)
 
-    async def advance(self, plan: Plan, passed: Collection[str]) -> None:
+    async def advance(self, plan: Plan, kept_boxes: Collection[str]) -> None:
         """Bring the boxes to a plan that no packet passes, and start its missing programs there. Raises LabError.
 
-        ``passed``: the others, which stay as they are. Hosts send no longer packets than the plans before and after
+        ``kept_boxes``: the others, which stay as they are. Hosts send no longer packets than the plans before and after
         allow.
         """
         network, planned = self._platform.network, _settings(plan)
-        free = {box.name for box in network.boxes}.difference(passed)
-        await self._services.end(plan, free)
-        ahead = {name: planned[name] for name in free & planned.keys()}
+        free_boxes = {box.name for box in network.boxes}.difference(kept_boxes)
+        await self._services.end(plan, free_boxes)
+        updates = {name: planned[name] for name in free_boxes & planned.keys()}
         for host in network.hosts:
-            ahead[host.name] = with_least_mtus(self._settings.get(host.name, planned[host.name]), planned[host.name])
-        await self._set({**self._settings, **ahead})
-        await self._services.add(plan, passed)
+            updates[host.name] = with_least_mtus(self._settings.get(host.name, planned[host.name]), planned[host.name])
+        await self._set({**self._settings, **updates})
+        await self._services.add(plan, kept_boxes)
 
     async def admit(self, box: str, *, on: bool) -> None:
         """Let TCP connections begin through a box, or drop their first packets. Raises LabError."""
-        described = self._platform.network.box(box)
-        if "admit" in described.kind.settable:
+        box_data = self._platform.network.box(box)
+        if "admit" in box_data.kind.settable:
             await self._services.admit(box, on=on)
             return
         settings = self._settings.get(box)
         if settings is None or settings == _UNDONE_IN_PART:
             raise LabError(f"{box}: its settings are unknown after a failure; set them again by `atoll apply`")
-        drop = PacketRule(tuple(one.name for one in settings.interfaces), Packets.SYN, verdict=FilterVerdict.DROP)
+        drop = PacketRule(tuple(leg.name for leg in settings.interfaces), Packets.SYN, verdict=FilterVerdict.DROP)
         rules = settings.packet_rules if on else (drop, *settings.packet_rules)
         await self._platform.machine(box).set(replace(settings, packet_rules=rules))
 
-    async def emptied(self, boxes: Mapping[str, Collection[str]], limit_s: float) -> tuple[str, ...]:
-        """See :meth:`Services.emptied`."""
-        return await self._services.emptied(boxes, limit_s)
+    async def wait_until_empty(self, boxes: Mapping[str, Collection[str]], limit_s: float) -> tuple[str, ...]:
+        """See :meth:`Services.wait_until_empty`."""
+        return await self._services.wait_until_empty(boxes, limit_s)
 
     async def restore(self, plan: Plan | None) -> None:
         """Return to the settings and programs of a plan as far as possible. Raises the first error."""
@@ -108,7 +108,7 @@ class MachineReconciler:
         for outcome in await asyncio.gather(*map(change, changed), return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
-        await self._platform.linked(host for host in changed if host in planned)
+        await self._platform.wait_for_links(host for host in changed if host in planned)
 
 
 def _settings(plan: Plan | None) -> dict[str, HostSettings]:

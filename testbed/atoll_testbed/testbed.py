@@ -101,7 +101,7 @@ class Testbed:
 
             platform, controller = await HardwarePlatform.start(network, inventory, runtime, events)
         try:
-            await platform.all_switches(controller)
+            await platform.wait_for_switches(controller)
         except BaseException:
             await controller.close()
             await platform.stop()
@@ -137,14 +137,14 @@ class Testbed:
         if self._swap is not None:
             await self._swap.leave()
         try:
-            left = await self._services.stop()
+            leftovers = await self._services.stop()
             if self.platform.name == HARDWARE:
-                left += await self._machines.undo()
+                leftovers += await self._machines.undo()
         finally:
             with contextlib.suppress(LabError):
                 await self.controller.close()
             await self.platform.stop()
-        return left if self.platform.name == HARDWARE else ()
+        return leftovers if self.platform.name == HARDWARE else ()
 
     async def apply(
         self,
@@ -169,7 +169,7 @@ class Testbed:
         PlanError before anything is changed, and LabError; machines, boxes and switches are back at the previous plan
         then.
         """
-        if self._swap is not None and not self._swap.over:
+        if self._swap is not None and not self._swap.is_over:
             raise LabError(f"one swap at a time: {self._swap.held_up()}")
         if at_once or self.plan is None or self.experiment is None:
             if plan is None:
@@ -182,8 +182,8 @@ class Testbed:
         plan = await asyncio.to_thread(make_plan, self.network, experiment, backend, swap.layout, self._slack)
         if on_swap is not None:
             on_swap(swap)
-        passed = [boxes_of(version) for version in swap.versions]
-        idle = {box.name for box in self.network.boxes if not all(box.name in boxes for boxes in passed)}
+        boxes_of_versions = [boxes_of(version) for version in swap.versions]
+        idle = {box.name for box in self.network.boxes if not all(box.name in boxes for boxes in boxes_of_versions)}
         if dry_run or not swap.stages:
             return plan, await self._apply_at_once(
                 plan, experiment, dry_run=dry_run, restart_traces=False, probes=probes, idle=idle
@@ -243,8 +243,8 @@ class Testbed:
                 await self._machines.restore(self.plan)
             except AtollError as error:
                 if isinstance(cause, AtollError):
-                    left = "not all machines and boxes could be restored to the previous plan"
-                    raise LabError(f"{cause}; and {left}: {error}; run `atoll down`") from cause
+                    problem = "not all machines and boxes could be restored to the previous plan"
+                    raise LabError(f"{cause}; and {problem}: {error}; run `atoll down`") from cause
             raise
         self.plan, self.experiment = plan, experiment
         return changes
@@ -252,16 +252,16 @@ class Testbed:
     async def start_job(self, spec: JobSpec, run: Path, on_line: Callable[[dict[str, Any]], None] | None = None) -> Job:
         """Start a job of a plan; its files go to the run directory, or to a directory from which they are collected."""
         machine = self.machine(spec.host)
-        at = await self.platform.directory(spec.host, run, spec.files) if spec.files else run
-        config = json.loads(json.dumps(spec.config).replace("{run}", str(at)))
+        directory = await self.platform.directory(spec.host, run, spec.files) if spec.files else run
+        config = json.loads(json.dumps(spec.config).replace("{run}", str(directory)))
         if config and config.get("start_at_ns"):
             config["start_at_ns"] += machine.clock_offset_ns
         return await machine.start_job(
             spec.name,
-            [argument.replace("{run}", str(at)) for argument in spec.argv],
+            [argument.replace("{run}", str(directory)) for argument in spec.argv],
             config=config,
-            stdout=str(at / spec.stdout) if spec.stdout else "lines",
-            stderr=str(at / spec.stderr) if spec.stderr else "lines",
+            stdout=str(directory / spec.stdout) if spec.stdout else "lines",
+            stderr=str(directory / spec.stderr) if spec.stderr else "lines",
             on_line=on_line,
             limits=spec.limits,
             privileges=spec.privileges,
@@ -284,7 +284,7 @@ class Testbed:
         """Wait until a restarted controller has repaired the switches and a swap has ended."""
         await self._switches.settled()
         if self._swap is not None:
-            await self._swap.ended()
+            await self._swap.wait_for_end()
 
     @property
     def installed_plan(self) -> Plan | None:

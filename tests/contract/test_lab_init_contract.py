@@ -74,7 +74,7 @@ async def test_the_daemon_follows_the_recorded_exchange(recorded: list[dict[str,
     assert await shell.read() == b"mininet> "
     refused = await lab.open_shell()
     assert await refused.read() == b""
-    assert refused.refused == "another shell is open on this lab"
+    assert refused.refusal == "another shell is open on this lab"
     await shell.resize(132, 43)
     await shell.write(b"exit\n")
     assert [await shell.read(), await shell.read()] == [b"exit\r\n", b""]
@@ -84,7 +84,7 @@ async def test_the_daemon_follows_the_recorded_exchange(recorded: list[dict[str,
     assert await last.read() == b""
     script = await lab.run_script("py 6 * 7\nexit\npy 'not reached'\n")
     assert [await script.read(), await script.read()] == [b"42\n", b""]
-    assert script.refused is None
+    assert script.refusal is None
 
     assert await lab.dead == "ovs-vswitchd ended (signal 9): it said nothing"
 

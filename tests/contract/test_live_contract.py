@@ -14,7 +14,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.events.events import with_text
 from atoll_core.platforms import LabTarget
 from atoll_daemon.http.experiment_bodies import picture
-from atoll_daemon.http.http_errors import error_json, no_lab
+from atoll_daemon.http.http_errors import error_json, no_lab_error
 from atoll_daemon.http.openapi import document
 from atoll_daemon.http.routes import ROUTES
 from atoll_daemon.replays.replay_index import Replay
@@ -97,4 +97,4 @@ def test_what_is_told_has_the_keys_of_the_examples(project: Path, tmp_path: Path
     tail.close()
     assert message is not None
     assert message.keys() == answer("GET /v1/replays/{id}/points")[0].keys()
-    assert {"error": error_json(no_lab(LabTarget()))}["error"].keys() == answer("503")[0]["error"].keys()
+    assert {"error": error_json(no_lab_error(LabTarget()))}["error"].keys() == answer("503")[0]["error"].keys()

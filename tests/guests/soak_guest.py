@@ -162,10 +162,10 @@ class Soak:
 
     async def _switch_reboots(self) -> str:
         name = self._draw.choice(self._testbed.network.switches).name
-        emptied = await self._gone(name)
+        wait_until_empty = await self._gone(name)
         await asyncio.sleep(self._draw.uniform(0, _AWAY_S))
         await self._back(name)
-        return f"{name}{', its table empty' if emptied else ''}"
+        return f"{name}{', its table empty' if wait_until_empty else ''}"
 
     async def _both(self) -> str:
         name = self._draw.choice(self._testbed.network.switches).name
@@ -176,10 +176,10 @@ class Soak:
 
     async def _gone(self, switch: str) -> bool:
         await self._in_lab("ovs-vsctl", "set-controller", switch, _NOBODY)
-        emptied = self._draw.random() < 0.5
-        if emptied:
+        wait_until_empty = self._draw.random() < 0.5
+        if wait_until_empty:
             await self._in_lab("ovs-ofctl", "-O", "OpenFlow13", "del-flows", switch)
-        return emptied
+        return wait_until_empty
 
     async def _back(self, switch: str) -> None:
         options = ["set", "controller", switch, "connection_mode=out-of-band", "max_backoff=1000"]
@@ -257,7 +257,7 @@ def grown(before: dict[str, int], after: dict[str, int]) -> list[str]:
 
 async def main(out: Path, options: Options) -> int:
     """Soak, and print what there was."""
-    reconciler._RESTARTS = 10**6  # it is killed more often than would be right anywhere else
+    reconciler._MOST_RESTARTS = 10**6  # it is killed more often than would be right anywhere else
     if options.virtual:
         permit_everywhere()
     network, base = load_experiment(QUICK)

@@ -392,7 +392,7 @@ async def main(out: Path, options: Options) -> None:
         base.Controller = LaggingController  # pyright: ignore[reportPrivateImportUsage]
         lagging = {driver: replace(profile(driver), lag_s=options.lag_s) for driver in drivers()}
         reconciler.profile = lagging.__getitem__  # pyright: ignore[reportPrivateImportUsage]
-    reconciler._RESTARTS = 10**6  # it is killed more often than would be right anywhere else
+    reconciler._MOST_RESTARTS = 10**6  # it is killed more often than would be right anywhere else
     network, experiment = load_experiment(DATA / options.experiment)
     if options.twin:
         network = twinned(network, options.twin, TwinSettings(seed=options.seed))

@@ -142,7 +142,7 @@ class Trial:
                 why = str(error)
             if testbed._swap is not None:
                 with contextlib.suppress(AtollError):
-                    await testbed._swap.ended()
+                    await testbed._swap.wait_for_end()
         await asyncio.gather(*rebooted)
         after = self._plan
         exact = await self._healed(after)

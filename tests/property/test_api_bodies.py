@@ -17,13 +17,13 @@ from atoll_core.errors import AtollError
 from atoll_core.plan.plan import Backend
 from atoll_daemon.http.experiment_bodies import (
     DescribedExperiment,
+    apply_merge_patch,
     as_body,
     described_by_body,
     described_by_file,
-    merged,
 )
 from atoll_daemon.http.http_errors import error_json
-from atoll_daemon.http.request_parsing import MOST_ENTRIES
+from atoll_daemon.http.request_parsing import MOST_BODY_ENTRIES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -77,14 +77,14 @@ def test_any_patch_is_an_experiment_or_its_mistakes(patch: dict[str, Any]) -> No
 @settings(deadline=None)
 @given(PATCHES, PATCHES)
 def test_a_patch_once_is_as_good_as_twice(tree: dict[str, Any], patch: dict[str, Any]) -> None:
-    once = merged(tree, patch)
-    assert merged(once, patch) == once
-    assert merged(once, {}) == once
+    once = apply_merge_patch(tree, patch)
+    assert apply_merge_patch(once, patch) == once
+    assert apply_merge_patch(once, {}) == once
 
 
 def test_the_worst_bodies_are_refused_within_seconds() -> None:
     """Every entry wrong, in its own way, as many as a body may have; as JSON and as YAML. The worst takes a second."""
-    most = MOST_ENTRIES - 100
+    most = MOST_BODY_ENTRIES - 100
     worst: list[Any] = [
         as_body({"chain": [1] * most}),
         as_body({"chain": ["sat"] * most}),

@@ -45,11 +45,11 @@ def test_control_reaches_each_of_its_hosts_and_no_box_or_tap(network: Network) -
     model = SwitchTables(network, entries)
     for host in network.in_band_hosts:
         assert host.control is not None
-        there = model.seen(Frame(DAEMON, host.control, protocol=6), control.port)
+        there = model.arrivals(Frame(DAEMON, host.control, protocol=6), control.port)
         assert [each.name for each in there] == [host.name]
-        back = model.seen(Frame(host.control, DAEMON, protocol=6), host.interface.attached)
+        back = model.arrivals(Frame(host.control, DAEMON, protocol=6), host.interface.attached)
         assert [each.name for each in back] == [CONTROL]
-        asked = model.seen(Frame(DAEMON, host.control, eth_type=ARP), control.port)
+        asked = model.arrivals(Frame(DAEMON, host.control, eth_type=ARP), control.port)
         assert (host.interface.attached in {each.port for each in asked}) is control.arp
     allowed = {control.port, *(host.interface.attached for host in network.in_band_hosts)}
     allowed |= {end for trunk in network.trunks for end in (trunk.a, trunk.b)}

@@ -85,7 +85,7 @@ def test_packets_catch_up_with_others_only_after_the_delay_has_fallen(
     earlier, later = sorted((first, second))
     arrivals = [sent + link.at(sent).delay.ns for sent in (earlier, later)]
     if earlier < later and arrivals[1] <= arrivals[0]:
-        assert any(begin <= arrivals[1] <= end and arrivals[0] <= end for begin, end, _ in link.catching_up())
+        assert any(begin <= arrivals[1] <= end and arrivals[0] <= end for begin, end, _ in link.compressions())
 
 
 def test_what_catches_up_is_what_is_sent_until_it_would_arrive_behind_all_others() -> None:
@@ -94,6 +94,6 @@ def test_what_catches_up_is_what_is_sent_until_it_would_arrive_behind_all_others
         return LinkStep(since_ms * 10**6, Rate(8_000_000), WAY.queue, blocked=False, delay=delay)  # 1 kB/ms
 
     slower = LinkOverTime((step(0, 20), step(100, 60)))
-    assert list(slower.catching_up()) == []
+    assert list(slower.compressions()) == []
     faster = LinkOverTime((step(0, 60), step(100, 20), step(110, 30)))
-    assert list(faster.catching_up()) == [(120_000_000, 160_000_000, 40_000.0), (140_000_000, 160_000_000, 20_000.0)]
+    assert list(faster.compressions()) == [(120_000_000, 160_000_000, 40_000.0), (140_000_000, 160_000_000, 20_000.0)]

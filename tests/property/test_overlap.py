@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
-from atoll_apps.compiler.tag_allocation import overlapping, shadowed
+from atoll_apps.compiler.tag_allocation import overlapping_pairs, shadowed_pairs
 from atoll_apps.segments.segment import Segment
 from atoll_core.codec import from_json, to_json
 from atoll_core.experiment.experiment import Experiment
@@ -40,7 +40,7 @@ entries = st.builds(
 
 
 def compiled(flow_entries: list[FlowEntry]) -> list[CompiledEntry]:
-    return [CompiledEntry(entry, cast("Segment", None), first=False) for entry in flow_entries]
+    return [CompiledEntry(entry, cast("Segment", None), at_start=False) for entry in flow_entries]
 
 
 def meet(one: IPv4Network | None, other: IPv4Network | None) -> bool:
@@ -56,7 +56,7 @@ def ambiguous(one: FlowEntry, other: FlowEntry) -> bool:
 @given(st.lists(entries, max_size=8), st.lists(entries, max_size=8))
 def test_every_pair_found_is_one_and_none_is_missed(mine: list[FlowEntry], others: list[FlowEntry]) -> None:
     """Of pairs that differ in nothing but addresses one stands for all, but every entry of mine with any is named."""
-    found = [(one.entry, other.entry) for one, other in overlapping(compiled(mine), compiled(others))]
+    found = [(one.entry, other.entry) for one, other in overlapping_pairs(compiled(mine), compiled(others))]
     assert all(ambiguous(one, other) for one, other in found)
     assert {one for one, _ in found} == {one for one in mine if any(ambiguous(one, other) for other in others)}
 
@@ -75,7 +75,7 @@ def covers(one: FlowEntry, other: FlowEntry) -> bool:
 )
 def test_every_entry_that_is_never_reached_is_found(placed: list[FlowEntry]) -> None:
     """Each with one that takes all its frames before it."""
-    found = [(low.entry, high.entry) for low, high in shadowed(compiled(placed))]
+    found = [(low.entry, high.entry) for low, high in shadowed_pairs(compiled(placed))]
     assert all(covers(high, low) and high.priority > low.priority for low, high in found)
     assert {low for low, _ in found} == {
         low for low in placed if any(covers(high, low) and high.priority > low.priority for high in placed)

@@ -13,12 +13,12 @@ from atoll_controller.planner.path_checks import (
     LONGEST_TEST_NS,
     check_jobs,
     path_checks,
-    pinged_again,
     pinging_ns,
+    retest_plan,
     with_full_matrix,
 )
 from atoll_controller.planner.planner import make_plan
-from atoll_controller.planner.traffic_jobs import PING_PACKET
+from atoll_controller.planner.traffic_jobs import PING_PACKET_BYTES
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import Network
@@ -79,7 +79,7 @@ def bit_s(network: Network, experiment: Experiment, *, full_matrix: bool = False
     """What all pings of the test take of a link's direction."""
     checks = path_checks(network, experiment, full_matrix=full_matrix)
     configs = [job.config or {} for job in check_jobs(network, experiment, checks, full_matrix=full_matrix)]
-    return sum(8 * PING_PACKET * len(config["targets"]) * 1e9 / config["interval_ns"] for config in configs)
+    return sum(8 * PING_PACKET_BYTES * len(config["targets"]) * 1e9 / config["interval_ns"] for config in configs)
 
 
 @settings(max_examples=50, deadline=None)
@@ -120,12 +120,12 @@ def test_what_is_pinged_again_keeps_to_the_share_and_to_the_time_left(
     plan = make_plan(network, at_rates(experiment, Rate(rate), Rate(rate)))
     every = [(check.src, check.dst) for check in plan.checks]
     paths = data.draw(st.sets(st.sampled_from(every), min_size=1))
-    again = pinged_again(plan, paths, left_ns, attempts=attempts)
+    again = retest_plan(plan, paths, left_ns, attempts=attempts)
     if again is None:
         return
     configs = [(job.host, job.config or {}) for job in again.jobs if job.phase is Phase.CHECK]
     assert {(host, target["name"]) for host, config in configs for target in config["targets"]} == paths
     assert {(check.src, check.dst) for check in again.checks} == paths
     assert pinging_ns(again) <= left_ns
-    taken = sum(8 * PING_PACKET * len(config["targets"]) * 1e9 / config["interval_ns"] for _, config in configs)
+    taken = sum(8 * PING_PACKET_BYTES * len(config["targets"]) * 1e9 / config["interval_ns"] for _, config in configs)
     assert taken <= 0.05 * rate

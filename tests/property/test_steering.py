@@ -48,9 +48,9 @@ def test_every_pair_is_connected_through_exactly_the_configured_boxes_in_order(
         boxes = [hop for hop in chain if hop not in taps]
         there, back = honest(world, island, number)
         delay = [delays[world.name]] if world.name in delays else []
-        seen = [one.name for one in model.seen(there, world.interface.attached) if one.name not in taps]
+        seen = [one.name for one in model.arrivals(there, world.interface.attached) if one.name not in taps]
         assert seen == [*delay, *boxes, island.name]
-        seen = [one.name for one in model.seen(back, island.interface.attached) if one.name not in taps]
+        seen = [one.name for one in model.arrivals(back, island.interface.attached) if one.name not in taps]
         assert seen == [*boxes[::-1], *delay, world.name]
 
 
@@ -124,7 +124,7 @@ def test_nothing_else_passes(case: tuple[Network, Experiment, tuple[FlowEntry, .
         if one.role.is_world == other.role.is_world:
             forged.append(honest)
         for frame in forged:
-            assert model.seen(frame, port) == ()
+            assert model.arrivals(frame, port) == ()
 
 
 @_quick
@@ -136,7 +136,7 @@ def test_only_declared_hosts_are_delivered_to(case: tuple[Network, Experiment, t
     hosts = {host.name for host in network.hosts}
     for host in network.hosts:
         nobody = (ISLAND if host.role.is_world else WORLD)[999]
-        assert not hosts & {seen.name for seen in model.seen(Frame(host.address, nobody), host.interface.attached)}
+        assert not hosts & {seen.name for seen in model.arrivals(Frame(host.address, nobody), host.interface.attached)}
 
 
 @_quick
@@ -156,8 +156,8 @@ def test_ports_without_a_part_in_the_chain_may_not_send(
     world, island = network.world_hosts[0].address, network.island_hosts[0].address
     for port in ports:
         for vlan in (None, 100, 110):
-            assert model.seen(Frame(world, island, vlan), port) == ()
-            assert model.seen(Frame(island, world, vlan), port) == ()
+            assert model.arrivals(Frame(world, island, vlan), port) == ()
+            assert model.arrivals(Frame(island, world, vlan), port) == ()
 
 
 @_quick

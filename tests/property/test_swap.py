@@ -245,14 +245,14 @@ def _hold(case: Case, packets: Sequence[tuple[PortRef, Frame]], shuffle: random.
         states = list(_states(list(phase), table, shuffle))
         old, new = SwitchTables(network, table.values()), SwitchTables(network, states[-1][1])
         for start, frame in packets:
-            allowed = [path(model.seen(frame, start)) for model in (old, new)]
+            allowed = [path(model.arrivals(frame, start)) for model in (old, new)]
             before, after = list(places(old, frame, start)), list(places(new, frame, start))
             for kind, state in states:
                 model = SwitchTables(network, shuffle.sample(state, len(state)), strict=False)
                 gone, come = kind is StageKind.COLLECT, kind is not StageKind.INSTALL
-                assert path(model.seen(frame, start)) in (allowed[1:] if gone else allowed if come else allowed[:1])
+                assert path(model.arrivals(frame, start)) in (allowed[1:] if gone else allowed if come else allowed[:1])
                 for at, carried, came_by in (*(() if gone else before), *(after if come else ())):
-                    assert path((*came_by, *model.seen(carried, at))) in allowed
+                    assert path((*came_by, *model.arrivals(carried, at))) in allowed
         table = {entry.identity: entry for entry in states[-1][1]}
     assert diff(flow_entries(network, case.new, case.swap.layout), table.values()) == ()
 

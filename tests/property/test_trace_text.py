@@ -31,7 +31,7 @@ def traces(draw: st.DrawFn) -> LinkTrace:
 def test_a_trace_written_is_read_again(trace: LinkTrace, remarks: list[str]) -> None:
     read = read_trace(trace_csv(trace, remarks), "t.csv")
     assert read.mistakes == ()
-    assert read.found == trace
+    assert read.value == trace
     assert len(read.lines) == len(trace.rows)
 
 
@@ -48,7 +48,7 @@ def test_any_text_is_read_or_its_mistakes_are_told(text: str) -> None:
         read_trace(text, "t.csv"),
         read_loss_trace(text, "t.csv"),
     ):
-        assert (read.found is None) == bool(read.mistakes)
+        assert (read.value is None) == bool(read.mistakes)
         for mistake in read.mistakes:
             assert "\n" not in str(mistake)
             assert 1 <= mistake.line <= text.count("\n") + 2

@@ -148,7 +148,7 @@ class SwitchUnderTest:
         """The refusal and the remedy for each of these features, and that table size, that the hardware lacks."""
         title = f"{self.target.name} ({self.known.title})"
         for need in features:
-            if not self.known.does(need):
+            if not self.known.supports(need):
                 yield f"{title} cannot {feature_text(need)} in hardware", remedy_for(self.known, need)
         if entries > self.known.max_entries:
             yield (

@@ -82,7 +82,7 @@ def windows_over_rate(
     bit_s = pl.Series([highest.bit_s for _, highest in rates], dtype=pl.Int64)
     allowed = (bit_s / 8 * (WINDOW_NS + lateness_max_ns) / 1e9 + packet + max(packet, bucket_bytes)).to_numpy().copy()
     begins_ns = sent["window"].to_numpy()
-    for first_ns, last_ns, octets in over_time.catching_up():
+    for first_ns, last_ns, octets in over_time.compressions():
         allowed[(first_ns - 2 * WINDOW_NS < begins_ns) & (begins_ns < last_ns + WINDOW_NS)] += octets
     return int((sent["octets"].to_numpy() > allowed).sum())
 

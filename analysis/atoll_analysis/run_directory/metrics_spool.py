@@ -73,7 +73,7 @@ class SpoolTail:
         try:
             self._file = path.open("rb")
         except OSError as error:
-            raise RunDirError(f"{path}: no metrics of a run: {error.strerror}") from None
+            raise RunDirError(f"{path}: the metrics cannot be read: {error.strerror}") from None
         self._path = path
         self._decompressor = zstandard.ZstdDecompressor()
         self._at = 0

@@ -12,7 +12,7 @@ from atoll_analysis.verdict.loss_agreement import compared_links
 from atoll_core.experiment.experiment import Protocol
 from atoll_core.lab.network import HostRole
 from atoll_core.plan.plan import Backend
-from atoll_core.plan.tc_settings import early
+from atoll_core.plan.tc_settings import early_starts
 from atoll_core.plural import bit_rate, counted
 
 
@@ -106,7 +106,7 @@ def _links(data: RunData, tables: Tables, summary: Summary) -> Iterator[str]:
             "standing queue are relative to the rate of each instant"
         )
     if data.manifest.get("backend") == Backend.TC:
-        for link, way, serialisation in early(data.network, data.topology.links):
+        for link, way, serialisation in early_starts(data.network, data.topology.links):
             yield (
                 f"{link.box} was emulated by tc: {way.replace('_', ' the ')}, the first packet after an idle time gets "
                 f"no serialisation delay (up to {serialisation.ms:.1f} ms), so its RTT is too short by that"

@@ -38,26 +38,26 @@ def ambiguous_pairs(compiled: Iterable[CompiledEntry]) -> Iterator[tuple[Compile
     """
     for entries in by_ingress(compiled).values():
         if len(entries) > 1:  # most host ports have one entry a chain
-            yield from overlapping(entries, entries)
+            yield from overlapping_pairs(entries, entries)
 
 
 def tag_segment(
-    network: Network, layout: Layout, one: CompiledEntry, other: CompiledEntry, taken: frozenset[int]
+    network: Network, layout: Layout, one: CompiledEntry, other: CompiledEntry, reserved: frozenset[int]
 ) -> tuple[GapId, Layout]:
     """The gap that gets a tag to distinguish two segments of one chain, and the layout with that tag.
 
     Raises PlanError when there is no such tag: they are in one gap, or all VLAN ids are in use.
     """
-    gap_ids = {compiled.segment.gap_id for compiled in (one, other) if not compiled.first}
+    gap_ids = {compiled.segment.gap_id for compiled in (one, other) if not compiled.at_start}
     untagged = [each for each in gap_ids if layout.gap_vlan(each.chain, each.direction, each.gap) is None]
     if one.segment.gap_id == other.segment.gap_id or not untagged:
         raise PlanError(
             f"frames of two segments are indistinguishable: {entry_with_match(one)} and {entry_with_match(other)} both "
-            f"match at {where(one)}; attach consecutive boxes and taps of the chain to one switch, or order them so "
-            "that frames of one direction cross a trunk only once"
+            f"match at {ingress_text(one)}; attach consecutive boxes and taps of the chain to one switch, or order "
+            "them so that frames of one direction cross a trunk only once"
         )
     gap_id = max(untagged, key=lambda each: each.gap)
-    return gap_id, with_gap(layout, gap_id, fresh_vlan(network, layout, taken))
+    return gap_id, with_gap(layout, gap_id, fresh_vlan(network, layout, reserved))
 
 
 def with_gap(layout: Layout, gap_id: GapId, vlan: int) -> Layout:
@@ -70,9 +70,9 @@ def tap_vlans(network: Network) -> dict[str, int]:
     return {tap.name: vlan for tap, vlan in zip(network.taps, _free_vlans(network), strict=False)}
 
 
-def fresh_vlan(network: Network, layout: Layout, taken: frozenset[int]) -> int:
-    """The highest VLAN id that neither a latency class, a tap, the layout, nor ``taken`` uses. Raises PlanError."""
-    used = {*tap_vlans(network).values()} | layout.vlans | taken
+def fresh_vlan(network: Network, layout: Layout, reserved: frozenset[int]) -> int:
+    """The highest VLAN id that neither a latency class, a tap, the layout, nor ``reserved`` uses. Raises PlanError."""
+    used = {*tap_vlans(network).values()} | layout.vlans | reserved
     for vlan in _free_vlans(network):
         if vlan not in used:
             return vlan
@@ -91,7 +91,7 @@ def entry_with_match(compiled: CompiledEntry) -> str:
     return f"'{entry.why}' ({entry.match.ipv4_src} -> {entry.match.ipv4_dst}; {describe_actions(entry.actions)})"
 
 
-def where(compiled: CompiledEntry) -> str:
+def ingress_text(compiled: CompiledEntry) -> str:
     """The ingress port of an entry, and its VLAN condition."""
     vlan = compiled.entry.match.vlan
     tag = "untagged" if vlan is Vlan.UNTAGGED else f"with VLAN tag {vlan}"
@@ -101,7 +101,7 @@ def where(compiled: CompiledEntry) -> str:
 _Shape = tuple[int | None, int, int]  # protocol, prefix lengths of source and destination
 
 
-def overlapping(
+def overlapping_pairs(
     mine: Iterable[CompiledEntry], others: Iterable[CompiledEntry]
 ) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
     """Pairs of entries that match the same frames with different actions; of equal pairs one.
@@ -112,10 +112,10 @@ def overlapping(
     for shape, ours in my_shapes.items():
         for other, theirs in other_shapes.items():
             if shape[0] == other[0] or None in (shape[0], other[0]):
-                yield from _meeting(ours, theirs, min(shape[1], other[1]), min(shape[2], other[2]))
+                yield from _conflicting_pairs(ours, theirs, min(shape[1], other[1]), min(shape[2], other[2]))
 
 
-def _meeting(
+def _conflicting_pairs(
     ours: list[CompiledEntry], theirs: list[CompiledEntry], src_bits: int, dst_bits: int
 ) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
     by_prefixes: dict[tuple[int, int], dict[object, CompiledEntry]] = defaultdict(dict)
@@ -127,7 +127,7 @@ def _meeting(
                 yield one, other
 
 
-def shadowed(compiled: Iterable[CompiledEntry]) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
+def shadowed_pairs(compiled: Iterable[CompiledEntry]) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
     """Entries that no frame reaches, with one of higher priority that matches all their frames.
 
     All entries must be of one ingress.
@@ -138,13 +138,13 @@ def shadowed(compiled: Iterable[CompiledEntry]) -> Iterator[tuple[CompiledEntry,
         for shape, entries in shapes.items()
     }
     for shape, entries in shapes.items():
-        wider = [
+        wider_shapes = [
             (other, by_prefixes)
             for other, by_prefixes in highest.items()
             if other[0] in (None, shape[0]) and other[1] <= shape[1] and other[2] <= shape[2]
         ]
         for low in entries:
-            covering = (by_prefixes.get(_prefixes(low, *other[1:])) for other, by_prefixes in wider)
+            covering = (by_prefixes.get(_prefixes(low, *other[1:])) for other, by_prefixes in wider_shapes)
             high = next((one for one in covering if one and one.entry.priority > low.entry.priority), None)
             if high is not None:
                 yield low, high

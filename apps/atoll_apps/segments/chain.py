@@ -7,7 +7,7 @@ Segments (cookie): 1 island-bound, 2 world-bound; the subject is the index of th
 from collections.abc import Iterator
 from itertools import pairwise
 
-from atoll_apps.segments.chain_routes import ChainRoute, back
+from atoll_apps.segments.chain_routes import ChainRoute, taps_to_world
 from atoll_apps.segments.segment import App, GapId, Segment, SegmentEnd, cookie
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
@@ -43,6 +43,6 @@ def segments(network: Network, experiment: Experiment, route: ChainRoute) -> Ite
             stream=route.to_world,
             targets=(SegmentEnd(near.name, route.to_world.dst, near.ports.island.attached, near.vlan),),
             vlan=far.vlan,
-            taps=back(route.gaps[gap]),
+            taps=taps_to_world(route.gaps[gap]),
             box=far.name,
         )

@@ -63,11 +63,14 @@ class ChainRoute:
     def reached_from(self, world: Iterable[str]) -> tuple[Host, ...]:
         """The island hosts that receive packets of any of these world hosts by this chain."""
         senders = frozenset(world)
-        return _named(self.island, (there for here, there in self.blocks if not here.isdisjoint(senders)))
+        return _named(
+            self.island,
+            (islands for worlds, islands in self.blocks if not worlds.isdisjoint(senders)),
+        )
 
     def reached_by(self, island: str) -> frozenset[str]:
         """The names of the world hosts that receive packets of this island host by this chain."""
-        return frozenset[str]().union(*(here for here, there in self.blocks if island in there))
+        return frozenset[str]().union(*(worlds for worlds, islands in self.blocks if island in islands))
 
 
 def routes(network: Network, experiment: Experiment, layout: Layout) -> tuple[ChainRoute, ...]:
@@ -83,8 +86,8 @@ def routes(network: Network, experiment: Experiment, layout: Layout) -> tuple[Ch
             world=_named(network.world_hosts, (world for world, _ in blocks[chain.name])),
             island=_named(network.island_hosts, (island for _, island in blocks[chain.name])),
             blocks=tuple(blocks[chain.name]),
-            to_island=stream(network, chain.carries, Direction.TO_ISLAND),
-            to_world=stream(network, chain.carries, Direction.TO_WORLD),
+            to_island=traffic_match(network, chain.carries, Direction.TO_ISLAND),
+            to_world=traffic_match(network, chain.carries, Direction.TO_WORLD),
         )
         for number, chain in enumerate(chains)
     )
@@ -106,7 +109,7 @@ def _named(hosts: tuple[Host, ...], names: Iterable[frozenset[str]]) -> tuple[Ho
     return tuple(host for host in hosts if host.name in all_names)
 
 
-def stream(network: Network, carries: TrafficSelector, direction: Direction) -> TrafficMatch:
+def traffic_match(network: Network, carries: TrafficSelector, direction: Direction) -> TrafficMatch:
     """The match for a chain's traffic in one direction."""
     world, island = carries.world or network.world, carries.island or network.island
     src, dst = (world, island) if direction is Direction.TO_ISLAND else (island, world)
@@ -128,7 +131,7 @@ def _traversals(network: Network, chain: Chain, layout: Layout) -> tuple[BoxTrav
     )
 
 
-def back(taps: tuple[Tap, ...]) -> tuple[Tap, ...]:
+def taps_to_world(taps: tuple[Tap, ...]) -> tuple[Tap, ...]:
     """The taps of a gap for frames to the world, in their order."""
     return tuple(tap for tap in reversed(taps) if not tap.to_island_only)
 

@@ -7,9 +7,9 @@ hosts. Only declared hosts can send (their address is matched at their port), an
 
 from collections.abc import Iterator
 
-from atoll_apps.segments.chain_routes import ChainRoute, back
+from atoll_apps.segments.chain_routes import ChainRoute, taps_to_world
 from atoll_apps.segments.segment import App, GapId, Segment, SegmentEnd, cookie
-from atoll_apps.segments.world_edge import Edge, address, classes
+from atoll_apps.segments.world_edge import Edge, address, class_by_host
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.tag_layout import Direction
@@ -24,27 +24,27 @@ def segments(network: Network, experiment: Experiment, route: ChainRoute) -> Ite
 
 def _undelayed(network: Network, experiment: Experiment, route: ChainRoute) -> Iterator[Segment]:
     edge = Edge(route)
-    delayed = classes(network, experiment)
-    by_source = any(latency_class.ports for latency_class, _ in delayed.values())
-    hosts = [host for host in route.world if host.name not in delayed]
+    delay_classes = class_by_host(network, experiment)
+    by_source = any(latency_class.ports for latency_class, _ in delay_classes.values())
+    hosts = [host for host in route.world if host.name not in delay_classes]
     for host in hosts:
         yield Segment(
             cookie=cookie(App.DELIVERY, 1, route=route.number),
-            gap_id=edge.inner(Direction.TO_ISLAND),
+            gap_id=edge.inner_gap(Direction.TO_ISLAND),
             origin=host.name,
             goal=edge.goal,
             note=route.note("not delayed"),
             start=host.interface.attached,
             src=address(host),
             stream=route.to_island,
-            targets=edge.into((host,)),
+            targets=edge.targets_from((host,)),
             taps=edge.taps,
-            whole=edge.takes_all((host,)),
+            takes_all=edge.takes_all((host,)),
             ends=edge.ends,
             by_source=by_source,
         )
     ends = [SegmentEnd(host.name, address(host), host.interface.attached) for host in hosts]
-    yield from edge.out_of(ends, cookie(App.DELIVERY, 4, route=route.number), "not delayed")
+    yield from edge.segments_to(ends, cookie(App.DELIVERY, 4, route=route.number), "not delayed")
 
 
 def _island(route: ChainRoute) -> Iterator[Segment]:
@@ -60,7 +60,7 @@ def _island(route: ChainRoute) -> Iterator[Segment]:
             src=address(host),
             stream=route.to_world,
             targets=(SegmentEnd(last.name, route.to_world.dst, last.ports.island.attached, last.vlan),),
-            taps=back(route.gaps[gap]),
+            taps=taps_to_world(route.gaps[gap]),
         )
     yield Segment(
         cookie=cookie(App.DELIVERY, 2, route=route.number),

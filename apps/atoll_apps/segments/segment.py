@@ -53,14 +53,14 @@ class GapId:
 class SegmentEnd:
     """One end of a segment: a port, the destination addresses of frames that leave there, and their tag.
 
-    ``late``: the tag is pushed at the last switch if the gap has a tag of its own, which frames then have on trunks.
+    ``push_last``: the last switch pushes the tag if the gap has a tag of its own, which frames then have on trunks.
     """
 
     name: str
     dst: IPv4Network
     end: PortRef
     push: int | None = None
-    late: bool = False
+    push_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Segment:
     """Frames of a ``stream``, from ``src`` within it, that enter at ``start`` and leave at their target.
 
     ``vlan``: the tag with which they arrive, which is popped; None: untagged. ``taps``, in order, get an untagged copy
-    on the path. ``whole``: the targets receive the whole stream, so its prefix is matched until the paths split.
+    on the path. ``takes_all``: the targets receive the whole stream, so its prefix is matched until the paths split.
     ``origin``, ``goal`` and ``note`` form the reason of its entries: ``w3 -> island: class rtt-50``. ``box``: the chain
     box at ``start``; None: frames arrive from hosts, at an edge of the chain. ``ends``: all switches at which frames
     leave the gap, if there are more than those of the targets. ``delayed_by``: the class by which a delay box at
@@ -86,7 +86,7 @@ class Segment:
     targets: tuple[SegmentEnd, ...]
     vlan: int | None = None
     taps: tuple[Tap, ...] = ()
-    whole: bool = True
+    takes_all: bool = True
     box: str | None = None
     ends: tuple[str, ...] = ()
     delayed_by: str | None = None

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network
 
-from atoll_apps.segments.chain_routes import ChainRoute, back
+from atoll_apps.segments.chain_routes import ChainRoute, taps_to_world
 from atoll_apps.segments.segment import GapId, Segment, SegmentEnd
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import DelayBox, Host, LatencyClass, Network
@@ -39,15 +39,15 @@ class Edge:
                 (host.name, port, address(host), None, None, route.reached_by(host.name)) for host, port in ports
             ]
 
-    def inner(self, direction: Direction) -> GapId:
+    def inner_gap(self, direction: Direction) -> GapId:
         """The gap between the edge and the first box."""
         return GapId(self.route.chain, direction, 0)
 
-    def outer(self, direction: Direction) -> GapId:
+    def outer_gap(self, direction: Direction) -> GapId:
         """The gap between world hosts and their delay box."""
         return GapId(self.route.chain, direction, -1)
 
-    def into(self, hosts: Iterable[Host]) -> tuple[SegmentEnd, ...]:
+    def targets_from(self, hosts: Iterable[Host]) -> tuple[SegmentEnd, ...]:
         """The targets of island-bound frames of these world hosts."""
         if first := self._first:
             return (SegmentEnd(first.name, self.route.to_island.dst, first.ports.world.attached, first.vlan),)
@@ -58,16 +58,16 @@ class Edge:
 
     def takes_all(self, hosts: Iterable[Host]) -> bool:
         """Whether frames of these world hosts have all targets of the chain's island-bound frames."""
-        return self._first is not None or len(self.into(hosts)) == len(self.route.island)
+        return self._first is not None or len(self.targets_from(hosts)) == len(self.route.island)
 
-    def out_of(self, ends: Collection[SegmentEnd], cookie: int, note: str) -> Iterator[Segment]:
+    def segments_to(self, ends: Collection[SegmentEnd], cookie: int, note: str) -> Iterator[Segment]:
         """The segments from the edge to these ends, which have the names of world hosts."""
         for name, start, src, vlan, box, hosts in self._sources:
             for end in ends:
                 if end.name in hosts:
                     yield Segment(
                         cookie=cookie,
-                        gap_id=self.inner(Direction.TO_WORLD),
+                        gap_id=self.inner_gap(Direction.TO_WORLD),
                         origin=name,
                         goal=end.name,
                         note=self.route.note(note),
@@ -76,8 +76,8 @@ class Edge:
                         stream=self.route.to_world,
                         targets=(end,),
                         vlan=vlan,
-                        taps=back(self.taps),
-                        whole=False,
+                        taps=taps_to_world(self.taps),
+                        takes_all=False,
                         box=box,
                     )
 
@@ -88,14 +88,14 @@ def address(host: Host) -> IPv4Network:
 
 
 @lru_cache(maxsize=65536)
-def _prefix(of: IPv4Address) -> IPv4Network:
-    return IPv4Network(of)
+def _prefix(address: IPv4Address) -> IPv4Network:
+    return IPv4Network(address)
 
 
-def classes(network: Network, experiment: Experiment) -> dict[str, tuple[LatencyClass, DelayBox]]:
+def class_by_host(network: Network, experiment: Experiment) -> dict[str, tuple[LatencyClass, DelayBox]]:
     """For each delayed world host its latency class, and the delay box that carries it.
 
     Raises KeyError for a class that no delay box carries, which no resolved experiment names.
     """
-    carriers = {latency.name: (latency, box) for box in network.delay_boxes for latency in box.classes}
-    return {host: carriers[name] for host, name in experiment.latency}
+    by_name = {latency.name: (latency, box) for box in network.delay_boxes for latency in box.classes}
+    return {host: by_name[name] for host, name in experiment.latency}

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from atoll_core.errors import LabError
-from atoll_emulation.mininet_lab.namespaces import furnish
+from atoll_emulation.mininet_lab.namespaces import set_up_namespaces
 from atoll_emulation.mininet_lab.open_vswitch import OpenVSwitch
 from controllerbench.entries import DPID, FROM, PROTOCOL, TAP, TRUNK, Pair
 
@@ -33,7 +33,7 @@ class Bench:
     """The bridge and the far ends of its ports."""
 
     def __init__(self) -> None:
-        furnish()
+        set_up_namespaces()
         self._ovs = OpenVSwitch.start()
         arguments = ["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure"]
         arguments += ["protocols=OpenFlow13", f"other-config:datapath-id={DPID:016x}"]

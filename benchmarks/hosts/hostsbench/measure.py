@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from atoll_core.errors import AtollError
-from atoll_emulation.mininet_lab.namespaces import furnish
+from atoll_emulation.mininet_lab.namespaces import set_up_namespaces
 from atoll_hosts.binary import find_binary
 from hostsbench.fleet import SERVER, Fleet
 from hostsbench.starters import starters
@@ -20,7 +20,7 @@ def main() -> int:
     """Read the task from the file named, measure, write the results there."""
     path = Path(sys.argv[1])
     task = json.loads(path.read_text())
-    furnish()
+    set_up_namespaces()
     fleet = _fleet(Path(task["folder"]), task["hosts"], task["sshd"])
     os.environ["ANSIBLE_HOME"] = str(fleet.folder)  # it makes one even for --version
     _say(f"{fleet.size} machines are up")

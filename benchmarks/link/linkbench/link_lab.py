@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll_emulation.mininet_lab.namespaces import furnish
+from atoll_emulation.mininet_lab.namespaces import set_up_namespaces
 
 ADDRESSES = {"world": "10.0.0.1", "island": "10.0.0.2"}
 BOX_PORTS = {"world": "sat-w", "island": "sat-i"}
@@ -53,7 +53,7 @@ TRUNK_BOX = LabPort(None, TRUNK)
 
 def build() -> None:
     """Make all of it. Frames are of wire size everywhere, and nothing talks by itself."""
-    furnish()
+    set_up_namespaces()
     for name in ADDRESSES:
         _ip(f"netns add {name}")
         _still(name)

@@ -25,32 +25,32 @@ def calibrate_links(
     target: LabTarget, path: Path, directions: list[str], seconds: float, backend: Backend, *, as_json: bool
 ) -> int:
     """`atoll link calibrate`; returns the exit code."""
-    described = DescriptionFile.read(path)
-    network, experiment = described.experiment()
+    file = DescriptionFile.read(path)
+    network, experiment = file.experiment()
     if not experiment.links:
         raise PlanError(f"{path}: no link in this experiment's chain; nothing to calibrate")
     require_applicable(network, experiment, target.platform, backend)
     require_lab(target.platform, backend)
 
     async def calibrate() -> dict[str, Any]:
-        async with lab_in_use(target, Description(described.lab_path()), print_progress) as daemon:
-            done = await daemon.stream(
+        async with lab_in_use(target, Description(file.lab_path()), print_progress) as daemon:
+            answer = await daemon.stream(
                 "/v1/calibrations",
-                Description(described.path),
+                Description(file.path),
                 print_progress,
                 backend=backend,
                 directions=directions,
                 seconds=str(seconds),
             )
-        return done["calibration"]
+        return answer["calibration"]
 
     calibration = asyncio.run(unless_interrupted(calibrate()))
-    good = all(row["state"] != CheckState.OFF for row in calibration["rows"])
+    within_bounds = all(row["state"] != CheckState.OFF for row in calibration["rows"])
     if as_json:
-        print(json.dumps({"experiment": experiment.name, "lab": network.name, "ok": good, **calibration}))
+        print(json.dumps({"experiment": experiment.name, "lab": network.name, "ok": within_bounds, **calibration}))
     else:
         _print(experiment, calibration)
-    return 0 if good else 1
+    return 0 if within_bounds else 1
 
 
 def _print(experiment: Experiment, calibration: dict[str, Any]) -> None:
@@ -69,6 +69,6 @@ def _print(experiment: Experiment, calibration: dict[str, Any]) -> None:
     for row in calibration["rows"]:
         if row["why"]:
             print(f"{row['box']} {row['direction']} {row['name']}: {row['why']}")
-    base, lab = calibration["base_rtt_ns"] / 1e6, calibration["lab_rtt_ns"] / 1e6
-    processing = f"{lab:.2f} ms of this are processing in the lab, not configured delays"
-    print(f"minimum RTT of the idle path {base:.2f} ms; {processing}")
+    base_ms, lab_ms = calibration["base_rtt_ns"] / 1e6, calibration["lab_rtt_ns"] / 1e6
+    processing = f"{lab_ms:.2f} ms of this are processing in the lab, not configured delays"
+    print(f"minimum RTT of the idle path {base_ms:.2f} ms; {processing}")

@@ -51,17 +51,17 @@ def check(
     from atoll_emulation.this_machine.box_programs import missing_programs
     from atoll_switches.capability_profile import too_long
 
-    right: dict[str, str] = {}
+    texts: dict[str, str] = {}
     lab_of: dict[str, str] = {}  # the file of each description's lab
     labs: dict[str, Network] = {}
     experiments: list[Experiment] = []
     mistakes: dict[Diagnostic, None] = {}  # an ordered set
     warnings: dict[Diagnostic, None] = {}
-    engine_alone: dict[str, dict[str, str]] = {}
+    engine_settings: dict[str, dict[str, str]] = {}
     for path in paths:
         try:
             if is_study(read_document(path)):
-                right[label(path)] = _study_summary(path)
+                texts[label(path)] = _study_summary(path)
                 continue
             network, experiment = load_any(path, settings)
             if experiment and experiment.schedule:
@@ -69,49 +69,49 @@ def check(
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
             continue
-        right[label(path)], lab_of[label(path)] = summary(network, experiment), network.file
+        texts[label(path)], lab_of[label(path)] = summary(network, experiment), network.file
         labs[network.file] = network
         mistakes |= dict.fromkeys(too_long(network, experiment))
         mistakes |= dict.fromkeys(short_ping_intervals(network, experiment) if experiment else ())
         mistakes |= dict.fromkeys(missing_programs(network, experiment) if inventory is None else ())
         if experiment:
             experiments.append(experiment)
-            if alone := engine_only([link for version in experiment.states for link in version.links]):
-                engine_alone[label(path)] = alone
-            here = description_warnings(network, experiment, platform=MININET) if strict else ()
-            mistakes |= dict.fromkeys(here)
-            anywhere = description_warnings(network, experiment)
-            warnings |= dict.fromkeys(warning for warning in anywhere if warning not in mistakes)
+            if settings_text := engine_only([link for version in experiment.states for link in version.links]):
+                engine_settings[label(path)] = settings_text
+            strict_warnings = description_warnings(network, experiment, platform=MININET) if strict else ()
+            mistakes |= dict.fromkeys(strict_warnings)
+            all_warnings = description_warnings(network, experiment)
+            warnings |= dict.fromkeys(warning for warning in all_warnings if warning not in mistakes)
     if settings and not (experiments or mistakes):
         raise UsageError("--set overrides settings of an experiment; name an experiment.yaml")
     if inventory is not None:
         try:
-            right[label(inventory)] = _inventory_summary(inventory, list(labs.values()))
+            texts[label(inventory)] = _inventory_summary(inventory, list(labs.values()))
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
-    checked = _machine(experiments) if machine else None
-    missing = checked.missing if checked else ()
+    machine_check = _check_machine(experiments) if machine else None
+    missing = machine_check.missing if machine_check else ()
     if as_json:
         answer = {
             "ok": not (mistakes or missing),
             "mistakes": diagnostics_json(mistakes),
             "warnings": diagnostics_json(warnings),
-            "engine_only": engine_alone,
+            "engine_only": engine_settings,
         }
-        print(json.dumps({**answer, **(checked.to_json() if checked else {})}))
+        print(json.dumps({**answer, **(machine_check.to_json() if machine_check else {})}))
     else:
-        wrong = {*(mistake.file for mistake in mistakes), *(checked.faulty if checked else ())}
-        for file, text in right.items():
-            if wrong.isdisjoint((file, lab_of.get(file, file))):
+        faulty_files = {*(mistake.file for mistake in mistakes), *(machine_check.faulty if machine_check else ())}
+        for file, text in texts.items():
+            if faulty_files.isdisjoint((file, lab_of.get(file, file))):
                 print(f"{file}: ok ({text})")
-            for setting, reason in engine_alone.get(file, {}).items():
+            for setting, reason in engine_settings.get(file, {}).items():
                 print(f"{file}: {setting}: needs --backend engine, also with --on virtual ({reason})")
-        if checked:
-            checked.print_usable()
-        warned = [warning.as_warning for warning in warnings]
-        for line in (*mistakes, *warned, *(checked.wrong if checked else ())):
+        if machine_check:
+            machine_check.print_usable()
+        warning_lines = [warning.as_warning for warning in warnings]
+        for line in (*mistakes, *warning_lines, *(machine_check.problem_lines if machine_check else ())):
             print(line, file=sys.stderr)
-    if mistakes or (checked and checked.unknown):
+    if mistakes or (machine_check and machine_check.unknown):
         return DescriptionError.exit_code
     return MachineError.exit_code if missing else 0
 
@@ -148,13 +148,13 @@ def _require_changes(network: Network, experiment: Experiment) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Machine:
+class _MachineCheck:
     facts: dict[str, Any]
     platforms: tuple["PlatformCheck", ...]
     missing: tuple[str, ...]  # prerequisites of these experiments in an emulated lab in real time
     unknown: bool  # an experiment names a congestion control that no kernel has
     faulty: set[str]  # files of experiments with a congestion control that this kernel does not have
-    wrong: tuple[str, ...]  # lines for standard error: missing prerequisites of all platforms
+    problem_lines: tuple[str, ...]  # lines for standard error: missing prerequisites of all platforms
 
     def print_usable(self) -> None:
         for name, fact in self.facts.items():
@@ -164,14 +164,14 @@ class _Machine:
                 print(f"{f'--on {platform.platform}':<19} works {platform.how}", flush=True)
 
     def to_json(self) -> dict[str, Any]:
-        ways = {
+        platforms = {
             platform.platform: {"works": not platform.missing, "how": platform.how, "lacks": platform.missing}
             for platform in self.platforms
         }
-        return {"machine": self.facts, "ways": ways, "lacks": self.missing}
+        return {"machine": self.facts, "ways": platforms, "lacks": self.missing}
 
 
-def _machine(experiments: list[Experiment]) -> _Machine:
+def _check_machine(experiments: list[Experiment]) -> _MachineCheck:
     from atoll_emulation.this_machine.congestion_controls import (
         missing_controls,
         names_unknown,
@@ -192,15 +192,15 @@ def _machine(experiments: list[Experiment]) -> _Machine:
     except MachineError as error:  # the agent is needed on every platform
         platforms = tuple(with_missing(platform, [str(error)]) for platform in platforms)
     not_met = [line for platform in platforms if platform.platform == MININET for line in platform.missing]
-    controls: list[str] = []
+    control_lines: list[str] = []
     faulty: set[str] = set()
-    here, virtual = offered_here(), offered_by_virtual_kernel()
+    host_kernel, virtual_kernel = offered_here(), offered_by_virtual_kernel()
     for experiment in experiments:
-        controls += (missing := missing_controls(experiment, here, virtual))
+        control_lines += (missing := missing_controls(experiment, host_kernel, virtual_kernel))
         faulty |= {experiment.file} if missing else set()
-    unknown = any(names_unknown(experiment, here, virtual) for experiment in experiments)
-    wrong = (*missing_by_platform(platforms), *controls)
-    return _Machine(describe_machine(), platforms, (*not_met, *controls), unknown, faulty, wrong)
+    unknown = any(names_unknown(experiment, host_kernel, virtual_kernel) for experiment in experiments)
+    problem_lines = (*missing_by_platform(platforms), *control_lines)
+    return _MachineCheck(describe_machine(), platforms, (*not_met, *control_lines), unknown, faulty, problem_lines)
 
 
 def summary(network: Network, experiment: Experiment | None) -> str:

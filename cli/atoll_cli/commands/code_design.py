@@ -22,8 +22,8 @@ def show_code_designs(run: Path, link: str | None, *, as_json: bool) -> None:
         print(json.dumps({**asdict(designs), "best": best}))
         return
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
-    cut = f", the first of {designs.came}" if designs.came > designs.packets else ""
-    packets = f"{counted(designs.packets, 'packet')} to the island{cut}, {designs.lost} lost"
+    cut_text = f", the first of {designs.came}" if designs.came > designs.packets else ""
+    packets = f"{counted(designs.packets, 'packet')} to the island{cut_text}, {designs.lost} lost"
     console.print(f"{designs.link}: {packets}", soft_wrap=True)
     if not designs.lost:
         return

@@ -104,13 +104,13 @@ def _read(text: str) -> "FlowSizes":
     try:
         return fixed(text, Size.parse(text).bytes)
     except ValueError:
-        read = ReferencedFiles(Path()).read(text, read_flow_sizes)
-    if read.found is None:
+        parsed = ReferencedFiles(Path()).read(text, read_flow_sizes)
+    if parsed.value is None:
         remedy = f"; write {PUBLISHED}, a size such as '10 kB', or a file"
         raise DescriptionError(
-            [one if one.line else Diagnostic(one.file, 0, one.message + remedy) for one in read.mistakes]
+            [each if each.line else Diagnostic(each.file, 0, each.message + remedy) for each in parsed.mistakes]
         )
-    return read.found
+    return parsed.value
 
 
 def _warn(flows: "Imported") -> None:

@@ -43,7 +43,7 @@ def build(
     from atoll_emulation.uml.recipe import RECIPES, VARIABLE, series_of
     from atoll_emulation.uml.source import find_source
 
-    began_s = time.monotonic()
+    start_s = time.monotonic()
     with _BuildProgress() as progress:
         if source:
             find_source(source, RECIPES[0])
@@ -53,12 +53,12 @@ def build(
     status = kernel_status()
     if built and built != status.directory:
         series = series_of(built.name)
-        use = f"not used while {status.directory} exists"
+        use_text = f"not used while {status.directory} exists"
         if status.state == "missing" or series != series_of(status.directory.name):
-            use = f"to use it, set {VARIABLE}={series}"
-        print(f"built {built}; {use}", file=sys.stderr)
+            use_text = f"to use it, set {VARIABLE}={series}"
+        print(f"built {built}; {use_text}", file=sys.stderr)
     if json:
-        print(json_format.dumps(_to_json(status) | {"seconds": round(time.monotonic() - began_s, 1)}))
+        print(json_format.dumps(_to_json(status) | {"seconds": round(time.monotonic() - start_s, 1)}))
     if status.remedy:
         print(status.remedy, file=sys.stderr)
         raise typer.Exit(1)

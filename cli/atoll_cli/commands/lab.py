@@ -50,8 +50,8 @@ def bring_up(
     """
     network, experiment = file.lab_or_experiment()
     require_listen(listen)
-    doubts = description_warnings(network, experiment, backend, MININET) if experiment else ()
-    warnings = warn(doubts, strict=strict)
+    diagnostics = description_warnings(network, experiment, backend, MININET) if experiment else ()
+    warnings = warn(diagnostics, strict=strict)
     if experiment:
         require_applicable(network, experiment, target.platform, backend)
     require_lab(target.platform, backend)
@@ -71,19 +71,19 @@ def bring_up(
             return result
 
     async def with_own_daemon() -> dict[str, Any]:
-        own = await OwnDaemon.start(target, for_run=False)
+        daemon = await OwnDaemon.start(target, for_run=False)
         try:
             return await up_and_apply()
         except BaseException:
-            await own.end()
+            await daemon.end()
             raise
 
     async def up() -> dict[str, Any]:
         async with connected(target) as running:
             pass
         if running is None:
-            return await unless_interrupted(with_own_daemon(), left="no lab is up")
-        return await unless_interrupted(up_and_apply(), left="the lab was up before and stays up")
+            return await unless_interrupted(with_own_daemon(), state_left="no lab is up")
+        return await unless_interrupted(up_and_apply(), state_left="the lab was up before and stays up")
 
     answer = asyncio.run(up())
     if as_json:
@@ -109,9 +109,9 @@ async def listen_on(daemon: DaemonClient, address: str | None) -> str | None:
     from atoll_daemon.http.auth import find_token
     from atoll_daemon.http.tcp_listener import ListenAddress
 
-    token, where = find_token(state_directory())
-    url = await daemon.listen(address, token, None if where == TOKEN_VARIABLE else where)
-    print(f"API: {url}/v1/, live page: {url}/watch/, token in {where}", file=sys.stderr)
+    token, source = find_token(state_directory())
+    url = await daemon.listen(address, token, None if source == TOKEN_VARIABLE else source)
+    print(f"API: {url}/v1/, live page: {url}/watch/, token in {source}", file=sys.stderr)
     if not ListenAddress.parse(address).is_loopback:
         print(
             "     unencrypted: anyone on that network can read the token; `ssh -L` encrypts the connection",
@@ -129,15 +129,15 @@ async def _apply(
     """
     swap: list[dict[str, Any]] = []
 
-    def take(line: dict[str, Any]) -> None:
+    def on_line(line: dict[str, Any]) -> None:
         print_progress(line)
         if line["type"] == "swap":
             swap.append(line)
             if line["state"] in _PRINTED_STATES:
                 print(line["text"], file=sys.stderr, flush=True)
 
-    texts = {name: str(given).lower() for name, given in query.items()}
-    return await daemon.stream("/v1/apply", description, take, backend=backend, **texts), swap
+    parameters = {name: str(value).lower() for name, value in query.items()}
+    return await daemon.stream("/v1/apply", description, on_line, backend=backend, **parameters), swap
 
 
 def apply_experiment(
@@ -164,18 +164,18 @@ def apply_experiment(
         async with running_lab(target) as daemon:
             return await _apply(daemon, Description(path), backend, connections=connections, **query)
 
-    done, swap = asyncio.run(apply())
-    changes = done["changes"]
+    result, swap = asyncio.run(apply())
+    changes = result["changes"]
     if as_json:
         answer = {"experiment": experiment.name, "dry_run": dry_run, "changes": changes, "swap": swap}
-        answer |= {"parts": done["parts"], "budgets": done["budgets"]}
+        answer |= {"parts": result["parts"], "budgets": result["budgets"]}
         print(json.dumps(answer | {"warnings": warnings}))
         return
-    for line in done["lines"]:
+    for line in result["lines"]:
         print(line)
-    swapped = f" {swap[-1]['text']};" if swap else ""
+    swap_text = f" {swap[-1]['text']};" if swap else ""
     print(
-        f"{counted(len(changes), 'change')} {'would be made' if dry_run else 'made'} on {network.name};{swapped} "
+        f"{counted(len(changes), 'change')} {'would be made' if dry_run else 'made'} on {network.name};{swap_text} "
         f"experiment '{experiment.name}' is {'not applied (dry run)' if dry_run else 'applied'}"
     )
 
@@ -192,8 +192,8 @@ def take_down(target: LabTarget, *, force: bool, as_json: bool) -> None:
     was_up = asyncio.run(down())
     failure = last_failure(target)
     forget_failure(target)
-    if failure and (left := failure.get("left")):
-        raise LabError("the lab is down, but not everything is undone:\n" + "\n".join(left))
+    if failure and (leftovers := failure.get("left")):
+        raise LabError("the lab is down, but not everything is undone:\n" + "\n".join(leftovers))
     if as_json:
         print(json.dumps({"was_up": was_up}))
     else:
@@ -215,8 +215,8 @@ def print_status(target: LabTarget, *, as_json: bool) -> int:
         print(json.dumps(status | ({"failure": failure} if failure else {})))
     elif failure is not None:
         t_ns = failure["t_ns"]
-        when = f" at {datetime.fromtimestamp(t_ns / 1e9).astimezone():%F %T}" if t_ns is not None else ""
-        print(f"no lab is up; {failure['lab']} failed{when}: {failure['reason']}")
+        time_text = f" at {datetime.fromtimestamp(t_ns / 1e9).astimezone():%F %T}" if t_ns is not None else ""
+        print(f"no lab is up; {failure['lab']} failed{time_text}: {failure['reason']}")
     elif lab is None:
         print("no lab is up")
     elif failed:
@@ -228,9 +228,9 @@ def print_status(target: LabTarget, *, as_json: bool) -> int:
 
 def _print_lab(lab: dict[str, Any], status: dict[str, Any]) -> None:
     busy = status["busy"]
-    where = f"on the machines of {lab['inventory']}" if lab["inventory"] else f"{lab['datapath']} datapath"
-    where += f", Open vSwitch {lab['ovs']}" if lab["ovs"] else ""
-    print(f"{lab['name']} ({lab['file']}) is up; daemon {status['pid']}, {where}")
+    place = f"on the machines of {lab['inventory']}" if lab["inventory"] else f"{lab['datapath']} datapath"
+    place += f", Open vSwitch {lab['ovs']}" if lab["ovs"] else ""
+    print(f"{lab['name']} ({lab['file']}) is up; daemon {status['pid']}, {place}")
     print("switches: " + ", ".join(f"{name} {state}" for name, state in lab["switches"].items()))
     print(
         f"experiment: {lab['experiment'] or 'none applied'}"

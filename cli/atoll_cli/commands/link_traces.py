@@ -31,7 +31,7 @@ SiteOption = Annotated[
     str | None, typer.Option(help="degrees north and east [default: the constellation's site]", metavar="LAT,LON")
 ]
 
-_LONGEST = "6 h"
+_LONGEST_DURATION = "6 h"
 
 
 @link_traces.command(epilog="Example: atoll link-traces rain --out rain.csv --rate '16 Mbit/s' --plot rain.png")
@@ -66,13 +66,13 @@ def rain(
     from atoll_core.units import Duration, Rate
     from atoll_emulation.trace_generators.rain import Climate, RainFade, rain_trace
 
-    lasts = _quantity(Duration, "--duration", duration, "1 s", _LONGEST)
-    made = rain_trace(
+    length = _quantity(Duration, "--duration", duration, "1 s", _LONGEST_DURATION)
+    trace = rain_trace(
         RainFade(
             rate=_quantity(Rate, "--rate", rate, "1 kbit/s", "100 Gbit/s"),
-            duration=lasts,
+            duration=length,
             fade_db=fade,
-            at=Duration(lasts.ns // 2) if at is None else _quantity(Duration, "--at", at, "0 s", _LONGEST),
+            at=Duration(length.ns // 2) if at is None else _quantity(Duration, "--at", at, "0 s", _LONGEST_DURATION),
             seed=seed,
             climate=Climate(exceeded_often, exceeded_rarely),
             dynamics=dynamics,
@@ -81,10 +81,10 @@ def rain(
             system_kelvin=temperature,
         )
     )
-    _write(made, lasts, out, plot, _remark(context), as_json=json)
+    _write(trace, length, out, plot, _remark(context), as_json=json)
 
 
-def _register(kind: str, text: str) -> None:
+def _add_command(kind: str, text: str) -> None:
     """Define the command of a constellation."""
 
     @link_traces.command(
@@ -129,15 +129,15 @@ def _register(kind: str, text: str) -> None:
         from atoll_core.units import Duration, Rate
         from atoll_emulation.trace_generators.passes import LEO, MEO, Pass, pass_trace
 
-        usual = {"meo": MEO, "leo": LEO}[kind]
+        defaults = {"meo": MEO, "leo": LEO}[kind]
         passes = Pass(
-            service=usual.service,
-            gateway=_site("--gateway", gateway) if gateway else usual.gateway,
-            island=_site("--island", island) if island else usual.island,
-            duration=_quantity(Duration, "--duration", duration, "1 s", _LONGEST),
+            service=defaults.service,
+            gateway=_site("--gateway", gateway) if gateway else defaults.gateway,
+            island=_site("--island", island) if island else defaults.island,
+            duration=_quantity(Duration, "--duration", duration, "1 s", _LONGEST_DURATION),
             seed=seed,
             start=_quantity(Duration, "--start", start, "0 s", "24 h") if start else None,
-            gap=_quantity(Duration, "--gap", gap, "0 s", "1 h") if gap else usual.gap,
+            gap=_quantity(Duration, "--gap", gap, "0 s", "1 h") if gap else defaults.gap,
             added_delay=_quantity(Duration, "--added-delay", added_delay, "0 s", "10 s"),
             step=_quantity(Duration, "--step", step, "1 ms", "1 h"),
             delay_step=_quantity(Duration, "--least-change", least_change, "0 s", "1 s"),
@@ -153,8 +153,8 @@ def _register(kind: str, text: str) -> None:
         _write(pass_trace(passes), passes.duration, out, plot, _remark(context, **resolved), as_json=json)
 
 
-_register("meo", "Make a trace of an equatorial MEO ring like O3b: delay, hand-overs, and rate with --rate.")
-_register(
+_add_command("meo", "Make a trace of an equatorial MEO ring like O3b: delay, hand-overs, and rate with --rate.")
+_add_command(
     "leo",
     "Make a trace of a LEO shell like Starlink's first: delay, hand-overs every 15 s, and rate with --rate.",
 )
@@ -181,8 +181,8 @@ def losses(
     if as_json:
         print(json.dumps({"trace": str(out), "link": fates.link, "packets": packets, "lost": lost, "of": fates.came}))
         return
-    cut = f", the first of {fates.came}" if fates.came > packets else ""
-    print(f"{out}: {counted(packets, 'packet')} to the island through {fates.link}{cut}, {lost} lost")
+    cut_text = f", the first of {fates.came}" if fates.came > packets else ""
+    print(f"{out}: {counted(packets, 'packet')} to the island through {fates.link}{cut_text}, {lost} lost")
 
 
 def _quantity(kind: "type[Q]", option: str, text: str, low: str, high: str) -> "Q":
@@ -210,8 +210,8 @@ def _site(option: str, text: str) -> "Site":
 
 def _remark(context: Any, **resolved: object) -> str:
     """The command that makes the trace again. ``resolved``: options whose defaults depend on others."""
-    given = {**context.params, **resolved}
-    options = [(parameter.opts[0], given[parameter.name]) for parameter in context.command.params]
+    values = {**context.params, **resolved}
+    options = [(parameter.opts[0], values[parameter.name]) for parameter in context.command.params]
     texts = [
         f"{option} {shlex.quote(str(text))}"
         for option, text in options
@@ -220,25 +220,25 @@ def _remark(context: Any, **resolved: object) -> str:
     return f"made by: atoll link-traces {context.command.name} {' '.join(texts)}"
 
 
-def _write(made: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, remark: str, *, as_json: bool) -> None:
+def _write(trace: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, remark: str, *, as_json: bool) -> None:
     from atoll_core.description.link_trace import trace_csv
 
-    delays = [row.delay.ms for row in made.rows if row.delay]
-    rates = [row.rate.bit_s for row in made.rows if row.rate]
+    delays = [row.delay.ms for row in trace.rows if row.delay]
+    rates = [row.rate.bit_s for row in trace.rows if row.rate]
     require_ending("--plot", plot, IMAGE_ENDINGS)
     refuse_overwriting({"--out": out, "--plot": plot})
-    write_file("--out", out, trace_csv(made, [remark]))
+    write_file("--out", out, trace_csv(trace, [remark]))
     if plot:
         from atoll_dashboards.report.input_plots import draw_trace
 
-        write_file("--plot", plot, draw_trace(made, lasts, plot.suffix.lower()))
+        write_file("--plot", plot, draw_trace(trace, lasts, plot.suffix.lower()))
     if as_json:
-        facts = {"trace": str(out), "rows": len(made.rows), "duration_s": lasts.s, "blockages": made.blockages}
+        facts = {"trace": str(out), "rows": len(trace.rows), "duration_s": lasts.s, "blockages": trace.blockages}
         facts |= {"delay_ms": [min(delays), max(delays)]} if delays else {}
         facts |= {"rate_bit_s": [min(rates), max(rates)]} if rates else {}
         print(json.dumps(facts))
         return
-    text = f"{counted(len(made.rows), 'row')}, {lasts}, blocked {counted(made.blockages, 'time')}"
+    text = f"{counted(len(trace.rows), 'row')}, {lasts}, blocked {counted(trace.blockages, 'time')}"
     text += f", delay {min(delays):g} to {max(delays):g} ms" if delays else ""
     text += f", rate {min(rates) / 1e6:g} to {max(rates) / 1e6:g} Mbit/s" if rates else ""
     print(f"{out}: {text}")

@@ -60,30 +60,30 @@ def load(
     loaded: list[dict[str, object]] = []
     aligned: list[RunInDatabase] = []
     with Database(settings) as database:
-        for run_dir, how in readable:
-            tally = load_run(run_dir, database.write, how, lambda line: print(line["message"], file=sys.stderr))
-            located = _located(run_dir, how)
-            link = located and address + run_link(located)
-            if located and how is Times.ALIGNED:
-                aligned.append(located)
-            answer = {"run_dir": str(run_dir.path), "points": tally.delivered, "unfit": tally.unfit, "times": str(how)}
+        for run_dir, mode in readable:
+            tally = load_run(run_dir, database.write, mode, lambda line: print(line["message"], file=sys.stderr))
+            in_database = _run_in_database(run_dir, mode)
+            link = in_database and address + run_link(in_database)
+            if in_database and mode is Times.ALIGNED:
+                aligned.append(in_database)
+            answer = {"run_dir": str(run_dir.path), "points": tally.delivered, "unfit": tally.unfit, "times": str(mode)}
             loaded.append({**answer, "grafana": link})
             if not json:
                 refused = f"; {counted(tally.unfit, 'point')} refused" if tally.unfit else ""
-                print(f"{run_dir.path}: {counted(tally.delivered, 'point')}, {how}, in {settings}{refused}")
+                print(f"{run_dir.path}: {counted(tally.delivered, 'point')}, {mode}, in {settings}{refused}")
                 if link:
                     print(f"  in Grafana: {link}")
     comparison = address + comparison_link(aligned) if len(aligned) > 1 else None
     if json:
-        without = [{"run_dir": str(run.path), "reason": run.reason} for run in left_out]
-        print(json_text.dumps({"loaded": loaded, "left_out": without, "comparison": comparison}))
+        left_out_json = [{"run_dir": str(run.path), "reason": run.reason} for run in left_out]
+        print(json_text.dumps({"loaded": loaded, "left_out": left_out_json, "comparison": comparison}))
     elif comparison:
         print(f"comparison of the runs:\n  in Grafana: {comparison}")
     if any(run["unfit"] for run in loaded) or any(run.points for run in left_out):
         raise typer.Exit(1)
 
 
-def _located(run_dir: "RunDir", times: "Times") -> "RunInDatabase | None":
+def _run_in_database(run_dir: "RunDir", times: "Times") -> "RunInDatabase | None":
     """The run's tags and time range in the database; None if its directory does not have them."""
     from atoll_dashboards.grafana.grafana_links import RunInDatabase
 

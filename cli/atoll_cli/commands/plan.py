@@ -18,7 +18,7 @@ from atoll_core.codec import to_json
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
-from atoll_core.plan.tc_settings import inexact, timer_slack
+from atoll_core.plan.tc_settings import burst_lines, timer_slack
 from atoll_core.platforms import MININET, VIRTUAL
 from atoll_dashboards.diagram.lab_diagram import graph
 from atoll_switches.capability_profile import drivers, refuse_unsupported, unverified
@@ -52,7 +52,7 @@ def print_plan(
     plan = make_plan(*described, backend, slack=slack, hardware_only=False)
     schedule = plan_schedule(*described, plan, backend, slack, hardware_only=False)
     placement = place_plan(*described, plan, schedule)
-    notes = [*inexact(described[0], described[1].links, slack)] if backend is Backend.TC else []
+    notes = [*burst_lines(described[0], described[1].links, slack)] if backend is Backend.TC else []
     notes += [estimate_text(wall_time(*described, backend), memory(*described))] if platform == VIRTUAL else []
     if drawing is not None:
         write_file("--graph", drawing, graph(*described, placement.notes()))

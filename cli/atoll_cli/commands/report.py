@@ -59,8 +59,8 @@ def report_comparison(paths: Sequence[Path], view: View, *, mixed_kernels: bool 
     for path, reason in left_out.items():
         print(f"left out: {path}: {reason}", file=sys.stderr)
     results = compare(runs, view.figures, view.levels(), mixed_kernels=mixed_kernels)
-    without = [{"run_dir": str(path), "reason": reason} for path, reason in left_out.items()]
-    _show(results, view, [], {"left_out": without})
+    left_out_json = [{"run_dir": str(path), "reason": reason} for path, reason in left_out.items()]
+    _show(results, view, [], {"left_out": left_out_json})
 
 
 def report_study(directory: Path, view: View) -> None:
@@ -76,7 +76,7 @@ def report_study(directory: Path, view: View) -> None:
     _show(results, view, written)
 
 
-def _show(results: Results, view: View, written: list[Path], more: Mapping[str, Any] | None = None) -> None:
+def _show(results: Results, view: View, written: list[Path], extra: Mapping[str, Any] | None = None) -> None:
     if (out := view.out) is not None:
         for path, content in results_files(results, out, each_run=view.each_run).items():
             if path.parent != out.parent:  # plots of a page
@@ -85,7 +85,7 @@ def _show(results: Results, view: View, written: list[Path], more: Mapping[str, 
             write_file("--out", path, content)
             written.append(path)
     if view.as_json:
-        print(json.dumps({**results_json(results), **(more or {}), "written": list(map(str, written))}))
+        print(json.dumps({**results_json(results), **(extra or {}), "written": list(map(str, written))}))
         return
     print_results(results, each_run=view.each_run)
     for path in written:

@@ -79,26 +79,26 @@ def _run_in_real_time(command: RunCommand, request: RunRequest, started_ns: int)
     warnings = warn(description_warnings(network, experiment, backend, MININET), strict=command.strict)
     require_runnable(request, command.runs)
     require_lab(request.platform, backend)
-    described, show = command.experiment, LiveLine()
+    file, live_line = command.experiment, LiveLine()
     run_dirs: list[Path] = []  # at most one, once the daemon has made it
 
-    def take(line: dict[str, Any]) -> None:
+    def on_line(line: dict[str, Any]) -> None:
         if line["type"] == "run":
             run_dirs.append(Path(line["run_dir"]))
-        show.take(line)
+        live_line.take(line)
 
     async def run() -> dict[str, Any]:
         async with lab_in_use(
             command.target,
-            Description(described.lab_path(), described.lab_settings),
-            take,
+            Description(file.lab_path(), file.lab_settings),
+            on_line,
             prepare=lambda daemon: listen_on(daemon, command.listen),
             runtime=command.runtime,
             keep=command.keep,
         ) as daemon:
             return await daemon.run(
-                Description(described.path, described.settings),
-                take,
+                Description(file.path, file.settings),
+                on_line,
                 command.runs,
                 command.options,
                 started_ns,
@@ -107,28 +107,28 @@ def _run_in_real_time(command: RunCommand, request: RunRequest, started_ns: int)
                 influx=settings_mark(),
             )
 
-    with recorded_runs(show, run_dirs):
-        done = asyncio.run(unless_interrupted(run()))
+    with recorded_runs(live_line, run_dirs):
+        result = asyncio.run(unless_interrupted(run()))
     overhead_s = (time.time_ns() - started_ns) / 1e9 - experiment.duration.s
     extra: dict[str, Any] = {"overhead_s": round(overhead_s, 3), "warnings": warnings}
-    link = None if done.get("grafana") is None else f"{grafana}{done['grafana']}"
-    return print_result(done["summary"], run_dirs[0], as_json=command.as_json, extra=extra, grafana=link)
+    link = None if result.get("grafana") is None else f"{grafana}{result['grafana']}"
+    return print_result(result["summary"], run_dirs[0], as_json=command.as_json, extra=extra, grafana=link)
 
 
 def _run_in_virtual_time(command: RunCommand, request: RunRequest) -> int:
     network, experiment, backend = request.network, request.experiment, request.options.backend
-    number = 2 if command.twice else 1
-    needed = memory(network, experiment)
-    memory_doubt = require_memory(experiment, Size(needed.bytes * min(number, usable_cores())))
-    doubts = (*description_warnings(network, experiment, backend, VIRTUAL), *memory_doubt)
-    warnings = warn(doubts, strict=command.strict)
+    run_count = 2 if command.twice else 1
+    memory_size = memory(network, experiment)
+    memory_warnings = require_memory(experiment, Size(memory_size.bytes * min(run_count, usable_cores())))
+    diagnostics = (*description_warnings(network, experiment, backend, VIRTUAL), *memory_warnings)
+    warnings = warn(diagnostics, strict=command.strict)
     require_runnable(request, command.runs)
     kernel = require_virtual_machine()
     now_ns = time.time_ns()
-    run_dirs = [create_run(command.runs.resolve(), request, now_ns) for _ in range(number)]
+    run_dirs = [create_run(command.runs.resolve(), request, now_ns) for _ in range(run_count)]
     estimate = wall_time(network, experiment, backend)
-    show = LiveLine()
-    runs = ParallelRuns(show, number)
+    live_line = LiveLine()
+    runs = ParallelRuns(live_line, run_count)
     # Two kernels on one core are no faster in parallel than one after the other.
     cores = asyncio.Semaphore(usable_cores())
 
@@ -140,7 +140,7 @@ def _run_in_virtual_time(command: RunCommand, request: RunRequest) -> int:
         if command.analyse:
             runs.take(index, StepBegun("analyse").to_line())
             summary = await compress_and_analyse(run_dir)
-        runs.over(index)
+        runs.end_run(index)
         return summary
 
     async def run_all() -> tuple[dict[str, Any] | None, RepeatComparison | None]:
@@ -151,25 +151,25 @@ def _run_in_virtual_time(command: RunCommand, request: RunRequest) -> int:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        if number == 1:
+        if run_count == 1:
             return summary, None
-        show.step("comparing the runs")
+        live_line.step("comparing the runs")
         return summary, await asyncio.to_thread(compare_runs, *run_dirs)
 
-    began = time.monotonic()
-    show.take(Note(estimate_text(estimate, needed)).to_line())
-    with recorded_runs(show, [run_dir.path for run_dir in run_dirs]):
+    start_s = time.monotonic()
+    live_line.take(Note(estimate_text(estimate, memory_size)).to_line())
+    with recorded_runs(live_line, [run_dir.path for run_dir in run_dirs]):
         summary, comparison = asyncio.run(unless_interrupted(run_all()))
-    wall_s, duration_s = time.monotonic() - began, experiment.duration.s
+    wall_s, duration_s = time.monotonic() - start_s, experiment.duration.s
     factor = duration_s / wall_s
     extra: dict[str, Any] = {"wall_s": round(wall_s, 3), "factor": round(factor, 3), "warnings": warnings}
-    extra |= {"estimated_wall_s": round(estimate.s, 1), "estimated_memory_bytes": needed.bytes}
+    extra |= {"estimated_wall_s": round(estimate.s, 1), "estimated_memory_bytes": memory_size.bytes}
     if comparison is not None:
         extra["repeat"] = comparison.to_json()
     code = print_result(summary, run_dirs[0].path, as_json=command.as_json, extra=extra)
     if not command.as_json:
-        times = f" ({number} runs)" if comparison else ""
-        print(f"{duration_s:g} s of virtual time in {wall_s:.1f} s{times}: {factor:.3g} x real time")
+        runs_text = f" ({run_count} runs)" if comparison else ""
+        print(f"{duration_s:g} s of virtual time in {wall_s:.1f} s{runs_text}: {factor:.3g} x real time")
         if comparison is not None:
             print(comparison)
     return EXIT_INVALID if comparison is not None and not comparison.identical else code

@@ -58,7 +58,7 @@ def list_(
             print(f"left out: {error}", file=sys.stderr)
             continue
         filters = ((experiment, run.experiment), (verdict, run.verdict), (platform, run.platform))
-        if all(option in (None, own) for option, own in filters):
+        if all(wanted in (None, value) for wanted, value in filters):
             listed.append(run)
     if json:
         print(json_text.dumps({"runs": [run.to_json() for run in listed]}))
@@ -67,8 +67,8 @@ def list_(
     for run in listed:
         duration = "" if run.duration_s is None else f"{run.duration_s:g} s"
         seed = "" if run.seed is None else str(run.seed)
-        ended = run.verdict if run.outcome == "completed" else f"{run.verdict}; {run.outcome}"
-        rows.append((str(run.path), run.experiment, run.platform, seed, duration, ended, _megabytes(run.size_bytes)))
+        outcome = run.verdict if run.outcome == "completed" else f"{run.verdict}; {run.outcome}"
+        rows.append((str(run.path), run.experiment, run.platform, seed, duration, outcome, _megabytes(run.size_bytes)))
     for line in columns(rows, ""):
         print(line)
     print(f"{counted(len(listed), 'run')}, {_megabytes(sum(run.size_bytes for run in listed))}")

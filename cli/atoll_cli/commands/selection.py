@@ -45,33 +45,33 @@ def experiment_file(path: Path, seed: int | None, duration: str | None, settings
 
 
 def lab_target(
-    inventory: Path | None = None, on: str | None = None, *, moved: bool = False, on_paper: bool = False
+    inventory: Path | None = None, on: str | None = None, *, may_be_gone: bool = False, on_paper: bool = False
 ) -> LabTarget:
     """The lab that a command works on, by ``--inventory`` or the environment, and by ``--on`` if it has that option.
 
     Without ``--on`` the platform is hardware if there is an inventory, else mininet. Raises UsageError for an unknown
     platform, for hardware without an inventory unless ``on_paper``, and for an inventory without hardware;
-    DescriptionError if there is no such file. With ``moved``, only if no daemon of that inventory is running either: a
-    lab is addressed by the path that the inventory had when the lab came up.
+    DescriptionError if there is no such file. With ``may_be_gone``, only if no daemon of that inventory is running
+    either: a lab is addressed by the path that the inventory had when the lab came up.
     """
-    named = inventory or (Path(given) if (given := os.environ.get(INVENTORY_VARIABLE)) else None)
-    platform = on or (HARDWARE if named else MININET)
+    path = inventory or (Path(variable) if (variable := os.environ.get(INVENTORY_VARIABLE)) else None)
+    platform = on or (HARDWARE if path else MININET)
     require_one_of("--on", platform, "platforms", list(DEFAULT_BACKENDS))
     if platform != HARDWARE:
         refuse(inventory is not None, f"--inventory needs --on hardware, not --on {platform}")
         return LabTarget(platform)
-    if named is None:
+    if path is None:
         refuse(not on_paper, f"--on hardware: name an inventory with --inventory FILE or {INVENTORY_VARIABLE}")
         return LabTarget(HARDWARE)
-    target = LabTarget(HARDWARE, Path(os.path.abspath(named)))  # noqa: PTH100 (Path.absolute keeps `..`)
-    if not named.is_file() and not (moved and daemon_holder(target) is not None):
-        raise DescriptionError([Diagnostic(str(named), 0, "there is no such file")])
+    target = LabTarget(HARDWARE, Path(os.path.abspath(path)))  # noqa: PTH100 (Path.absolute keeps `..`)
+    if not path.is_file() and not (may_be_gone and daemon_holder(target) is not None):
+        raise DescriptionError([Diagnostic(str(path), 0, "there is no such file")])
     return target
 
 
-def backend_for(target: LabTarget, named: Backend | None) -> Backend:
+def backend_for(target: LabTarget, backend: Backend | None) -> Backend:
     """The link emulator: the one named, else the platform's default."""
-    return named or DEFAULT_BACKENDS[target.platform]
+    return backend or DEFAULT_BACKENDS[target.platform]
 
 
 def network_on(target: LabTarget, network: Network) -> Network:
@@ -84,7 +84,7 @@ def network_on(target: LabTarget, network: Network) -> Network:
     return apply_inventory(network, load_inventory(target.inventory, network), {})
 
 
-def refuse(wrong: bool, message: str) -> None:
-    """Raise UsageError if ``wrong``."""
-    if wrong:
+def refuse(condition: bool, message: str) -> None:
+    """Raise UsageError if ``condition``."""
+    if condition:
         raise UsageError(message)

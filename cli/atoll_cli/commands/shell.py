@@ -20,7 +20,7 @@ from atoll_daemon.client import DAEMON_DIED, DaemonDiedError, RequestRefusedErro
 from atoll_daemon.http.http_errors import no_lab_is_up
 from atoll_daemon.socket_lock import daemon_holder
 
-_LONGEST_SCRIPT = 1 << 20  # bytes; it travels as one message
+_LONGEST_SCRIPT_BYTES = 1 << 20  # bytes; it travels as one message
 
 
 def open_shell(target: LabTarget) -> None:
@@ -30,19 +30,19 @@ def open_shell(target: LabTarget) -> None:
         return
     if daemon_holder(target) is None:  # before standard input is read
         raise LabError(no_lab_is_up(target))
-    asyncio.run(_run_script(target, _standard_input()))
+    asyncio.run(_run_script(target, _read_standard_input()))
 
 
-def _standard_input() -> str:
+def _read_standard_input() -> str:
     """Read standard input to its end, outside of an event loop so that Ctrl-C ends the wait."""
     try:
         with open(0, "rb", closefd=False) as stream:
-            text = stream.read(_LONGEST_SCRIPT + 1)
+            text = stream.read(_LONGEST_SCRIPT_BYTES + 1)
     except OSError as error:
         msg = f"cannot read standard input: {error.strerror}"
         raise AtollError(msg) from None
-    if len(text) > _LONGEST_SCRIPT:
-        msg = f"the script on standard input is longer than {_LONGEST_SCRIPT} bytes; run it in parts"
+    if len(text) > _LONGEST_SCRIPT_BYTES:
+        msg = f"the script on standard input is longer than {_LONGEST_SCRIPT_BYTES} bytes; run it in parts"
         raise AtollError(msg)
     return text.decode(errors="replace")
 
@@ -53,17 +53,17 @@ async def _run_script(target: LabTarget, script: str) -> None:
 
 
 async def _run_interactive(target: LabTarget) -> None:
-    async with _session(target, _window()) as socket:
+    async with _session(target, _window_size()) as socket:
         with _raw_terminal(), _forwarding_resizes(socket):
-            typing = asyncio.create_task(_send_typed(socket))
+            typing_task = asyncio.create_task(_send_typed(socket))
             try:
                 await _print_output(socket)
             except LabError:
                 os.write(1, b"\r\n")  # the error message begins on a new line
                 raise
             finally:
-                typing.cancel()
-                await asyncio.wait([typing])
+                typing_task.cancel()
+                await asyncio.wait([typing_task])
 
 
 @contextlib.asynccontextmanager
@@ -98,25 +98,25 @@ async def _print_output(socket: Any) -> None:
 async def _send_typed(socket: Any) -> None:
     """Send keys as they are typed; ends the shell when the terminal is closed."""
     loop = asyncio.get_running_loop()
-    typed: asyncio.Queue[bytes] = asyncio.Queue()
+    keys_typed: asyncio.Queue[bytes] = asyncio.Queue()
 
-    def take() -> None:
+    def read_keys() -> None:
         try:
-            typed.put_nowait(os.read(0, 4096))
+            keys_typed.put_nowait(os.read(0, 4096))
         except OSError:  # EIO: the terminal hung up
-            typed.put_nowait(b"")
+            keys_typed.put_nowait(b"")
 
-    loop.add_reader(0, take)
+    loop.add_reader(0, read_keys)
     try:
         with contextlib.suppress(ClientError):  # the reader of the socket reports it
-            while keys := await typed.get():
+            while keys := await keys_typed.get():
                 await socket.send_bytes(keys)
             await socket.close()
     finally:
         loop.remove_reader(0)
 
 
-def _window() -> dict[str, Any]:
+def _window_size() -> dict[str, Any]:
     size = os.get_terminal_size(0)  # shutil's would prefer COLUMNS and LINES
     return {"columns": size.columns, "rows": size.lines}
 
@@ -129,14 +129,14 @@ def _forwarding_resizes(socket: Any) -> Generator[None]:
 
     async def send() -> None:
         with contextlib.suppress(ClientError):
-            await socket.send_json(_window())
+            await socket.send_json(_window_size())
 
-    def resized() -> None:
+    def on_resize() -> None:
         task = loop.create_task(send())
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    loop.add_signal_handler(signal.SIGWINCH, resized)
+    loop.add_signal_handler(signal.SIGWINCH, on_resize)
     try:
         yield
     finally:
@@ -146,9 +146,9 @@ def _forwarding_resizes(socket: Any) -> Generator[None]:
 @contextlib.contextmanager
 def _raw_terminal() -> Generator[None]:
     """Set the terminal to raw mode, so that every key including Ctrl-C reaches the shell; restored afterwards."""
-    before = termios.tcgetattr(0)
+    settings = termios.tcgetattr(0)
     try:
         tty.setraw(0)
         yield
     finally:
-        termios.tcsetattr(0, termios.TCSADRAIN, before)
+        termios.tcsetattr(0, termios.TCSADRAIN, settings)

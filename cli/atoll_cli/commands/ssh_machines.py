@@ -44,11 +44,11 @@ async def _enroll(machines: list[InventoryMachine], *, yes: bool, as_json: bool)
         [(machine.name, machine.access) for machine in machines],
     ):
         async with SshConnections() as connections:
-            shown = await asyncio.gather(
+            results = await asyncio.gather(
                 *(show_key(connections, name, access) for name, access in group), return_exceptions=True
             )
         keys: list[ShownKey] = []
-        for (name, access), key in zip(group, shown, strict=True):
+        for (name, access), key in zip(group, results, strict=True):
             if isinstance(key, AtollError):
                 print(key, file=sys.stderr)
                 failed = True
@@ -59,7 +59,7 @@ async def _enroll(machines: list[InventoryMachine], *, yes: bool, as_json: bool)
             if not as_json:
                 print(f"{name:<10} {access!s:<24} {key.algorithm} {key.fingerprint}{'  known' if key.known else ''}")
             keys += [] if key.known else [key]
-        if keys and (yes or _confirmed(len(keys))):
+        if keys and (yes or _confirm(len(keys))):
             write_keys(keys)
         failed = failed or not all(map(_is_enrolled, keys))
     if as_json:
@@ -71,7 +71,7 @@ def _is_enrolled(key: ShownKey) -> bool:
     return key.file.is_file() and key.line in key.file.read_text(encoding="utf-8")
 
 
-def _confirmed(count: int) -> bool:
+def _confirm(count: int) -> bool:
     """Ask the user, who has to compare the fingerprints; without a terminal, nothing is trusted."""
     if not sys.stdin.isatty():
         print("compare the keys with those on the machines' consoles, then add --yes", file=sys.stderr)
@@ -90,7 +90,7 @@ def install_binaries(file: Path, names: Sequence[str], *, as_json: bool) -> int:
         sent = f"{facts['bytes_sent'] / 1e6:.1f} MB" if facts["bytes_sent"] else "already installed"
         return f"{facts['arch']:<8} {facts['binary']}  {sent}"
 
-    return _everywhere(file, names, work, line, as_json=as_json)
+    return _on_machines(file, names, work, line, as_json=as_json)
 
 
 def ping_agents(file: Path, names: Sequence[str], *, as_json: bool) -> int:
@@ -109,7 +109,7 @@ def ping_agents(file: Path, names: Sequence[str], *, as_json: bool) -> int:
         rtt = f"{facts['rtt_ns'] / 1e6:6.2f} ms"
         return f"atoll-host {facts['version']} {facts['arch']:<8} {rtt}  clock {facts['clock']}"
 
-    return _everywhere(file, names, work, line, as_json=as_json)
+    return _on_machines(file, names, work, line, as_json=as_json)
 
 
 def show_status(file: Path, names: Sequence[str], *, as_json: bool) -> int:
@@ -125,33 +125,33 @@ def show_status(file: Path, names: Sequence[str], *, as_json: bool) -> int:
         facts["missing_interfaces"] = [name for name in interfaces if name not in facts["interfaces"]]
         return facts
 
-    return _everywhere(file, names, work, _status_line, as_json=as_json)
+    return _on_machines(file, names, work, _status_line, as_json=as_json)
 
 
 def _status_line(facts: MachineFacts) -> str:
-    wrong = [f"no interface {name}" for name in facts["missing_interfaces"]]
-    wrong += [f"no {name}" for name in facts["missing_tools"]]
-    wrong += [] if facts["may_configure"] else ["may not configure interfaces"]
-    wrong += [] if facts["may_capture"] else ["may not capture"]
-    group = [limit for limit in ("memory", "leftovers") if facts.get("limits", {}).get(limit) == "cgroup"]
-    limits = f"limits by {'cgroup' if 'memory' in group else 'rlimit'}{', jobs in cgroups' if group else ''}"
-    use = f"in use by {facts['claimed_by']}" if facts["claimed_by"] else "free"
+    problems = [f"no interface {name}" for name in facts["missing_interfaces"]]
+    problems += [f"no {name}" for name in facts["missing_tools"]]
+    problems += [] if facts["may_configure"] else ["may not configure interfaces"]
+    problems += [] if facts["may_capture"] else ["may not capture"]
+    in_cgroup = [limit for limit in ("memory", "leftovers") if facts.get("limits", {}).get(limit) == "cgroup"]
+    limits = f"limits by {'cgroup' if 'memory' in in_cgroup else 'rlimit'}{', jobs in cgroups' if in_cgroup else ''}"
+    use_text = f"in use by {facts['claimed_by']}" if facts["claimed_by"] else "free"
     disk = f"{facts['free_bytes'] / 1e9:.1f} GB free"
-    return f"{facts['arch']:<8} {facts['kernel']}, {disk}; {limits}; {use}; {', '.join(wrong) or 'ready'}"
+    return f"{facts['arch']:<8} {facts['kernel']}, {disk}; {limits}; {use_text}; {', '.join(problems) or 'ready'}"
 
 
 def run_command(file: Path, names: Sequence[str], command: Sequence[str], *, as_json: bool) -> int:
     """`atoll hosts exec`; returns 0 if the command's exit status was 0 on every machine, else 1."""
 
     async def work(connection: asyncssh.SSHClientConnection, _: InventoryMachine) -> MachineFacts:
-        done = await connection.run(shlex.join(command), check=False)
-        return {"code": done.returncode, "stdout": str(done.stdout or ""), "stderr": str(done.stderr or "")}
+        result = await connection.run(shlex.join(command), check=False)
+        return {"code": result.returncode, "stdout": str(result.stdout or ""), "stderr": str(result.stderr or "")}
 
     def output(facts: MachineFacts) -> str:
         text = (facts["stdout"] + facts["stderr"]).rstrip("\n") or f"exit status {facts['code']}"
         return text.replace("\n", "\n" + " " * 11)
 
-    return _everywhere(file, names, work, output, as_json=as_json, good=lambda facts: facts["code"] == 0)
+    return _on_machines(file, names, work, output, as_json=as_json, is_good=lambda facts: facts["code"] == 0)
 
 
 def chosen_machines(file: Path, names: Sequence[str]) -> list[InventoryMachine]:
@@ -164,14 +164,14 @@ def chosen_machines(file: Path, names: Sequence[str]) -> list[InventoryMachine]:
     return [known[name] for name in dict.fromkeys(names)] or list(inventory.machines)
 
 
-def _everywhere(
+def _on_machines(
     file: Path,
     names: Sequence[str],
     work: HostCommand,
-    line: Callable[[MachineFacts], str],
+    line_of: Callable[[MachineFacts], str],
     *,
     as_json: bool,
-    good: Callable[[MachineFacts], bool] = lambda _: True,
+    is_good: Callable[[MachineFacts], bool] = lambda _: True,
 ) -> int:
     """Do ``work`` over SSH on all machines in parallel; print each result as it arrives; returns 1 if any failed."""
     machines = chosen_machines(file, names)
@@ -180,9 +180,9 @@ def _everywhere(
         if outcome.error is not None:
             print(outcome.error, file=sys.stderr, flush=True)
         elif not as_json:
-            print(f"{outcome.machine:<10} {line(outcome.result or {})}", flush=True)
+            print(f"{outcome.machine:<10} {line_of(outcome.result or {})}", flush=True)
 
-    async def everywhere() -> list[Outcome[MachineFacts]]:
+    async def run_all() -> list[Outcome[MachineFacts]]:
         async with SshConnections() as connections:
 
             async def on_machine(machine: InventoryMachine) -> MachineFacts:
@@ -194,9 +194,9 @@ def _everywhere(
 
             return await on_each(machines, on_machine, print_outcome)
 
-    outcomes = asyncio.run(everywhere())
-    ok = all(outcome.result is not None and good(outcome.result) for outcome in outcomes)
+    outcomes = asyncio.run(run_all())
+    ok = all(outcome.result is not None and is_good(outcome.result) for outcome in outcomes)
     if as_json:
-        answers = {one.machine: one.result if one.error is None else {"error": one.error} for one in outcomes}
+        answers = {each.machine: each.result if each.error is None else {"error": each.error} for each in outcomes}
         print(json.dumps({"ok": ok, "machines": answers}))
     return 0 if ok else 1

@@ -19,7 +19,7 @@ from atoll_cli.terminal.output import warn
 from atoll_cli.terminal.progress import EXIT_INVALID, duration_text, unless_interrupted
 from atoll_cli.terminal.results_text import print_results
 from atoll_controller.planner.description_warnings import description_warnings
-from atoll_controller.planner.virtual_cost import rough
+from atoll_controller.planner.virtual_cost import rough_size
 from atoll_core.errors import InterruptedByUserError, RunError
 from atoll_core.plural import counted
 from atoll_studies.results.result_tables import columns, results_json, write_tables
@@ -67,37 +67,37 @@ def sweep_study(
         ),
         strict=strict,
     )
-    studied = StudyDirectory((directory or DEFAULT_PARENT / study.name).resolve())
+    study_directory = StudyDirectory((directory or DEFAULT_PARENT / study.name).resolve())
     refuse(bool(scheduler and jobs), "--jobs: a cluster makes one run for each thread of its workers; leave it out")
-    sweep = Sweep(study, studied, target.inventory, scheduler)
+    sweep = Sweep(study, study_directory, target.inventory, scheduler)
     sweep.require_machine()
     jobs = sweep.jobs(jobs)
     sweep.read(resume=resume or dry_run, mix=mix or dry_run)
     if sweep.unused:
-        why = "belong to no point of the study as it is now; they are kept, and not used"
-        print(f"{studied.path}: {counted(sweep.unused, 'run')} {why}", file=sys.stderr)
+        reason = "belong to no point of the study as it is now; they are kept, and not used"
+        print(f"{study_directory.path}: {counted(sweep.unused, 'run')} {reason}", file=sys.stderr)
     if dry_run:
         _print_prediction(sweep, jobs, as_json=as_json)
         return 0
-    with studied.locked():
+    with study_directory.locked():
         sweep.read(resume=resume, mix=mix)  # again: another sweep may have added runs since
-        interrupted = _run(sweep, jobs)
-        results = read_results(studied)
-        written = write_tables(results, studied.path)
+        interrupted = _run_sweep(sweep, jobs)
+        results = read_results(study_directory)
+        written = write_tables(results, study_directory.path)
     counts = sweep.counts()
     if as_json:
-        about = {"directory": str(studied.path), "points": dict(counts), "warnings": warnings}
+        about = {"directory": str(study_directory.path), "points": dict(counts), "warnings": warnings}
         print(json.dumps({**results_json(results), **about, "written": list(map(str, written))}))
     elif not interrupted:
         print_results(results)
-        for made in sweep.points.values():
-            if made.state is State.FAILED and made.loss:
-                print(f"failed: {made.point.label}: {made.loss}")
+        for state in sweep.points.values():
+            if state.state is State.FAILED and state.loss:
+                print(f"failed: {state.point.label}: {state.loss}")
         for path in written:
             print(f"written: {path}")
     if interrupted:
         raise InterruptedByUserError(
-            f"cancelled; {counts[State.DONE]} of {counted(sweep.taken, 'run')} are in {studied.path}; "
+            f"cancelled; {counts[State.DONE]} of {counted(sweep.taken, 'run')} are in {study_directory.path}; "
             "--resume makes the missing ones"
         )
     if counts[State.FAILED]:
@@ -105,7 +105,7 @@ def sweep_study(
     return EXIT_INVALID if counts[State.INVALID] else 0
 
 
-def _run(sweep: Sweep, jobs: int) -> bool:
+def _run_sweep(sweep: Sweep, jobs: int) -> bool:
     """Make the runs; returns whether that was interrupted."""
     with SweepProgress(sweep, jobs):
         try:
@@ -129,11 +129,11 @@ class SweepProgress:
             self._points[state.point.configuration].append(state)
         self._console = Console(stderr=True, markup=False)
         self._live = (
-            Live(get_renderable=self._drawn, console=self._console, refresh_per_second=_REFRESH_HZ, transient=True)
+            Live(get_renderable=self._render, console=self._console, refresh_per_second=_REFRESH_HZ, transient=True)
             if self._console.is_terminal
             else None
         )
-        sweep.on_change = self._changed
+        sweep.on_change = self._on_change
 
     def __enter__(self) -> Self:
         if self._live:
@@ -144,7 +144,7 @@ class SweepProgress:
         if self._live:
             self._live.stop()
 
-    def _changed(self, state: PointState) -> None:
+    def _on_change(self, state: PointState) -> None:
         if self._live is not None or state.state is State.RUNNING:
             return
         outcome = f"no attempt: {state.loss}"
@@ -164,20 +164,20 @@ class SweepProgress:
         left_s = self._sweep.time_left_s(self._jobs)
         return f"{text}, about {duration_text(left_s)} to go" if left_s else text
 
-    def _drawn(self) -> RenderableType:
+    def _render(self) -> RenderableType:
         study = self._sweep.study
         table = Table(box=None, pad_edge=False, header_style="bold")
         for factor in study.factors:
             table.add_column(factor.name, overflow="fold")
         table.add_column("runs")
         table.add_column("median wall time", justify="right")
-        room = max(1, self._console.height - 4)
+        most_rows = max(1, self._console.height - 4)
         rows = list(self._rows())
-        for row in rows[:room]:
+        for row in rows[:most_rows]:
             table.add_row(*row)
-        hidden = len(rows) - room
-        more = [Text(f"and {counted(hidden, 'configuration')} more", style="dim")] if hidden > 0 else []
-        return Group(table, *more, Text(self._footer()))
+        hidden = len(rows) - most_rows
+        more_text = [Text(f"and {counted(hidden, 'configuration')} more", style="dim")] if hidden > 0 else []
+        return Group(table, *more_text, Text(self._footer()))
 
     def _rows(self) -> Iterator[tuple[RenderableType, ...]]:
         for configuration, points in zip(self._sweep.study.configurations, self._points, strict=True):
@@ -189,27 +189,27 @@ class SweepProgress:
             yield (*configuration.levels, marks, duration_text(walls_s[len(walls_s) // 2]) if walls_s else "")
 
 
-def _prediction_json(of: Prediction) -> dict[str, Any]:
-    return {"runs": of.runs, "estimated_wall_s": round(of.wall.s, 1), "estimated_disk_bytes": of.disk.bytes}
+def _prediction_json(total: Prediction) -> dict[str, Any]:
+    return {"runs": total.runs, "estimated_wall_s": round(total.wall.s, 1), "estimated_disk_bytes": total.disk.bytes}
 
 
 def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
-    predicted, most = sweep.predict(jobs), sweep.predict(jobs, at_most=True)
-    counts, left = sweep.counts(), [state.point for state in sweep.left()]
+    predicted, at_most = sweep.predict(jobs), sweep.predict(jobs, at_most=True)
+    counts, missing = sweep.counts(), [state.point for state in sweep.left()]
     if as_json:
         about: dict[str, Any] = {"directory": str(sweep.directory.path), "points": dict(counts)}
-        about |= {**_prediction_json(predicted), "jobs": predicted.jobs, "most": _prediction_json(most)}
-        order = [{"point": point.id, "levels": dict(point.levels), "seed": point.seed} for point in left]
+        about |= {**_prediction_json(predicted), "jobs": predicted.jobs, "most": _prediction_json(at_most)}
+        order = [{"point": point.id, "levels": dict(point.levels), "seed": point.seed} for point in missing]
         print(json.dumps(about | {"order": order}))
         return
-    for point in left:
+    for point in missing:
         print(f"{point.id}  {point.label}")
     done = f"; {counts[State.DONE]} are done" if counts[State.DONE] else ""
     runs, wall = counted(predicted.runs, "run"), duration_text(predicted.wall.s)
-    space = rough(predicted.disk)
-    if most.runs > predicted.runs:  # of a study with `stop`
-        runs = f"{predicted.runs} to {counted(most.runs, 'run')}"
-        wall, space = f"{wall} to {duration_text(most.wall.s)}", f"{space} to {rough(most.disk)}"
+    space = rough_size(predicted.disk)
+    if at_most.runs > predicted.runs:  # of a study with `stop`
+        runs = f"{predicted.runs} to {counted(at_most.runs, 'run')}"
+        wall, space = f"{wall} to {duration_text(at_most.wall.s)}", f"{space} to {rough_size(at_most.disk)}"
     print(
         f"{runs}, {predicted.jobs} at a time, in {sweep.directory.path}{done}: "
         f"about {wall} of wall time and {space} of disk (estimates, correct within a factor of two on an idle machine)"

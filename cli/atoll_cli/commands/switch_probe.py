@@ -20,7 +20,7 @@ from atoll_core.plan.switch_features import Runtime, SwitchDescription
 from atoll_core.plural import columns
 from atoll_switches.capability_profile import profile
 
-CONNECT_S = 90.0
+CONNECT_TIMEOUT_S = 90.0
 """A ProCurve may take up to a minute to try again."""
 
 
@@ -41,9 +41,9 @@ def probe_switch(name: str, file: Path, inventory: Path | None, listen: str | No
     if listen is None:
         rack = None if target.inventory is None else load_inventory(target.inventory)
         listen = "127.0.0.1:6653" if rack is None else f"{rack.address}:{rack.port}"
-    if not yes and not _confirmed(name):
+    if not yes and not _confirm(name):
         return 1
-    description, findings = asyncio.run(_probed(switch, listen if ":" in listen else f"{listen}:6653"))
+    description, findings = asyncio.run(_probe(switch, listen if ":" in listen else f"{listen}:6653"))
     if as_json:
         report = {
             "switch": name,
@@ -54,11 +54,11 @@ def probe_switch(name: str, file: Path, inventory: Path | None, listen: str | No
         }
         print(json.dumps(report))
     else:
-        _print(switch, description, findings)
+        _print_findings(switch, description, findings)
     return 1 if any(each.verdict is Agreement.DIFFERS for each in findings) else 0
 
 
-def _confirmed(name: str) -> bool:
+def _confirm(name: str) -> bool:
     """Ask the user; without a terminal, nothing is probed."""
     if not sys.stdin.isatty():
         print(f"a probe fills the flow table of {name}; if it carries nothing else, add --yes", file=sys.stderr)
@@ -67,32 +67,32 @@ def _confirmed(name: str) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-async def _probed(switch: Switch, listen: str) -> tuple[SwitchDescription, list[ProbedBehaviour]]:
+async def _probe(switch: Switch, listen: str) -> tuple[SwitchDescription, list[ProbedBehaviour]]:
     controller = await Controller.start([], interpreter(Runtime.OS_KEN), listen)
     try:
-        _say(f"waiting for {switch.name} (datapath id {switch.dpid:#x}) on {listen}")
-        await controller.wait_for([switch.dpid], CONNECT_S)
+        _print_progress(f"waiting for {switch.name} (datapath id {switch.dpid:#x}) on {listen}")
+        await controller.wait_for([switch.dpid], CONNECT_TIMEOUT_S)
         description = (await controller.features(switch.dpid)).description
-        probe = SwitchProbe(controller, switch.name, switch.dpid, profile(switch.driver), _say)
+        probe = SwitchProbe(controller, switch.name, switch.dpid, profile(switch.driver), _print_progress)
         return description, await probe.run()
     finally:
         await controller.close()
 
 
-def _say(text: str) -> None:
+def _print_progress(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _print(switch: Switch, description: SwitchDescription, findings: Sequence[ProbedBehaviour]) -> None:
+def _print_findings(switch: Switch, description: SwitchDescription, findings: Sequence[ProbedBehaviour]) -> None:
     brand = description.manufacturer
-    named = () if description.hardware.startswith(brand) else (brand,)  # HP ProCurve, not HP HP ProCurve
-    model = " ".join(filter(None, (*named, description.hardware, description.software)))
+    brand_parts = () if description.hardware.startswith(brand) else (brand,)  # HP ProCurve, not HP HP ProCurve
+    model = " ".join(filter(None, (*brand_parts, description.hardware, description.software)))
     print(f"{switch.name}: {model or 'unknown model'}, compared with {switch.driver}")
     rows = [(each.verdict.value, each.name, each.profile, each.seen) for each in findings]
     for line in columns([("", "behaviour", "profile", "seen"), *rows], indent="  "):
         print(line)
-    new = [each.name for each in findings if each.verdict is Agreement.SAME and each.verified is False]
-    if new:
-        print(f"Unverified in the profile, and seen now: {', '.join(new)}")
+    newly_seen = [each.name for each in findings if each.verdict is Agreement.SAME and each.verified is False]
+    if newly_seen:
+        print(f"Unverified in the profile, and seen now: {', '.join(newly_seen)}")
     count = sum(each.verdict is Agreement.DIFFERS for each in findings)
     print(f"{count} {'difference' if count == 1 else 'differences'}; the probe's entries are deleted")

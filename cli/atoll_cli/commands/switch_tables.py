@@ -20,9 +20,9 @@ from atoll_core.plural import columns
 from atoll_daemon.client import running_lab
 
 _PORT_COUNTERS = ("rx_packets", "rx_bytes", "rx_dropped", "tx_packets", "tx_bytes", "tx_dropped")
-_NOT_KEPT = 2**64 - 1
-_NUMBERS = ("entries", "free", "table", "ports")
-_WIDTH = 120  # of the widest table
+_NO_COUNTER = 2**64 - 1
+_NUMBER_COLUMNS = ("entries", "free", "table", "ports")
+_WIDEST_TABLE = 120  # of the widest table
 
 
 def print_states(target: LabTarget, *, as_json: bool) -> None:
@@ -38,11 +38,11 @@ def print_states(target: LabTarget, *, as_json: bool) -> None:
         return
     table = Table(box=None, pad_edge=False)
     for title in ("switch", "dpid", "", "model", "profile", "entries", "free", "table", "ports"):
-        table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True)
+        table.add_column(title, justify="right" if title in _NUMBER_COLUMNS else "left", no_wrap=True)
     for switch in switches:
         table.add_row(*_state_row(switch))
     console = Console()
-    console.width = max(console.width, _WIDTH)  # a terminal that is narrower wraps; nothing is cut off
+    console.width = max(console.width, _WIDEST_TABLE)  # a terminal that is narrower wraps; nothing is cut off
     console.print(table)
     for switch in switches:
         if switch["problem"]:
@@ -60,8 +60,8 @@ def _state_row(switch: dict[str, Any]) -> list[str]:
         "up" if switch["up"] else "down",
         model or "-",
         switch["driver"],
-        _count(switch["entries"]),
-        _count(switch["room"]),
+        _counter_text(switch["entries"]),
+        _counter_text(switch["room"]),
         "-" if switch["table"] is None else f"{switch['table']} of {switch['tables']}",
         str(len(switch["ports"])) if switch["up"] else "-",
     ]
@@ -69,7 +69,7 @@ def _state_row(switch: dict[str, Any]) -> list[str]:
 
 def print_entries(target: LabTarget, names: Sequence[str], *, as_json: bool) -> None:
     """`atoll switches entries`. Raises LabError: no lab is up; UsageError: no such switch."""
-    tables = [table for _, table in asyncio.run(_read(target, names, "entries"))]
+    tables = [table for _, table in asyncio.run(_read_all(target, names, "entries"))]
     if as_json:
         print(json.dumps({"switches": tables}))
         return
@@ -82,7 +82,7 @@ def print_entries(target: LabTarget, names: Sequence[str], *, as_json: bool) -> 
 
 def print_counters(target: LabTarget, names: Sequence[str], *, as_json: bool) -> None:
     """`atoll switches counters`. Raises LabError: no lab is up; UsageError: no such switch."""
-    answers = asyncio.run(_read(target, names, "counters"))
+    answers = asyncio.run(_read_all(target, names, "counters"))
     if as_json:
         print(json.dumps({"switches": [counters for _, counters in answers]}))
         return
@@ -90,7 +90,7 @@ def print_counters(target: LabTarget, names: Sequence[str], *, as_json: bool) ->
     for switch, counters in answers:
         port_names = {str(number): name for number, name in switch["ports"]}
         rows = [
-            (number, port_names.get(number, ""), *(_count(port.get(name)) for name in _PORT_COUNTERS))
+            (number, port_names.get(number, ""), *(_counter_text(port.get(name)) for name in _PORT_COUNTERS))
             for number, port in sorted(counters["ports"].items(), key=lambda port: int(port[0]))
         ]
         print(switch["name"])
@@ -98,7 +98,7 @@ def print_counters(target: LabTarget, names: Sequence[str], *, as_json: bool) ->
             print(line)
 
 
-async def _read(target: LabTarget, names: Sequence[str], part: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+async def _read_all(target: LabTarget, names: Sequence[str], part: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The report of each named switch (all without names), and its ``part``: entries or counters."""
     async with running_lab(target) as daemon:
         known = {switch["name"]: switch for switch in await daemon.switches()}
@@ -112,21 +112,21 @@ async def _read(target: LabTarget, names: Sequence[str], part: str) -> list[tupl
 
 def _entry_rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
     entries = [from_json(FlowEntry, entry) for entry in table["entries"]]
-    foreign = [from_json(UnmanagedEntry, entry) for entry in table["foreign"]]
+    unmanaged = [from_json(UnmanagedEntry, entry) for entry in table["foreign"]]
     rows = [
         (
             str(entry.priority),
             str(entry.match),
             describe_actions(entry.actions),
-            _count(packets),
+            _counter_text(packets),
             entry.why or "not in the plan",
         )
         for entry, packets in zip(entries, table["packets"], strict=True)
     ]
-    rows += [(str(entry.priority), entry.why, "", "-", "not in the plan") for entry in foreign]
+    rows += [(str(entry.priority), entry.why, "", "-", "not in the plan") for entry in unmanaged]
     return [("priority", "match", "actions", "packets", "purpose"), *rows] if rows else []
 
 
-def _count(number: int | None) -> str:
+def _counter_text(number: int | None) -> str:
     """A counter, or "-" if the switch does not keep it: all bits are 1 then (OpenFlow 1.3.5, 7.3.5.6)."""
-    return "-" if number in (None, _NOT_KEPT) else str(number)
+    return "-" if number in (None, _NO_COUNTER) else str(number)

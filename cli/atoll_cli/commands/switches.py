@@ -157,10 +157,12 @@ def control(
     if target.inventory is None:
         raise UsageError("name the inventory of the switches: --inventory FILE")
     if not network.in_band_hosts:
-        raise UsageError(f"{network.file}: no host has in-band control ('control' of the lab and of hosts)")
+        raise UsageError(
+            f"{network.file}: no host has in-band control; set control: for the lab and for each such host"
+        )
     count = asyncio.run(_install_control(network, load_inventory(target.inventory, network)))
-    changed = f"{counted(count, 'change')} of flow entries" if count else "all flow entries were there"
-    print(f"in-band control of {counted(len(network.in_band_hosts), 'host')}: {changed}")
+    changes_text = f"{counted(count, 'change')} of flow entries" if count else "all flow entries were there"
+    print(f"in-band control of {counted(len(network.in_band_hosts), 'host')}: {changes_text}")
 
 
 @switches.command(cls=PlainArguments, epilog="Example: atoll switches probe sw-c lab.yaml --inventory rack.yaml")
@@ -192,13 +194,13 @@ def _controller_address(text: str, *, out_of_band: bool) -> "ControllerAddress":
     from atoll_switches.configuration import OPENFLOW_PORT, ControllerAddress
 
     address, colon, port = text.partition(":")
-    number = int(port) if port.isdecimal() and port.isascii() else 0 if colon else OPENFLOW_PORT
+    port_number = int(port) if port.isdecimal() and port.isascii() else 0 if colon else OPENFLOW_PORT
     try:
-        found = IPv4Address(address)
+        parsed = IPv4Address(address)
     except AddressValueError:
-        found = None
-    if found is not None and 1 <= number <= 65535:
-        return ControllerAddress(found, number, out_of_band)
+        parsed = None
+    if parsed is not None and 1 <= port_number <= 65535:
+        return ControllerAddress(parsed, port_number, out_of_band)
     raise UsageError(f"--controller {text!r:.60}: write an IPv4 address, with :PORT if the port is not {OPENFLOW_PORT}")
 
 

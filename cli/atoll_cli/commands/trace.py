@@ -27,7 +27,7 @@ from atoll_core.platforms import LabTarget
 def print_trace(path: Path, src: str, dst: str, protocol: Protocol, *, as_json: bool) -> int:
     """`atoll trace`; returns the exit code (1: the packet does not arrive)."""
     network, experiment = load_experiment(path)
-    return _print(trace(network, experiment, make_plan(network, experiment).flows, src, dst, protocol), as_json=as_json)
+    return _show(trace(network, experiment, make_plan(network, experiment).flows, src, dst, protocol), as_json=as_json)
 
 
 def print_packet_trace(path: Path, packet: str, src: str | None, dst: str | None, *, as_json: bool) -> int:
@@ -45,10 +45,10 @@ def print_packet_trace(path: Path, packet: str, src: str | None, dst: str | None
     if source is None:
         raise UsageError(f"--packet is from {frame.src}, which no host has; name the host that sends it as SRC")
     entries = make_plan(network, experiment).flows
-    return _print(trace_frame(network, experiment, entries, source.name, frame), as_json=as_json)
+    return _show(trace_frame(network, experiment, entries, source.name, frame), as_json=as_json)
 
 
-def _print(path: PacketTrace, *, as_json: bool) -> int:
+def _show(path: PacketTrace, *, as_json: bool) -> int:
     print(json.dumps(to_json(path), indent=2) if as_json else trace_text(path))
     return 0 if path.arrives else 1
 
@@ -70,11 +70,11 @@ async def _send_probes(target: LabTarget, lab: Path, experiment: str, query: dic
     from atoll_daemon.http.http_errors import no_lab_is_up
 
     async with running_lab(target) as daemon:
-        running = (await daemon.status())["lab"]
-        if running is None:
+        lab_up = (await daemon.status())["lab"]
+        if lab_up is None:
             raise LabError(no_lab_is_up(target))
-        applied = running["experiment"]
-        if applied != experiment or not lab.samefile(running["file"]):
-            up = f"{running['name']} is up with {f'experiment {applied}' if applied else 'no experiment applied'}"
-            raise LabError(f"{up}, not experiment {experiment} on {lab}; run `atoll apply` first")
+        applied = lab_up["experiment"]
+        if applied != experiment or not lab.samefile(lab_up["file"]):
+            lab_text = f"{lab_up['name']} is up with {f'experiment {applied}' if applied else 'no experiment applied'}"
+            raise LabError(f"{lab_text}, not experiment {experiment} on {lab}; run `atoll apply` first")
         return await daemon.post("/v1/trace", **query)

@@ -29,46 +29,46 @@ def watch_lab(
     """`atoll watch`, until it is interrupted. Raises LabError if it cannot listen, RunDirError if ``run`` is no run."""
     address = ListenAddress.parse(listen)
     replays = Replays(runs.resolve())
-    opened = None
+    run_id = None
     if run is not None:
         replay = Replay(run)
-        opened = replay.id
+        run_id = replay.id
         replays.add(run)
         if not replay.metrics:
-            rest = "the replay shows its steps, events and link counters"
-            print(f"{run} has no metrics, as it was made with --no-metrics; {rest}", file=sys.stderr)
-    asyncio.run(_watch(target, address, replays, opened, open_browser=open_browser, as_json=as_json))
+            remark = "the replay shows its steps, events and link counters"
+            print(f"{run} has no metrics, as it was made with --no-metrics; {remark}", file=sys.stderr)
+    asyncio.run(_watch(target, address, replays, run_id, open_browser=open_browser, as_json=as_json))
 
 
 async def _watch(
     target: LabTarget,
     address: ListenAddress,
     replays: Replays,
-    opened: str | None,
+    run_id: str | None,
     *,
     open_browser: bool,
     as_json: bool,
 ) -> None:
-    token, where = find_token(state_directory())
+    token, source = find_token(state_directory())
     end = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, end.set)
     async with serving_page(target, address, token, replays) as page:
-        url = f"{page}#token={quote(token)}" + (f"&run={quote(opened)}" if opened else "")
+        url = f"{page}#token={quote(token)}" + (f"&run={quote(run_id)}" if run_id else "")
         print(json.dumps({"url": url}) if as_json else url, flush=True)
-        print(f"token in {where}; press Ctrl-C to end", file=sys.stderr)
+        print(f"token in {source}; press Ctrl-C to end", file=sys.stderr)
         if not address.is_loopback:
             print(
                 "unencrypted: anyone on that network can read the token; `ssh -L` encrypts the connection",
                 file=sys.stderr,
             )
-        with _browser(url) if open_browser else contextlib.nullcontext():
+        with _opened_in_browser(url) if open_browser else contextlib.nullcontext():
             await end.wait()
 
 
 @contextlib.contextmanager
-def _browser(url: str) -> Generator[None]:
+def _opened_in_browser(url: str) -> Generator[None]:
     """Open the page in a browser through a private file that redirects to it: other users can read command lines."""
     redirect = state_directory() / f"watch-{os.getpid()}.html"
     try:
@@ -77,13 +77,13 @@ def _browser(url: str) -> Generator[None]:
     except OSError as error:
         raise MachineError(f"--open: {redirect}: cannot be written: {error.strerror}") from None
     # In a thread of its own: some browsers return only when they are closed.
-    threading.Thread(target=_open, args=(redirect.as_uri(),), daemon=True).start()
+    threading.Thread(target=_open_browser, args=(redirect.as_uri(),), daemon=True).start()
     try:
         yield
     finally:
         redirect.unlink(missing_ok=True)
 
 
-def _open(address: str) -> None:
+def _open_browser(address: str) -> None:
     if not webbrowser.open(address):
         print("no browser was found; open the address above", file=sys.stderr)

@@ -33,25 +33,25 @@ def number_option(name: str, text: str, low: float, high: float, *, kind: type[i
     """Define an option for a number. Out of bounds it raises UsageError with its name and bounds."""
     noun = "a whole number" if kind is int else "a number"
 
-    def read(given: object) -> float:
+    def read(value: object) -> float:
         try:
-            number = kind(str(given))
+            number = kind(str(value))
         except ValueError:
             number = math.nan
         if low <= number <= high:
             return number
-        remedy = "; decimals follow a point" if kind is float and "," in str(given) else ""
-        raise UsageError(f"{name}: {given!s:.40} is not {noun} from {low} to {high}{remedy}")
+        remedy = "; decimals follow a point" if kind is float and "," in str(value) else ""
+        raise UsageError(f"{name}: {value!s:.40} is not {noun} from {low} to {high}{remedy}")
 
     return typer.Option(name, help=text, parser=read, metavar="NUMBER")
 
 
-def require_one_of(option: str, given: str | None, plural: str, known: Collection[str]) -> None:
+def require_one_of(option: str, word: str | None, plural: str, known: Collection[str]) -> None:
     """Raise UsageError for an option's word that is not among the known ones, such as ``plural`` "platforms"."""
-    if given is not None and given not in known:
+    if word is not None and word not in known:
         from atoll_core.description.validation_messages import suggest
 
-        raise UsageError(f"{option} {given}: unknown {plural.removesuffix('s')}; {suggest(given, known, plural)}")
+        raise UsageError(f"{option} {word}: unknown {plural.removesuffix('s')}; {suggest(word, known, plural)}")
 
 
 def usage_error_text(error: typer.TyperException, app: typer.Typer, words: Sequence[str]) -> str:
@@ -65,8 +65,8 @@ def usage_error_text(error: typer.TyperException, app: typer.Typer, words: Seque
         return message
     command = context.command_path if context else _command_path(get_command(app), words)
     reason = " ".join(message.replace("Value error, ", "").split()).removesuffix(".")
-    end = "" if reason.endswith("?") else ";"
-    return f"{command}: {reason[0].lower()}{reason[1:]}{end} see `{command} --help`"
+    separator = "" if reason.endswith("?") else ";"
+    return f"{command}: {reason[0].lower()}{reason[1:]}{separator} see `{command} --help`"
 
 
 def _command_path(command: Any, words: Sequence[str]) -> str:

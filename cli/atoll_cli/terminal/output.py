@@ -57,23 +57,23 @@ def refuse_overwriting(outputs: Mapping[str, Path | None], inputs: Iterable[Path
 
     ``outputs``: by option, None if it was not given. ``inputs``: files, runs and studies.
     """
-    taken = list(inputs)
+    used = list(inputs)
     for option, path in outputs.items():
         if path is None:
             continue
-        if any(_is_part(path, other) for other in taken):
+        if any(_is_part(path, earlier) for earlier in used):
             raise UsageError(f"{option} {path}: this command reads or writes that file; name another one")
-        taken.append(path)
+        used.append(path)
 
 
-def _is_part(path: Path, of: Path) -> bool:
+def _is_part(path: Path, whole: Path) -> bool:
     """Whether a file is another one, or part of a run or study."""
-    if of.is_dir():
-        first = os.path.relpath(os.path.realpath(path), os.path.realpath(of)).partition(os.sep)[0]
-        return first in (_STUDY_PARTS if (of / "study.json").exists() else _RUN_PARTS)
-    if path.exists() and of.exists():
-        return path.is_file() and path.samefile(of)
-    return os.path.realpath(path) == os.path.realpath(of)
+    if whole.is_dir():
+        first_part = os.path.relpath(os.path.realpath(path), os.path.realpath(whole)).partition(os.sep)[0]
+        return first_part in (_STUDY_PARTS if (whole / "study.json").exists() else _RUN_PARTS)
+    if path.exists() and whole.exists():
+        return path.is_file() and path.samefile(whole)
+    return os.path.realpath(path) == os.path.realpath(whole)
 
 
 def write_file(option: str, path: Path, content: str | bytes) -> None:

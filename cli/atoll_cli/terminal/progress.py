@@ -19,22 +19,22 @@ from rich.status import Status
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.verdict.findings import Verdict
-from atoll_controller.planner.virtual_cost import rough
+from atoll_controller.planner.virtual_cost import rough_size
 from atoll_core.errors import AtollError, InterruptedByUserError
 from atoll_core.events.event_text import step_text
 from atoll_core.plural import bit_rate
 from atoll_core.units import Duration, Size
 
 EXIT_INVALID = 3
-_LIVE_EVERY = 0.1  # of the duration, between lines where there is no terminal to rewrite one on
+_LIVE_SHARE = 0.1  # of the duration, between lines where there is no terminal to rewrite one on
 
 T = TypeVar("T")
 
 
-async def unless_interrupted(work: Coroutine[Any, Any, T], left: str = "") -> T:
+async def unless_interrupted(work: Coroutine[Any, Any, T], state_left: str = "") -> T:
     """Await ``work``, and cancel it when a signal asks the process to end; ``work`` cleans up on cancellation.
 
-    Raises InterruptedByUserError in that case, with ``left``: the state that is left.
+    Raises InterruptedByUserError in that case, with ``state_left``: the state that is left.
     """
     task = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
@@ -43,7 +43,7 @@ async def unless_interrupted(work: Coroutine[Any, Any, T], left: str = "") -> T:
     try:
         return await task
     except asyncio.CancelledError:
-        raise InterruptedByUserError(f"cancelled; {left}" if left else "cancelled") from None
+        raise InterruptedByUserError(f"cancelled; {state_left}" if state_left else "cancelled") from None
 
 
 class LiveLine:
@@ -89,7 +89,7 @@ class LiveLine:
             line = {**line, "queue_max_bytes": self._queue_max_bytes}
         if self._status is not None:
             self._status.update(self._prefix + (_virtual_live_text(line) if "wall_s" in line else _live_text(line)))
-        elif (tenths := int(line["elapsed_s"] / line["duration_s"] / _LIVE_EVERY)) > self._printed_tenths:
+        elif (tenths := int(line["elapsed_s"] / line["duration_s"] / _LIVE_SHARE)) > self._printed_tenths:
             self._printed_tenths = tenths
             print(self._prefix + _plain_live_text(line), file=sys.stderr, flush=True)
         else:
@@ -106,42 +106,42 @@ class LiveLine:
 class ParallelRuns:
     """Progress of runs that are made in parallel: the live line shows the first run that has not ended."""
 
-    def __init__(self, show: LiveLine, count: int) -> None:
-        self._show = show
+    def __init__(self, live_line: LiveLine, count: int) -> None:
+        self._live_line = live_line
         self._latest: list[dict[str, Any] | None] = [None] * count  # the last event of each
-        self._over = [False] * count
-        self._shown = 0
-        self._name(0)
+        self._has_ended = [False] * count
+        self._shown_run = 0
+        self._show_name(0)
 
     def take(self, run: int, line: dict[str, Any]) -> None:
         """Take an event of one of the runs (from 0), and show it if that run is the one shown."""
         self._latest[run] = line
-        if run == self._shown:
-            self._show.take(line)
+        if run == self._shown_run:
+            self._live_line.take(line)
 
-    def over(self, run: int) -> None:
+    def end_run(self, run: int) -> None:
         """Report the end of one of several runs; show the state of the next one that has not ended."""
-        self._over[run] = True
-        if len(self._over) == 1:
+        self._has_ended[run] = True
+        if len(self._has_ended) == 1:
             return
-        self._name(run)
-        self._show.step("done")
-        if all(self._over):
-            self._show.set_run("")
+        self._show_name(run)
+        self._live_line.step("done")
+        if all(self._has_ended):
+            self._live_line.set_run("")
             return
-        is_another = self._shown != self._over.index(False)
-        self._shown = self._over.index(False)
-        self._name(self._shown)
-        if is_another and (latest := self._latest[self._shown]) is not None:
-            self._show.take(latest)
+        is_another = self._shown_run != self._has_ended.index(False)
+        self._shown_run = self._has_ended.index(False)
+        self._show_name(self._shown_run)
+        if is_another and (latest := self._latest[self._shown_run]) is not None:
+            self._live_line.take(latest)
 
-    def _name(self, run: int) -> None:
-        count = len(self._over)
-        self._show.set_run(f"run {run + 1} of {count}" if count > 1 else "")
+    def _show_name(self, run: int) -> None:
+        count = len(self._has_ended)
+        self._live_line.set_run(f"run {run + 1} of {count}" if count > 1 else "")
 
 
 @contextlib.contextmanager
-def recorded_runs(show: LiveLine, run_dirs: Sequence[Path]) -> Generator[None]:
+def recorded_runs(live_line: LiveLine, run_dirs: Sequence[Path]) -> Generator[None]:
     """While the block makes runs: end the live line with it, and name their directories in an error of the block.
 
     ``run_dirs`` may grow within the block.
@@ -156,7 +156,7 @@ def recorded_runs(show: LiveLine, run_dirs: Sequence[Path]) -> Generator[None]:
         failure.exit_code = error.exit_code
         raise failure from error
     finally:
-        show.close()
+        live_line.close()
 
 
 def _recorded_data_text(run_dirs: Sequence[Path]) -> str:
@@ -180,7 +180,7 @@ def estimate_text(wall_time: Duration, memory: Size) -> str:
     """The estimates that precede a run in virtual time."""
     accuracy = "within a factor of two on an idle machine"
     length = duration_text(wall_time.s)
-    return f"estimated wall time in virtual time: {length} ({accuracy}); memory: {rough(memory)}"
+    return f"estimated wall time in virtual time: {length} ({accuracy}); memory: {rough_size(memory)}"
 
 
 def duration_text(seconds: float) -> str:

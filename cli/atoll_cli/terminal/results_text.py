@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rich.console import Console
-from rich.table import Table as Drawn
+from rich.table import Table as RichTable
 
 from atoll_analysis.verdict.findings import Verdict
 from atoll_studies.results.results import Results
 from atoll_studies.study_directory import FAILED
 from atoll_studies.views.tables import Table, headline, tables
 
-_PIPED = 120  # characters a line where no terminal and no COLUMNS says
+_PIPED_WIDTH = 120  # characters a line where no terminal and no COLUMNS says
 _GAP = 2  # between columns
 _STYLES = {Verdict.VALID.value: "", Verdict.CAVEATS.value: "yellow", Verdict.INVALID.value: "red", FAILED: "red"}
 
@@ -27,7 +27,7 @@ _STYLES = {Verdict.VALID.value: "", Verdict.CAVEATS.value: "yellow", Verdict.INV
 def print_results(results: Results, *, each_run: bool = False) -> None:
     """Print results. Of many runs of few configurations the figures of each are printed on request."""
     terminal = sys.stdout.isatty()
-    width = None if terminal or "COLUMNS" in os.environ else _PIPED
+    width = None if terminal or "COLUMNS" in os.environ else _PIPED_WIDTH
     console = Console(highlight=False, markup=False, width=width)  # brackets in paths and names are theirs
     if terminal:
         _print(results, console, each_run=each_run)
@@ -52,9 +52,9 @@ def _print(results: Results, console: Console, *, each_run: bool) -> None:
                 console.print(line, style="dim", soft_wrap=True)  # a path is one line
 
 
-def _grid(table: Table) -> Drawn:
+def _grid(table: Table) -> RichTable:
     """Texts in columns of which the last one is wrapped."""
-    grid = Drawn.grid(padding=(0, _GAP, 0, 0))
+    grid = RichTable.grid(padding=(0, _GAP, 0, 0))
     for index in range(table.texts):
         last = index == table.texts - 1
         grid.add_column(style="" if index else "dim", no_wrap=not last, overflow="fold" if last else "ellipsis")
@@ -65,30 +65,30 @@ def _grid(table: Table) -> Drawn:
 
 def _parts(table: Table, width: int) -> Iterator[Table]:
     """The table, or parts of it that are no wider than ``width``, each with the first columns."""
-    joined = _mapped(table, range(len(table.columns)), lambda cell: cell.replace("\n", " "))
-    if sum(_widest(column) for column in _columns(joined)) <= width + _GAP:
-        yield joined
+    one_line = _with_cells(table, range(len(table.columns)), lambda cell: cell.replace("\n", " "))
+    if sum(_widest(column) for column in _columns(one_line)) <= width + _GAP:
+        yield one_line
         return
     table = replace(table, columns=tuple(_folded(column[0], _widest(column[1:])) for column in _columns(table)))
-    least = _narrowest_columns(table)
-    lead = table.texts if sum(least[: table.texts]) <= width // 2 else 1
-    index = lead
-    while index < len(least):
-        end, used = index + 1, sum(least[:lead]) + least[index]
-        while end < len(least) and used + least[end] <= width + _GAP:
-            used += least[end]
+    least_widths = _narrowest_columns(table)
+    lead_columns = table.texts if sum(least_widths[: table.texts]) <= width // 2 else 1
+    index = lead_columns
+    while index < len(least_widths):
+        end, used_width = index + 1, sum(least_widths[:lead_columns]) + least_widths[index]
+        while end < len(least_widths) and used_width + least_widths[end] <= width + _GAP:
+            used_width += least_widths[end]
             end += 1
-        part = _mapped(table, (*range(lead), *range(index, end)), str)
-        yield replace(part, texts=lead + max(0, min(end, table.texts) - index))
+        part = _with_cells(table, (*range(lead_columns), *range(index, end)), str)
+        yield replace(part, texts=lead_columns + max(0, min(end, table.texts) - index))
         index = end
 
 
-def _mapped(table: Table, indices: Sequence[int], how: Callable[[str], str]) -> Table:
+def _with_cells(table: Table, indices: Sequence[int], change: Callable[[str], str]) -> Table:
     """Some columns of a table, each of their cells as a function makes it."""
     sections = tuple(
-        (name, tuple(tuple(how(row[index]) for index in indices) for row in rows)) for name, rows in table.sections
+        (name, tuple(tuple(change(row[index]) for index in indices) for row in rows)) for name, rows in table.sections
     )
-    return replace(table, columns=tuple(how(table.columns[index]) for index in indices), sections=sections)
+    return replace(table, columns=tuple(change(table.columns[index]) for index in indices), sections=sections)
 
 
 def _columns(table: Table) -> Iterator[tuple[str, ...]]:
@@ -125,15 +125,15 @@ def _print_part(table: Table, console: Console) -> None:
 
     Figures are never wrapped.
     """
-    columns, least = list(_columns(table)), _narrowest_columns(table)
-    room = console.width + _GAP - sum(least)
+    columns, least_widths = list(_columns(table)), _narrowest_columns(table)
+    spare_width = console.width + _GAP - sum(least_widths)
     widths: list[int] = []
-    for column, narrowest in zip(columns, least, strict=True):
-        more = max(0, min(room, _widest(column) - narrowest))
-        room -= more
-        widths.append(narrowest + more - _GAP)
+    for column, least_width in zip(columns, least_widths, strict=True):
+        extra = max(0, min(spare_width, _widest(column) - least_width))
+        spare_width -= extra
+        widths.append(least_width + extra - _GAP)
     for number, (section, rows) in enumerate(table.sections):
-        drawn = Drawn(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim", show_header=not number)
+        drawn = RichTable(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim", show_header=not number)
         for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
             justify = "left" if index < table.texts else "right"
             style = "" if index else "dim"

@@ -25,7 +25,7 @@ from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.plan import Plan
 from atoll_core.units import Duration
 from atoll_switches.capability_profile import profile
-from atoll_switches.entry_placement import choose_table, room
+from atoll_switches.entry_placement import choose_table, table_capacity
 
 _Entry = FlowEntry | UnmanagedEntry
 _Tables = Mapping[str, tuple[_Entry, ...]]  # by the switch's name
@@ -61,12 +61,12 @@ async def apply_flows(
     planned = [entry for entry in plan.flows if entry.switch in names]
     before = await _read(controller, switches)
     former_flows = former.flows if former else ()
-    changes = await asyncio.to_thread(lambda: diff(planned, explained(_all(before), former_flows)))
+    changes = await asyncio.to_thread(lambda: diff(planned, explained(_merged(before), former_flows)))
     if dry_run or not changes:
         return changes
     await require_room(controller, switches, planned)
     try:
-        await _make(controller, switches, changes, before, note, progress)
+        await _send_changes(controller, switches, changes, before, note, progress)
         await _require_held(controller, switches, planned)
         if verify is not None:
             await verify()
@@ -90,14 +90,14 @@ async def install_control(
     identities = {entry.identity for entry in planned}
 
     def of_control(tables: _Tables) -> list[FlowEntry]:
-        entries = (entry for entry in _all(tables) if isinstance(entry, FlowEntry))
+        entries = (entry for entry in _merged(tables) if isinstance(entry, FlowEntry))
         return [entry for entry in entries if entry.identity in identities or is_control(entry.cookie)]
 
     before = await _read(controller, switches)
     changes = diff(planned, of_control(before))
     if changes:
-        await _make(controller, switches, changes, before)
-        _require_none(diff(planned, of_control(await _read(controller, switches))))
+        await _send_changes(controller, switches, changes, before)
+        _require_no_changes(diff(planned, of_control(await _read(controller, switches))))
     return changes
 
 
@@ -108,7 +108,7 @@ async def read_tables(controller: Controller, network: Network) -> dict[str, tup
 
 async def table_of(controller: Controller, switch: Switch) -> int:
     """The number of the table for the plan's entries, from the switch's table features. Raises LabError."""
-    with _naming(switch):
+    with _name_switch(switch):
         features = await controller.features(switch.dpid)
     return choose_table(profile(switch.driver), features, switch.name)
 
@@ -116,7 +116,7 @@ async def table_of(controller: Controller, switch: Switch) -> int:
 async def _read(controller: Controller, switches: Sequence[Switch]) -> dict[str, tuple[_Entry, ...]]:
     async def read(switch: Switch) -> tuple[_Entry, ...]:
         table = await table_of(controller, switch)
-        with _naming(switch):
+        with _name_switch(switch):
             return await controller.read(switch.dpid, switch.name, table)
 
     tables = await asyncio.gather(*(read(switch) for switch in switches))
@@ -134,20 +134,20 @@ async def require_room(
     number = Counter(entry.switch for entry in planned)
     for switch in switches:
         table = await table_of(controller, switch)
-        most = await _room(controller, switch)
-        if most is not None and number[switch.name] > most:
+        capacity = await _capacity(controller, switch)
+        if capacity is not None and number[switch.name] > capacity:
             raise LabError(
                 f"{switch.name}: {subject} has {number[switch.name]} entries, but table {table} of this switch has "
-                f"room for {most}; {remedy}"
+                f"room for {capacity}; {remedy}"
             )
 
 
-async def _room(controller: Controller, switch: Switch) -> int | None:
+async def _capacity(controller: Controller, switch: Switch) -> int | None:
     """The capacity of the switch's table in entries; None if it is not reported."""
-    return room(await controller.features(switch.dpid), await table_of(controller, switch))
+    return table_capacity(await controller.features(switch.dpid), await table_of(controller, switch))
 
 
-async def _make(
+async def _send_changes(
     controller: Controller,
     switches: Sequence[Switch],
     changes: Iterable[FlowChange],
@@ -171,22 +171,22 @@ async def _make(
     async def change(switch: Switch, deleted: Sequence[_Entry], added: Sequence[FlowEntry]) -> None:
         if deleted or added:
             table = await table_of(controller, switch)
-            with _naming(switch):
+            with _name_switch(switch):
                 batch = install_progress.batch(switch.name, len(deleted) + len(added))
                 await controller.change(switch.dpid, deleted, added, table, batch)
 
-    await _all_done(change(switch, _of(switch, foreign), ()) for switch in switches)
-    crowded = [switch for switch in switches if await _crowded(controller, switch, own, held[switch.name], note)]
-    roomy = [switch for switch in switches if switch not in crowded]
-    for level in _levels(delete, highest_first=False):
-        await _all_done(change(switch, _of(switch, level), ()) for switch in crowded)
-    for level in _levels(add, highest_first=True):
-        await _all_done(change(switch, (), _of(switch, level)) for switch in switches)
-    for level in _levels(delete, highest_first=False):
-        await _all_done(change(switch, _of(switch, level), ()) for switch in roomy)
+    await _gather(change(switch, _on_switch(switch, foreign), ()) for switch in switches)
+    small = [switch for switch in switches if await _is_small(controller, switch, own, held[switch.name], note)]
+    large = [switch for switch in switches if switch not in small]
+    for level in _by_priority(delete, highest_first=False):
+        await _gather(change(switch, _on_switch(switch, level), ()) for switch in small)
+    for level in _by_priority(add, highest_first=True):
+        await _gather(change(switch, (), _on_switch(switch, level)) for switch in switches)
+    for level in _by_priority(delete, highest_first=False):
+        await _gather(change(switch, _on_switch(switch, level), ()) for switch in large)
 
 
-async def _crowded(
+async def _is_small(
     controller: Controller,
     switch: Switch,
     changes: Iterable[tuple[ChangeAction, FlowEntry]],
@@ -196,28 +196,28 @@ async def _crowded(
     """Whether a table is too small for its entries and the added ones together."""
     old = sum(isinstance(entry, FlowEntry) for entry in held)
     new = sum(action is ChangeAction.ADD and entry.switch == switch.name for action, entry in changes)
-    most = await _room(controller, switch) if new else None
-    if most is None or old + new <= most:
+    capacity = await _capacity(controller, switch) if new else None
+    if capacity is None or old + new <= capacity:
         return False
     if note is not None:
         note(
-            f"{switch.name}: its table has room for {most} entries, too few for {old} old and {new} new entries "
+            f"{switch.name}: its table has room for {capacity} entries, too few for {old} old and {new} new entries "
             "together: the old entries are deleted first, and packets are lost until the new entries are installed"
         )
     return True
 
 
-def _levels(entries: Iterable[FlowEntry], *, highest_first: bool) -> list[list[FlowEntry]]:
+def _by_priority(entries: Iterable[FlowEntry], *, highest_first: bool) -> list[list[FlowEntry]]:
     """The entries priority by priority."""
     ordered = sorted(entries, key=lambda entry: entry.priority, reverse=highest_first)
     return [list(level) for _, level in groupby(ordered, key=lambda entry: entry.priority)]
 
 
-def _of(switch: Switch, entries: Iterable[_E]) -> list[_E]:
+def _on_switch(switch: Switch, entries: Iterable[_E]) -> list[_E]:
     return [entry for entry in entries if entry.switch == switch.name]
 
 
-async def _all_done(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def _gather(work: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Wait until everything has ended; then raise the first error."""
     for outcome in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(outcome, BaseException):
@@ -229,37 +229,37 @@ async def _require_held(controller: Controller, switches: Sequence[Switch], plan
 
     async def holds(switch: Switch) -> bool:
         table = await table_of(controller, switch)
-        with _naming(switch):
-            return await controller.holds(switch.dpid, _of(switch, planned), table)
+        with _name_switch(switch):
+            return await controller.holds(switch.dpid, _on_switch(switch, planned), table)
 
     held = await asyncio.gather(*(holds(switch) for switch in switches))
     differing = [switch for switch, equal in zip(switches, held, strict=True) if not equal]
     names = {switch.name for switch in differing}
-    _require_none(diff((e for e in planned if e.switch in names), _all(await _read(controller, differing))))
+    _require_no_changes(diff((e for e in planned if e.switch in names), _merged(await _read(controller, differing))))
 
 
-def _require_none(left: Sequence[FlowChange]) -> None:
+def _require_no_changes(changes: Sequence[FlowChange]) -> None:
     """Raise LabError if changes are left to make after a table was read back."""
-    if left:
-        first = "; ".join(str(change) for change in left[:3])
-        raise LabError(f"switches acknowledged changes that are missing from their tables ({len(left)}): {first}")
+    if changes:
+        first = "; ".join(str(change) for change in changes[:3])
+        raise LabError(f"switches acknowledged changes that are missing from their tables ({len(changes)}): {first}")
 
 
 async def _restore(controller: Controller, switches: Sequence[Switch], before: _Tables, cause: BaseException) -> None:
     """Restore the former entries; foreign entries cannot be restored."""
-    planned = [entry for entry in _all(before) if isinstance(entry, FlowEntry)]
-    kept = {replace(entry, why="") for entry in _all(before) if isinstance(entry, UnmanagedEntry)}
+    planned = [entry for entry in _merged(before) if isinstance(entry, FlowEntry)]
+    foreign = {replace(entry, why="") for entry in _merged(before) if isinstance(entry, UnmanagedEntry)}
     try:
-        held = _all(await _read(controller, switches))
-        own = [e for e in held if isinstance(e, FlowEntry) or replace(e, why="") not in kept]
-        tables = {switch.name: tuple(_of(switch, own)) for switch in switches}
-        await _make(controller, switches, diff(planned, own), tables)
+        held = _merged(await _read(controller, switches))
+        own = [e for e in held if isinstance(e, FlowEntry) or replace(e, why="") not in foreign]
+        tables = {switch.name: tuple(_on_switch(switch, own)) for switch in switches}
+        await _send_changes(controller, switches, diff(planned, own), tables)
     except LabError as error:
         raise LabError(f"{cause}; and the previous entries could not be restored: {error}") from cause
 
 
 @contextlib.contextmanager
-def _naming(switch: Switch) -> Generator[None]:
+def _name_switch(switch: Switch) -> Generator[None]:
     """Prefix errors with the switch's name in lab.yaml."""
     try:
         yield
@@ -267,11 +267,11 @@ def _naming(switch: Switch) -> Generator[None]:
         raise LabError(f"{switch.name}: {error}") from error
 
 
-def _all(tables: _Tables) -> list[_Entry]:
+def _merged(tables: _Tables) -> list[_Entry]:
     return [entry for entries in tables.values() for entry in entries]
 
 
-_EVERY_S = 1.0  # between two lines; an installation that ends before has none
+_REPORT_INTERVAL_S = 1.0  # between two lines; an installation that ends before has none
 
 
 class InstallProgress:
@@ -284,15 +284,15 @@ class InstallProgress:
     def __init__(self, totals: Mapping[str, int], say: Callable[[str], None], clock: Callable[[], float]) -> None:
         self._totals = totals
         self._done = dict.fromkeys(totals, 0)
-        self._begun = dict.fromkeys(totals, 0)  # changes of batches so far
+        self._sent = dict.fromkeys(totals, 0)  # changes of batches so far
         self._say = say
         self._clock = clock
-        self._began_s = self._said_s = clock()
+        self._start_s = self._reported_s = clock()
 
     def batch(self, switch: str, number: int) -> OnProgress:
         """The progress of a switch's next changes, of that number; those before are done."""
-        before = self._done[switch] = self._begun[switch]
-        self._begun[switch] += number
+        before = self._done[switch] = self._sent[switch]
+        self._sent[switch] += number
 
         def progress(done: int) -> None:
             self._done[switch] = before + min(done, number)
@@ -302,13 +302,13 @@ class InstallProgress:
 
     def _report(self) -> None:
         now_s = self._clock()
-        if now_s - self._said_s < _EVERY_S:
+        if now_s - self._reported_s < _REPORT_INTERVAL_S:
             return
-        left = {name: self._to_go_s(name, now_s) for name, total in self._totals.items() if self._done[name] < total}
-        if left:
-            self._said_s = now_s
-            slowest = max(left, key=lambda name: left[name])
-            seconds = max(1, math.ceil(left[slowest]))
+        to_go_s = {name: self._to_go_s(name, now_s) for name, total in self._totals.items() if self._done[name] < total}
+        if to_go_s:
+            self._reported_s = now_s
+            slowest = max(to_go_s, key=lambda name: to_go_s[name])
+            seconds = max(1, math.ceil(to_go_s[slowest]))
             self._say(
                 f"{slowest}: {self._done[slowest]} of {self._totals[slowest]} changes of its flow table, "
                 f"{Duration.parse(f'{seconds} s')} to go"
@@ -317,4 +317,4 @@ class InstallProgress:
     def _to_go_s(self, switch: str, now_s: float) -> float:
         """By the switch's rate so far; 0 for one that has not acknowledged anything."""
         done = self._done[switch]
-        return (now_s - self._began_s) * (self._totals[switch] - done) / done if done else 0.0
+        return (now_s - self._start_s) * (self._totals[switch] - done) / done if done else 0.0

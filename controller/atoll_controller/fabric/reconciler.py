@@ -46,39 +46,39 @@ class Deletions:
     def __init__(self, network: Network, clock: Callable[[], float] = time.monotonic) -> None:
         self._lags_s = {switch.name: profile(switch.driver).lag_s for switch in network.switches}
         self._clock = clock
-        self._gone_s: dict[tuple[str, Match], float] = {}  # when the data plane has certainly removed the entry
+        self._removed_s: dict[tuple[str, Match], float] = {}  # when the data plane has certainly removed the entry
 
     def remember(self, entries: Iterable[FlowEntry | UnmanagedEntry]) -> None:
         """Note entries that were deleted; drop entries forward no probe and are ignored."""
         now = self._clock()
-        self._gone_s = {key: gone_s for key, gone_s in self._gone_s.items() if gone_s > now}
+        self._removed_s = {key: removed_s for key, removed_s in self._removed_s.items() if removed_s > now}
         for entry in entries:
             if isinstance(entry, FlowEntry) and entry.actions and self._lags_s[entry.switch]:
-                self._gone_s[entry.switch, entry.match] = now + self._lags_s[entry.switch]
+                self._removed_s[entry.switch, entry.match] = now + self._lags_s[entry.switch]
 
     def wait_s(self, entries: Iterable[FlowEntry]) -> float:
         """The time until no switch forwards by a deleted version of these entries."""
-        gone_s = (self._gone_s.get((entry.switch, entry.match), 0.0) for entry in entries)
-        return max(0.0, max(gone_s, default=0.0) - self._clock())
+        removed_s = (self._removed_s.get((entry.switch, entry.match), 0.0) for entry in entries)
+        return max(0.0, max(removed_s, default=0.0) - self._clock())
 
 
 # A controller that cannot stay up is a fault to report, not to hide by restarting forever.
-_RESTARTS = 3
+_MOST_RESTARTS = 3
 _RESTART_WINDOW_S = 60.0
 
-_COUNT_EVERY_S = 5.0
-_READ_EVERY = 6  # counts: 30 s
+_COUNT_INTERVAL_S = 5.0
+_COUNTS_PER_READ = 6  # counts: 30 s
 
 # A channel that breaks this often is left alone until it has been stable for a while: repairs would be interrupted.
-_FLAPS = 3
+_MOST_FLAPS = 3
 _FLAP_WINDOW_S = 60.0
-_CALM_S = 5.0
+_STABLE_S = 5.0
 
-_CHANGES_NAMED = 3
+_MOST_NAMED = 3
 
-_BACK_WITHIN_S = 20.0  # a switch that was there when the controller died, with the longest back-off of Open vSwitch
+_RECONNECT_S = 20.0  # a switch that was there when the controller died, with the longest back-off of Open vSwitch
 
-_AGAIN_S = 1.0  # after which a state that could not be reached is tried again, without any event
+_RETRY_S = 1.0  # after which a state that could not be reached is tried again, without any event
 
 
 @dataclass(slots=True)
@@ -107,42 +107,42 @@ class Reconciler:
         self._start = start
         self._events = events
         self._deletions = Deletions(network)
-        self._changing = asyncio.Lock()
+        self._change_lock = asyncio.Lock()
         self._channels = {switch.dpid: _Channel() for switch in network.switches}
         self._restarts: deque[float] = deque()
         self._settled = asyncio.Event()
         self._settled.set()
-        self._stir = asyncio.Event()
-        self._broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        controller.on_event = self._take
+        self._recovered = asyncio.Event()
+        self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        controller.on_event = self._on_event
 
     async def apply(self, plan: Plan, *, dry_run: bool = False, verify: Verify | None = None) -> tuple[FlowChange, ...]:
         """Bring the switches to a plan at once and keep them there; as ``apply_flows``."""
-        async with self._changing:
+        async with self._change_lock:
             if dry_run:
                 return await apply_flows(self.controller, self._network, plan, dry_run, former=self.plan)
-            changes = await self._bring(plan, verify=verify, former=self.plan)
+            changes = await self._apply(plan, verify=verify, former=self.plan)
             for line in await clear_unmanaged_state(self.controller, self._network):
                 self._note(line)
             self.plan = plan
         return changes
 
-    async def hold(self, plan: Plan, otherwise: Plan) -> None:
-        """Bring all switches to a plan and keep them there. Raises LabError: they are kept at ``otherwise`` then."""
-        async with self._changing:
+    async def hold(self, plan: Plan, fallback: Plan) -> None:
+        """Bring all switches to a plan and keep them there. Raises LabError: they are kept at ``fallback`` then."""
+        async with self._change_lock:
             self.plan = plan
             try:
-                await self._bring(plan)
+                await self._apply(plan)
             except BaseException:
-                self.plan = otherwise
+                self.plan = fallback
                 raise
 
-    async def _bring(self, plan: Plan, **how: Any) -> tuple[FlowChange, ...]:
+    async def _apply(self, plan: Plan, **options: Any) -> tuple[FlowChange, ...]:
         """``apply_flows``, and note the deleted entries."""
         deleted: Iterable[FlowEntry | UnmanagedEntry] = plan.flows  # if it fails, new entries are deleted again
         try:
-            how |= {"note": self._note, "progress": self._publish_progress}
-            changes = await apply_flows(self.controller, self._network, plan, **how)
+            options |= {"note": self._note, "progress": self._publish_progress}
+            changes = await apply_flows(self.controller, self._network, plan, **options)
             deleted = [change.entry for change in changes if change.action is ChangeAction.DELETE]
             return changes
         finally:
@@ -151,7 +151,7 @@ class Reconciler:
     async def _restore(self, names: Collection[str]) -> tuple[FlowChange, ...]:
         """Bring these switches to the plan; without one, to the entries of in-band control. Raises LabError."""
         if self.plan is not None:
-            return await self._bring(self.plan, only=names)
+            return await self._apply(self.plan, only=names)
         if self._network.in_band_hosts:
             return await install_control(self.controller, self._network, names)
         return ()
@@ -170,12 +170,12 @@ class Reconciler:
             remedy = "if packets may be lost, use `atoll apply EXPERIMENT --immediate`"
             await require_room(self.controller, self._network.switches, plan.flows, subject, remedy)
 
-    async def stirred(self) -> None:
+    async def wait_for_recovery(self) -> None:
         """Wait until a switch or the controller is back, for a limited time."""
-        self._stir.clear()
+        self._recovered.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_AGAIN_S):
-                await self._stir.wait()
+            async with asyncio.timeout(_RETRY_S):
+                await self._recovered.wait()
 
     async def settled(self) -> None:
         """Wait until the controller, if it was being restarted, has repaired the switches."""
@@ -186,13 +186,13 @@ class Reconciler:
 
         Raises any unexpected error of one of its tasks; the switches are not kept at the plan after that.
         """
-        parts = [asyncio.create_task(self._replace_controllers()), asyncio.create_task(self._check_regularly())]
+        tasks = [asyncio.create_task(self._replace_controllers()), asyncio.create_task(self._check_regularly())]
         try:
-            ended, _ = await asyncio.wait([*parts, self._broken], return_when=asyncio.FIRST_COMPLETED)
+            ended, _ = await asyncio.wait([*tasks, self._failure], return_when=asyncio.FIRST_COMPLETED)
             return ended.pop().result()
         finally:
-            for part in parts:
-                part.cancel()
+            for task in tasks:
+                task.cancel()
             for channel in self._channels.values():
                 if channel.repair is not None:
                     channel.repair.cancel()
@@ -204,38 +204,38 @@ class Reconciler:
             self._settled.clear()
             now = time.monotonic()
             self._restarts.append(now)
-            if _within(self._restarts, now, _RESTART_WINDOW_S) > _RESTARTS:
+            if _count_recent(self._restarts, now, _RESTART_WINDOW_S) > _MOST_RESTARTS:
                 return f"the controller ended {len(self._restarts)} times within {_RESTART_WINDOW_S:g} s"
             self._note("the controller died: restarting it; the switches keep forwarding")
             try:
                 self.controller = await self._start()
             except LabError as error:
                 return f"the controller could not be restarted: {error}"
-            await self._return()
+            await self._await_switches()
             self._settled.set()
-            self._stir.set()
+            self._recovered.set()
 
-    async def _return(self) -> None:
+    async def _await_switches(self) -> None:
         """Wait for the switches of the last controller, and repair those that reconnect; others are repaired later."""
         controller = self.controller
         with contextlib.suppress(LabError):  # some stay away, or it has ended, too
-            await controller.wait_for((dpid for dpid, channel in self._channels.items() if channel.up), _BACK_WITHIN_S)
+            await controller.wait_for((dpid for dpid, channel in self._channels.items() if channel.up), _RECONNECT_S)
         present = {dpid for dpid, state in controller.switches.items() if state.up}
-        controller.on_event = self._take
+        controller.on_event = self._on_event
         for dpid, channel in self._channels.items():
             if (dpid in present) != channel.up:
-                self._take({"type": "switch", "dpid": dpid, "state": "up" if dpid in present else "down"})
+                self._on_event({"type": "switch", "dpid": dpid, "state": "up" if dpid in present else "down"})
                 channel.lost_s = min(channel.lost_s, self._restarts[-1])
         names = [switch.name for switch in self._network.switches if switch.dpid in present]
         away = [switch.name for switch in self._network.switches if switch.dpid not in present]
-        without = f"; not connected: {', '.join(away)}" if away else ""
+        missing_text = f"; not connected: {', '.join(away)}" if away else ""
         try:
-            async with self._changing:
+            async with self._change_lock:
                 changes = await self._restore(names)
         except LabError as error:
-            self._note(f"controller restarted{without}; repair of the other switches failed: {error}")
+            self._note(f"controller restarted{missing_text}; repair of the other switches failed: {error}")
             return
-        self._note(f"controller restarted{without}; {_repairs(changes)}")
+        self._note(f"controller restarted{missing_text}; {_repairs(changes)}")
 
     def _note(self, text: str) -> None:
         """Publish a note. One that cannot be recorded, as on a full disk, goes to the log; it stops no repairs."""
@@ -244,7 +244,7 @@ class Reconciler:
 
     # Switches that disconnect and reconnect
 
-    def _take(self, event: dict[str, Any]) -> None:
+    def _on_event(self, event: dict[str, Any]) -> None:
         """An event of the controller."""
         if event["type"] == "error":
             self._note(f"{self._name(event['dpid'])}: {event['message']}")
@@ -261,30 +261,31 @@ class Reconciler:
             channel.up = False
             channel.lost_s = now
             channel.losses.append(now)
-            losses = _within(channel.losses, now, _FLAP_WINDOW_S)
-            if losses <= _FLAPS:
+            losses = _count_recent(channel.losses, now, _FLAP_WINDOW_S)
+            if losses <= _MOST_FLAPS:
                 self._note(f"{name} lost its control channel; it keeps forwarding with its present flow entries")
-            elif losses == _FLAPS + 1:
+            elif losses == _MOST_FLAPS + 1:
                 self._note(
-                    f"{name}: its control channel flaps; its table is checked after {_CALM_S:g} s without disconnection"
+                    f"{name}: its control channel flaps; its table is checked after {_STABLE_S:g} s without "
+                    "disconnection"
                 )
             return
-        self._stir.set()
+        self._recovered.set()
         away_s = 0.0 if channel.up else now - channel.lost_s
         channel.up = True
-        wait_s = _CALM_S if _within(channel.losses, now, _FLAP_WINDOW_S) > _FLAPS else 0.0
+        wait_s = _STABLE_S if _count_recent(channel.losses, now, _FLAP_WINDOW_S) > _MOST_FLAPS else 0.0
         channel.repair = asyncio.create_task(self._repair_returned(event["dpid"], away_s, wait_s))
-        channel.repair.add_done_callback(self._repaired)
+        channel.repair.add_done_callback(self._on_repair_end)
 
     async def _repair_returned(self, dpid: int, away_s: float, wait_s: float) -> None:
         await asyncio.sleep(wait_s)
         switch = next(switch for switch in self._network.switches if switch.dpid == dpid)
         await self._repair(switch, f"connected again after {away_s:.1f} s", always_note=True)
 
-    def _repaired(self, repair: "asyncio.Task[None]") -> None:
+    def _on_repair_end(self, repair: "asyncio.Task[None]") -> None:
         error = None if repair.cancelled() else repair.exception()
-        if error is not None and not self._broken.done():
-            self._broken.set_exception(error)
+        if error is not None and not self._failure.done():
+            self._failure.set_exception(error)
 
     def _name(self, dpid: int | None) -> str:
         for switch in self._network.switches:
@@ -297,27 +298,27 @@ class Reconciler:
     async def _check_regularly(self) -> str:
         checks = 0
         while True:
-            await asyncio.sleep(_COUNT_EVERY_S)
+            await asyncio.sleep(_COUNT_INTERVAL_S)
             checks += 1
             for switch in self._network.switches:
-                if self.plan is None or not self._channels[switch.dpid].up or self._changing.locked():
+                if self.plan is None or not self._channels[switch.dpid].up or self._change_lock.locked():
                     continue
                 if not self._settled.is_set():  # switches reconnect to a new controller
                     continue
                 with contextlib.suppress(LabError):  # a switch or the controller that ends is detected elsewhere
-                    if checks % _READ_EVERY == 0:
+                    if checks % _COUNTS_PER_READ == 0:
                         await self._repair(switch, "compared with the plan", always_note=False)
-                    elif reason := await self._wrong_number(switch, self.plan):
+                    elif reason := await self._number_mismatch(switch, self.plan):
                         await self._repair(switch, reason, always_note=False)
 
-    async def _wrong_number(self, switch: Switch, plan: Plan) -> str | None:
+    async def _number_mismatch(self, switch: Switch, plan: Plan) -> str | None:
         held = await self.controller.count(switch.dpid, await table_of(self.controller, switch))
         planned = sum(entry.switch == switch.name for entry in plan.flows)
         return None if held == planned else f"has {held} entries where the plan has {planned}"
 
     async def _repair(self, switch: Switch, reason: str, *, always_note: bool) -> None:
         try:
-            async with self._changing:
+            async with self._change_lock:
                 if self.plan is None and not self._network.in_band_hosts:
                     return
                 changes = await self._restore({switch.name})
@@ -328,18 +329,18 @@ class Reconciler:
             self._note(f"{switch.name} {reason}; {_repairs(changes)}")
 
 
-def _within(moments: deque[float], now: float, window_s: float) -> int:
+def _count_recent(instants: deque[float], now: float, window_s: float) -> int:
     """The number of moments within the window before now; removes older ones."""
-    while moments and now - moments[0] >= window_s:
-        moments.popleft()
-    return len(moments)
+    while instants and now - instants[0] >= window_s:
+        instants.popleft()
+    return len(instants)
 
 
 def _repairs(changes: tuple[FlowChange, ...]) -> str:
     if not changes:
         return "no differences"
-    made = [f"{change.action} '{change.entry.why or change.entry}'" for change in changes]
-    return f"{len(changes)} flow entries repaired: {first_of(made, _CHANGES_NAMED)}"
+    repairs = [f"{change.action} '{change.entry.why or change.entry}'" for change in changes]
+    return f"{len(changes)} flow entries repaired: {first_of(repairs, _MOST_NAMED)}"
 
 
 async def clear_unmanaged_state(controller: Controller, network: Network) -> tuple[str, ...]:

@@ -17,8 +17,8 @@ from atoll_core.lab.network import Network
 
 Detour = tuple[Experiment, ...]
 
-_MOST_SUBSETS_OF = 5  # groups of boxes; of more, only one or two are left out, or all
-_MOST_ORDERED = 4  # parts of a chain; of more, only two orders are tried
+_MOST_GROUPS = 5  # groups of boxes; of more, only one or two are left out, or all
+_MOST_PARTS = 4  # parts of a chain; of more, only two orders are tried
 
 
 def detours(network: Network, old: Experiment, new: Experiment, renewed: Collection[str] = ()) -> Iterator[Detour]:
@@ -34,20 +34,20 @@ def detours(network: Network, old: Experiment, new: Experiment, renewed: Collect
     boxes = {box.name: box for box in network.boxes}
 
     def effects(left_out: frozenset[str]) -> tuple[int, int, int]:
-        chosen = [boxes[name] for name in left_out]
-        return sum(box.stateful for box in chosen), sum(bool(box.kind.encapsulates) for box in chosen), len(chosen)
+        omitted = [boxes[name] for name in left_out]
+        return sum(box.stateful for box in omitted), sum(bool(box.kind.encapsulates) for box in omitted), len(omitted)
 
     shared = boxes_of(old) & boxes_of(new)
-    needed = frozenset[str]().union(*(group for group in groups if group & {*renewed}))
-    sets = [needed.union(*some) for some in _subsets([each for each in groups if each & shared])]
-    seen: set[tuple[tuple[Chain, ...], ...]] = set()
+    always_out = frozenset[str]().union(*(group for group in groups if group & {*renewed}))
+    sets = [always_out.union(*some) for some in _subsets([each for each in groups if each & shared])]
+    seen_chains: set[tuple[tuple[Chain, ...], ...]] = set()
     for left_out in (*sorted(dict.fromkeys(sets), key=effects), frozenset[str]().union(*groups)):
-        first, last = (_without(network, version, left_out) for version in base)
-        passed = _distinct((base[0], first, *_by_parts(groups, first, last), last, base[1]))[1:-1]
-        chains = tuple(version.chains for version in passed)
-        if passed and chains not in seen:
-            seen.add(chains)
-            yield passed
+        first, last = (_leaving_out(network, version, left_out) for version in base)
+        detour = _distinct((base[0], first, *_by_parts(groups, first, last), last, base[1]))[1:-1]
+        chains = tuple(version.chains for version in detour)
+        if detour and chains not in seen_chains:
+            seen_chains.add(chains)
+            yield detour
 
 
 def _bases(old: Experiment, new: Experiment) -> tuple[Experiment, Experiment]:
@@ -66,33 +66,33 @@ def boxes_of(version: Experiment) -> frozenset[str]:
 
 def _groups(network: Network, old: Experiment, new: Experiment) -> list[frozenset[str]]:
     """The routed boxes of both versions, those of a pair together."""
-    passed = boxes_of(old) | boxes_of(new)
-    groups = [frozenset({box.name}) for box in network.boxes if box.routed and box.name in passed]
+    all_boxes = boxes_of(old) | boxes_of(new)
+    groups = [frozenset({box.name}) for box in network.boxes if box.routed and box.name in all_boxes]
     for version in (old, new):
         used, (peers, _) = version.as_used(network), find_peers(network, version)
         pairs = [{world.name, island.name} for chain in version.chains for world, island in pairs_of(used, chain)]
         for pair in (*pairs, *({*chain.hops} & peers.keys() for chain in version.chains)):
-            touched = [group for group in groups if group & pair]
-            groups = [group for group in groups if group not in touched]
-            groups += [frozenset[str]().union(*touched)] if touched else []
+            joined = [group for group in groups if group & pair]
+            groups = [group for group in groups if group not in joined]
+            groups += [frozenset[str]().union(*joined)] if joined else []
     return sorted(groups, key=sorted)
 
 
 def _subsets(groups: list[frozenset[str]]) -> Iterator[tuple[frozenset[str], ...]]:
     sizes = range(len(groups) + 1)
-    for size in sizes if len(groups) <= _MOST_SUBSETS_OF else (0, 1, 2, len(groups)):
+    for size in sizes if len(groups) <= _MOST_GROUPS else (0, 1, 2, len(groups)):
         yield from combinations(groups, size)
 
 
-def _without(network: Network, version: Experiment, left_out: frozenset[str]) -> Experiment:
+def _leaving_out(network: Network, version: Experiment, left_out: frozenset[str]) -> Experiment:
     """A version without these boxes, and without the physical taps in their cables."""
     pairs = [pair for box in network.boxes if box.name in left_out for pair in box.pairs]
     cables = {leg.attached for pair in pairs for leg in (pair.world, pair.island)}
     taps = {tap.name for tap in network.taps if tap.physical and tap.interface.attached in cables}
-    return _rewired(version, lambda chain: tuple(hop for hop in chain.hops if hop not in left_out | taps))
+    return _with_hops(version, lambda chain: tuple(hop for hop in chain.hops if hop not in left_out | taps))
 
 
-def _rewired(version: Experiment, hops: Callable[[Chain], tuple[str, ...]]) -> Experiment:
+def _with_hops(version: Experiment, hops: Callable[[Chain], tuple[str, ...]]) -> Experiment:
     chain, *branches = (replace(chain, hops=hops(chain)) for chain in (version.chain, *version.branches))
     return replace(version, chain=chain, branches=tuple(branches))
 
@@ -115,28 +115,30 @@ def _by_parts(groups: Iterable[frozenset[str]], old: Experiment, new: Experiment
     None if versions have other branches, or routed boxes in another order, or if there is no order in which each
     version has all boxes and taps of both once, and all pairs whole.
     """
-    alike = [[(chain.name, chain.carries) for chain in version.chains] for version in (old, new)]
-    if alike[0] != alike[1]:
+    traffic = [[(chain.name, chain.carries) for chain in version.chains] for version in (old, new)]
+    if traffic[0] != traffic[1]:
         return
     routed = frozenset[str]().union(*groups)
     chains = {one.name: (one.hops, other.hops) for one, other in zip(old.chains, new.chains, strict=True)}
-    cut = {name: [_cut(hops, routed & {*pair[0]} & {*pair[1]}) for hops in pair] for name, pair in chains.items()}
-    if any([part[:1] for part in was[1:]] != [part[:1] for part in now[1:]] for was, now in cut.values()):
+    parts = {name: [_split(hops, routed & {*pair[0]} & {*pair[1]}) for hops in pair] for name, pair in chains.items()}
+    if any([part[:1] for part in before[1:]] != [part[:1] for part in after[1:]] for before, after in parts.values()):
         return
-    differing = [(name, at) for name, (was, now) in cut.items() for at in range(len(was)) if was[at] != now[at]]
-    orders = permutations(differing) if len(differing) <= _MOST_ORDERED else iter((differing, differing[::-1]))
+    changed = [
+        (name, i) for name, (before, after) in parts.items() for i in range(len(before)) if before[i] != after[i]
+    ]
+    orders = permutations(changed) if len(changed) <= _MOST_PARTS else iter((changed, changed[::-1]))
 
     def with_parts(done: Iterable[_Part]) -> Experiment:
         def hops(chain: Chain) -> tuple[str, ...]:
-            was, now = cut[chain.name]
-            return tuple(hop for at in range(len(was)) for hop in (now if (chain.name, at) in done else was)[at])
+            before, after = parts[chain.name]
+            return tuple(hop for i in range(len(before)) for hop in (after if (chain.name, i) in done else before)[i])
 
-        return _rewired(old, hops)
+        return _with_hops(old, hops)
 
     def is_possible(chain: Chain) -> bool:
-        passed, (was, now) = {*chain.hops}, chains[chain.name]
-        whole = all(passed & group in (set(), {*was} & group, {*now} & group) for group in groups)
-        return whole and len(passed) == len(chain.hops) and passed >= {*was} & {*now}
+        passed, (before, after) = {*chain.hops}, chains[chain.name]
+        keeps_groups = all(passed & group in (set(), {*before} & group, {*after} & group) for group in groups)
+        return keeps_groups and len(passed) == len(chain.hops) and passed >= {*before} & {*after}
 
     for order in orders:
         versions = [with_parts(order[:count]) for count in range(1, len(order))]
@@ -145,7 +147,7 @@ def _by_parts(groups: Iterable[frozenset[str]], old: Experiment, new: Experiment
             return
 
 
-def _cut(hops: tuple[str, ...], at: Collection[str]) -> list[tuple[str, ...]]:
+def _split(hops: tuple[str, ...], at: Collection[str]) -> list[tuple[str, ...]]:
     """The parts of a chain: the first one before all of these boxes, the others from one of them on."""
     parts: list[tuple[str, ...]] = [()]
     for hop in hops:

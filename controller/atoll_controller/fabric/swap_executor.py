@@ -35,7 +35,7 @@ class SwapStep:
     after: Plan
 
     @property
-    def most(self) -> Plan:
+    def peak(self) -> Plan:
         """The entries on the switches during the stage: entries are added before others are deleted."""
         both = {entry.identity: entry for entry in (*self.before.flows, *self.after.flows)}
         return replace(self.after, flows=tuple(both.values()))
@@ -101,7 +101,7 @@ class SwapOwner(Protocol):
     async def after_shift(self, stage: Stage) -> None:
         """Packets take the version of the shift's part; if that is the last one, after :meth:`after_cutover`."""
 
-    async def emptied(self, stage: Stage) -> None:
+    async def wait_until_empty(self, stage: Stage) -> None:
         """Wait, for a limited time, until boxes hold no packet of the version that drains in this stage."""
 
     def stage_ended(self, report: StageReport) -> None:
@@ -160,12 +160,12 @@ class Swapping:
         """Return when the switches have exactly the new plan. Raises LabError when they have exactly the old one."""
         if not self._steps:
             return
-        most = await asyncio.to_thread(lambda: [step.most for step in self._steps])
-        await self._switches.require_room(most)
+        peak = await asyncio.to_thread(lambda: [step.peak for step in self._steps])
+        await self._switches.require_room(peak)
         await self._switches.hold(self._steps[0].before, self._steps[0].before)
         part = 0
         for number, step in enumerate(self._steps):
-            began_ns = time.time_ns(), time.monotonic_ns()
+            begin = time.time_ns(), time.monotonic_ns()
             wait_s = 0.0 if self.cut_over else self._switches.lag_s(step.stage.add)
             if self.cut_over:
                 await self._finish(step)
@@ -174,22 +174,22 @@ class Swapping:
                     if step.stage.part != part:
                         part = step.stage.part
                         await self._unless_aborted(self._owner.before_part(part))
-                    await self._unless_aborted(self._attempt(step, wait_s))
+                    await self._unless_aborted(self._execute(step, wait_s))
                 except Exception as error:
                     self.failure = error
-                    await self._back(number)
-                    self._owner.stage_ended(_report(step.stage, UNDO, began_ns))
+                    await self._roll_back(number)
+                    self._owner.stage_ended(_report(step.stage, UNDO, begin))
                     raise
             stage = step.stage
             counts = len(stage.add), len(stage.delete), len(stage.probes)
-            self._owner.stage_ended(_report(stage, stage.kind, began_ns, *counts, round(wait_s * 1e9)))
+            self._owner.stage_ended(_report(stage, stage.kind, begin, *counts, round(wait_s * 1e9)))
             if number == self._cutover:
                 self.cut_over = True
                 await self._owner.after_cutover()
             if stage.kind is StageKind.SHIFT:
                 await self._owner.after_shift(stage)
 
-    async def _attempt(self, step: SwapStep, wait_s: float) -> None:
+    async def _execute(self, step: SwapStep, wait_s: float) -> None:
         if wait_s:
             await self._sleep(wait_s)
         if step.stage.kind is StageKind.SHIFT:
@@ -197,7 +197,7 @@ class Swapping:
         if step.stage.kind is StageKind.PROBE:
             await self._verifier.verify_stage(step.stage)
         elif step.after is not step.before:
-            await self._switches.hold(step.after, otherwise=step.before)
+            await self._switches.hold(step.after, fallback=step.before)
         if step.stage.kind is StageKind.SHIFT:
             await self._verifier.wait_for_cutover(step.stage, step.before, step.after)
         await self._drain(step.stage, step.stage.wait_ns)
@@ -208,7 +208,7 @@ class Swapping:
             await self._reach(step.after)
         await self._drain(step.stage, step.stage.wait_ns)
 
-    async def _back(self, number: int) -> None:
+    async def _roll_back(self, number: int) -> None:
         """Roll back through the passed states, in reverse; the new version drains before its entries are deleted.
 
         Failed proofs are ignored: the old version may be one that carries nothing.
@@ -233,49 +233,49 @@ class Swapping:
         """Wait for the longest time of packets, and until frames sent behind them arrive: machines may be late."""
         if not wait_ns:
             return
-        drained = asyncio.create_task(self._drained(stage))
+        drained = asyncio.create_task(self._probes_drained(stage))
         try:
             await self._sleep(wait_ns / 1e9)
             await drained
-            await self._owner.emptied(stage)
+            await self._owner.wait_until_empty(stage)
         finally:
             drained.cancel()
 
-    async def _drained(self, stage: Stage) -> None:
+    async def _probes_drained(self, stage: Stage) -> None:
         # Packets that have not arrived by now are lost, and must not keep the swap from its end.
         with contextlib.suppress(Exception):
             await self._verifier.wait_for_drain(stage)
 
     async def _reach(self, plan: Plan) -> None:
         """Bring the switches to a plan; wait for switches that are away."""
-        since: float | None = None
+        since_s: float | None = None
         while True:
             try:
-                await self._switches.hold(plan, otherwise=plan)
+                await self._switches.hold(plan, fallback=plan)
             except LabError as error:
-                since = time.monotonic() if since is None else since
-                if time.monotonic() - since >= PATIENCE_S and not self.held_up.done():
+                since_s = time.monotonic() if since_s is None else since_s
+                if time.monotonic() - since_s >= PATIENCE_S and not self.held_up.done():
                     self.held_up.set_result(str(error))
-                await self._switches.stirred()
+                await self._switches.wait_for_recovery()
             else:
                 return
 
     async def _unless_aborted(self, work: Coroutine[Any, Any, None]) -> None:
-        doing = asyncio.create_task(work)
+        task = asyncio.create_task(work)
         aborted = asyncio.create_task(self._abort.wait())
         try:
-            await asyncio.wait({doing, aborted}, return_when=asyncio.FIRST_COMPLETED)
-            if doing.done():
-                return doing.result()
+            await asyncio.wait({task, aborted}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
         finally:
             aborted.cancel()
-            if not doing.done():
-                doing.cancel()
+            if not task.done():
+                task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, LabError):
-                    await doing
+                    await task
         raise LabError(self._reason)
 
 
-def _report(stage: Stage, name: str, began_ns: tuple[int, int], *counts: int) -> StageReport:
-    duration_ns = time.monotonic_ns() - began_ns[1]
-    return StageReport(stage.subject, name, began_ns[0], duration_ns, *counts, part=stage.part)
+def _report(stage: Stage, name: str, begin: tuple[int, int], *counts: int) -> StageReport:
+    duration_ns = time.monotonic_ns() - begin[1]
+    return StageReport(stage.subject, name, begin[0], duration_ns, *counts, part=stage.part)

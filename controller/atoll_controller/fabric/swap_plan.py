@@ -147,15 +147,15 @@ def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment
         before, after = change.before, change.after
         subject = Subject.LATENCY if before.latency != after.latency else Subject.CHAINS
         moved = _moved(network, change) if subject is Subject.CHAINS else ()
-        of_part = [replace(stage, part=len(parts)) for stage in _stages(subject, network, change, moved)]
-        if of_part:
+        part_stages = [replace(stage, part=len(parts)) for stage in _stages(subject, network, change, moved)]
+        if part_stages:
             left_out = boxes_of(new) - boxes_of(after)
             without = tuple(hop for hop in old_hops if hop in left_out)
             uncoded = tuple(name for name in without if name in encapsulating)
-            idle = renewed if renewed.isdisjoint(boxes_of(after)) else frozenset[str]()
-            renewed -= idle
-            stages += of_part
-            parts.append(SwapPart(subject, before, after, moved, without, uncoded, tuple(sorted(idle))))
+            renewed_now = renewed if renewed.isdisjoint(boxes_of(after)) else frozenset[str]()
+            renewed -= renewed_now
+            stages += part_stages
+            parts.append(SwapPart(subject, before, after, moved, without, uncoded, tuple(sorted(renewed_now))))
     return Swap(tuple(stages), changes[-1].upcoming.layout, tuple(parts))
 
 
@@ -172,8 +172,8 @@ class _Change:
     @property
     def chains(self) -> list[tuple[Chain, Chain]]:
         """Pairs of an old and a new chain between which traffic moves, or whose steering differs."""
-        of_old, of_new = ({chain.name: chain for chain in each.chains} for each in (self.before, self.after))
-        pairs = [(of_old[one], of_new[other]) for one, other in sorted(self.cutover.overlaps)]
+        old, new = ({chain.name: chain for chain in each.chains} for each in (self.before, self.after))
+        pairs = [(old[one], new[other]) for one, other in sorted(self.cutover.overlaps)]
         return [
             (one, other)
             for one, other in pairs
@@ -198,9 +198,9 @@ def _changes(
     new_chains = replace(new, latency=old.latency)
     for detour in joined([()], detours(network, old, new_chains, renewed)):
         for versions in _with_latencies((old, *detour, new_chains), new):
-            idle = next((at for at, each in enumerate(versions) if renewed.isdisjoint(boxes_of(each))), None)
-            if idle is not None:
-                changes = search.along(current, versions, idle)
+            stop = next((index for index, each in enumerate(versions) if renewed.isdisjoint(boxes_of(each))), None)
+            if stop is not None:
+                changes = search.find(current, versions, stop)
                 if not isinstance(changes, _Refusal):
                     return changes
                 refusals.append(changes)
@@ -220,8 +220,8 @@ def _with_latencies(versions: Sequence[Experiment], new: Experiment) -> Iterator
     if versions[0].latency == new.latency:
         yield after
     else:
-        for at in (0, last, *range(1, last)):
-            yield (*versions[: at + 1], *after[at:])
+        for index in (0, last, *range(1, last)):
+            yield (*versions[: index + 1], *after[index:])
 
 
 class _Search:
@@ -231,17 +231,17 @@ class _Search:
         self._network = network
         self._steps: dict[tuple[Layout, Experiment, Experiment], _Change | _Refusal] = {}
 
-    def along(self, current: Steering, versions: Sequence[Experiment], stop: int) -> list[_Change] | _Refusal:
+    def find(self, current: Steering, versions: Sequence[Experiment], stop: int) -> list[_Change] | _Refusal:
         """The fewest changes along versions, of which any but the one at ``stop`` may be skipped.
 
         If they are refused, the reason for the shortest step. A version in between must fit the hardware.
         """
         end = stop or len(versions) - 1
         step: _Change | _Refusal | None = None
-        for at in range(end, 0, -1):
-            step = self._step(current, versions[0], versions[at], between=at < end)
+        for index in range(end, 0, -1):
+            step = self._step(current, versions[0], versions[index], between=index < end)
             if isinstance(step, _Change):
-                rest = self.along(step.upcoming, versions[at:], max(0, stop - at))
+                rest = self.find(step.upcoming, versions[index:], max(0, stop - index))
                 return rest if isinstance(rest, _Refusal) else [step, *rest]
         return step or []
 
@@ -265,9 +265,9 @@ def chain_drain_ns(network: Network, experiment: Experiment, chain: Chain) -> in
     In links: full queues, serialisation, propagation, pauses. In other boxes: their residence, and ``SLACK_NS``.
     """
     links = [link for link in experiment.links_over_time if link.box in chain.hops]
-    ways = [[link.to_island for link in links], [link.to_world for link in links]]
+    directions = [[link.to_island for link in links], [link.to_world for link in links]]
     within_ns = residence_ns(network, experiment, chain) + SLACK_NS
-    return within_ns + max(sum(map(_direction_drain_ns, way)) for way in ways)
+    return within_ns + max(sum(map(_direction_drain_ns, direction)) for direction in directions)
 
 
 def latency_drain_ns(network: Network, experiment: Experiment) -> int:
@@ -277,9 +277,9 @@ def latency_drain_ns(network: Network, experiment: Experiment) -> int:
     return SLACK_NS + max((latency.rtt.ns // 2 + latency.jitter.ns for latency in classes), default=0)
 
 
-def _direction_drain_ns(way: LinkDirection) -> int:
-    reach = way.jitter.reach.ns if way.jitter else 0
-    return way.full_queue.ns + way.delays[1].ns + reach + way.longest_pause.ns
+def _direction_drain_ns(direction: LinkDirection) -> int:
+    reach = direction.jitter.reach.ns if direction.jitter else 0
+    return direction.full_queue.ns + direction.delays[1].ns + reach + direction.longest_pause.ns
 
 
 def _moved(network: Network, change: _Change) -> tuple[str, ...]:
@@ -324,7 +324,7 @@ def _stages(subject: Subject, network: Network, change: _Change, moved: tuple[st
     def forwards_equally(key: EntryId) -> bool:
         return key in installed and key in planned and installed[key].actions == planned[key].actions
 
-    def of_added(key: EntryId) -> StageKind | None:
+    def stage_to_add(key: EntryId) -> StageKind | None:
         """The stage in which an entry of the new version is added; None: it is installed already."""
         if forwards_equally(key):
             return StageKind.COLLECT if installed[key].cookie != planned[key].cookie else None
@@ -332,7 +332,7 @@ def _stages(subject: Subject, network: Network, change: _Change, moved: tuple[st
             return StageKind.COLLECT
         return StageKind.SHIFT if key in new_edge else StageKind.INSTALL
 
-    def of_deleted(key: EntryId) -> StageKind | None:
+    def stage_to_delete(key: EntryId) -> StageKind | None:
         """The stage in which an entry of the old version is deleted; None: the new version has it, too."""
         if key in planned:
             return None
@@ -342,10 +342,10 @@ def _stages(subject: Subject, network: Network, change: _Change, moved: tuple[st
 
     add: dict[StageKind | None, list[FlowEntry]] = defaultdict(list)
     for key, entry in sorted(planned.items(), key=lambda item: -item[1].priority):
-        add[of_added(key)].append(entry)
+        add[stage_to_add(key)].append(entry)
     delete: dict[StageKind | None, list[FlowEntry]] = defaultdict(list)
     for key, entry in sorted(installed.items(), key=lambda item: item[1].priority):
-        delete[of_deleted(key)].append(entry)
+        delete[stage_to_delete(key)].append(entry)
 
     def stage(kind: StageKind, probes: tuple[Probe, ...] = ()) -> Stage:
         return Stage(subject, kind, tuple(add[kind]), tuple(delete[kind]), probes)
@@ -353,21 +353,21 @@ def _stages(subject: Subject, network: Network, change: _Change, moved: tuple[st
     if add[StageKind.INSTALL] or delete[StageKind.INSTALL]:
         yield stage(StageKind.INSTALL)
     new_probes, old_probes = Probes(network, change.after), Probes(network, change.before)
-    entering = new_probes.at_edge((new_edge[entry.identity], entry) for entry in add[StageKind.SHIFT])
+    new_probes_at_edge = new_probes.at_edge((new_edge[entry.identity], entry) for entry in add[StageKind.SHIFT])
     if add[StageKind.SHIFT]:
-        gone = {entry.identity for entry in (*delete[StageKind.INSTALL], *delete[StageKind.SHIFT])}
-        entries = (entry for key, entry in {**installed, **planned}.items() if key not in gone)
+        deleted = {entry.identity for entry in (*delete[StageKind.INSTALL], *delete[StageKind.SHIFT])}
+        entries = (entry for key, entry in {**installed, **planned}.items() if key not in deleted)
         tables = SwitchTables(network, entries, strict=False)
-        beyond = new_probes.beyond(add[StageKind.INSTALL], tables, entering)
-        yield stage(StageKind.PROBE, (*entering, *beyond))
+        further = new_probes.behind(add[StageKind.INSTALL], tables, new_probes_at_edge)
+        yield stage(StageKind.PROBE, (*new_probes_at_edge, *further))
     drain_ns, undo_wait_ns = _drains_ns(subject, network, change)
     if add[StageKind.SHIFT] or delete[StageKind.SHIFT]:
-        leaving = old_probes.at_edge((old_edge[entry.identity], entry) for entry in delete[StageKind.SHIFT])
-        shift = stage(StageKind.SHIFT, (*entering, *leaving))
+        old_probes_at_edge = old_probes.at_edge((old_edge[entry.identity], entry) for entry in delete[StageKind.SHIFT])
+        shift = stage(StageKind.SHIFT, (*new_probes_at_edge, *old_probes_at_edge))
         yield replace(shift, undo_wait_ns=undo_wait_ns if add[StageKind.INSTALL] else 0, moved=moved)
     if delete[StageKind.COLLECT]:
-        left = [(each, installed[key]) for key, each in old_edge.items() if not forwards_equally(key)]
-        probes = old_probes.at_edge((each, entry) for each, entry in left if entry.actions)
+        old_entries = [(each, installed[key]) for key, each in old_edge.items() if not forwards_equally(key)]
+        probes = old_probes.at_edge((each, entry) for each, entry in old_entries if entry.actions)
         yield replace(stage(StageKind.DRAIN, probes), wait_ns=drain_ns)
     if add[StageKind.COLLECT] or delete[StageKind.COLLECT]:
         yield stage(StageKind.COLLECT)

@@ -25,9 +25,9 @@ _Installed = tuple[CompiledEntry, FlowEntry]
 """A compiled entry, and the entry on the switches for it."""
 
 # An echo request is answered by any host; the other protocols are for chains that are chosen by them.
-_KINDS = (Protocol.ICMP, Protocol.UDP, Protocol.TCP, None)
+_PROTOCOLS = (Protocol.ICMP, Protocol.UDP, Protocol.TCP, None)
 
-_SHADOWED = 32  # frames that some other entry took, where this one could have
+_MOST_SHADOWED = 32  # frames that some other entry took, where this one could have
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,38 +53,38 @@ class Probes:
         self._latency = dict(experiment.latency)
         self._hosts = {host.name: host for host in network.hosts}
         self._edge = {host.interface.attached for host in network.hosts}
-        self._of_kind: dict[tuple[Side, IPv4Network | None], dict[object, Host]] = {}
+        self._by_kind: dict[tuple[Side, IPv4Network | None], dict[object, Host]] = {}
 
     def at_edge(self, entries: Iterable[_Installed]) -> tuple[Probe, ...]:
         """A frame for each of these entries of the edge, if it takes frames of any host."""
         probes = (self._probe(compiled, entry, number) for number, (compiled, entry) in enumerate(entries))
         return tuple(filter(None, probes))
 
-    def beyond(self, entries: Iterable[FlowEntry], tables: SwitchTables, probes: Sequence[Probe]) -> tuple[Probe, ...]:
+    def behind(self, entries: Iterable[FlowEntry], tables: SwitchTables, probes: Sequence[Probe]) -> tuple[Probe, ...]:
         """Frames in addition to ``probes``, so that each of these entries takes one that passes the edge, if possible.
 
         ``tables``: those after the shift.
         """
         steps_of = cache(partial(self._steps, tables))  # many entries have the same candidates
         edge = {probe.entry for probe in probes}
-        left = {entry for entry in entries if entry.actions and _ingress(entry) not in self._edge}
+        unproven = {entry for entry in entries if entry.actions and _ingress(entry) not in self._edge}
         for probe in probes:
-            left.difference_update(_taken(steps_of(probe.src, probe.dst, probe.protocol)))
-        further: list[Probe] = []
-        for entry in [entry for entry in entries if entry in left]:
+            unproven.difference_update(_entries_used(steps_of(probe.src, probe.dst, probe.protocol)))
+        more: list[Probe] = []
+        for entry in [entry for entry in entries if entry in unproven]:
             shadowed = 0  # an entry of the old version takes its frames, until that is collected
-            for src, dst, protocol, chain in self._candidates(entry) if entry in left else ():
+            for src, dst, protocol, chain in self._candidates(entry) if entry in unproven else ():
                 steps = steps_of(src, dst, protocol)
-                taken = _taken(steps)
-                first = next((each for each in taken if each in edge), None)
-                if first is not None and entry in taken:
-                    further.append(Probe(first, src, dst, chain, protocol))
-                    left.difference_update(taken)
+                used = _entries_used(steps)
+                edge_entry = next((each for each in used if each in edge), None)
+                if edge_entry is not None and entry in used:
+                    more.append(Probe(edge_entry, src, dst, chain, protocol))
+                    unproven.difference_update(used)
                     break
                 shadowed += any(step.at == _ingress(entry) and matches(entry.match, step.frame) for step in steps)
-                if shadowed == _SHADOWED:
+                if shadowed == _MOST_SHADOWED:
                     break
-        return tuple(further)
+        return tuple(more)
 
     def _steps(self, tables: SwitchTables, src: str, dst: str, protocol: int) -> list[Lookup]:
         """The lookups of a host's frame on its path."""
@@ -105,34 +105,34 @@ class Probes:
 
         Unless an entry is for one address: then it is the only host within its prefix.
         """
-        if (side, prefix) not in self._of_kind:
-            self._of_kind[side, prefix] = {
-                (host.interface.attached.switch, self._latency.get(host.name), side.kind(host)): host
+        if (side, prefix) not in self._by_kind:
+            self._by_kind[side, prefix] = {
+                (host.interface.attached.switch, self._latency.get(host.name), side.membership(host)): host
                 for host in side.within(prefix)
             }
-        return self._of_kind[side, prefix].values()
+        return self._by_kind[side, prefix].values()
 
     def _probe(self, compiled: CompiledEntry, entry: FlowEntry, turn: int) -> Probe | None:
         """A frame that the entry takes; the destination host changes with ``turn``, so that all hosts are reached."""
         to_island = compiled.segment.gap_id.direction is Direction.TO_ISLAND
         sources, targets = (self._ends.world, self._ends.island)[:: 1 if to_island else -1]
-        fitting = targets.within(entry.match.ipv4_dst)
-        cut = turn % len(fitting) if fitting else 0
-        refused: set[object] = set()
+        receivers = targets.within(entry.match.ipv4_dst)
+        offset = turn % len(receivers) if receivers else 0
+        refused_kinds: set[object] = set()
         for src in sources.within(entry.match.ipv4_src):
-            if not self._comes_by(src, compiled, entry):
+            if not self._arrives(src, compiled, entry):
                 continue
-            for dst in (*fitting[cut:], *fitting[:cut]):
-                kinds = sources.kind(src), targets.kind(dst)
-                if kinds in refused:
+            for dst in (*receivers[offset:], *receivers[:offset]):
+                kinds = sources.membership(src), targets.membership(dst)
+                if kinds in refused_kinds:
                     continue
                 for protocol, chain in self._carriers(entry, src, dst):
                     if chain == compiled.segment.gap_id.chain:
                         return Probe(entry, src.name, dst.name, chain, protocol)
-                refused.add(kinds)  # the result is the same for all pairs of these groups
+                refused_kinds.add(kinds)  # the result is the same for all pairs of these groups
         return None
 
-    def _comes_by(self, src: Host, compiled: CompiledEntry, entry: FlowEntry) -> bool:
+    def _arrives(self, src: Host, compiled: CompiledEntry, entry: FlowEntry) -> bool:
         """Whether a host's frames arrive at the start of the segment (its port or a delay box) with the entry's tag."""
         if compiled.segment.gap_id.direction is not Direction.TO_ISLAND or compiled.segment.box is not None:
             return True
@@ -144,7 +144,7 @@ class Probes:
     def _carriers(self, entry: FlowEntry, src: Host, dst: Host) -> Iterator[tuple[int, str]]:
         """The protocols that an entry may take between these hosts, and the chains that carry them."""
         world, island = (src, dst) if src.role.is_world else (dst, src)
-        for kind in _KINDS:
+        for kind in _PROTOCOLS:
             number = OTHER if kind is None else kind.number
             if entry.match.ip_proto in (None, number):
                 yield number, self._experiment.carrier(world.address, island.address, kind).name
@@ -154,5 +154,5 @@ def _ingress(entry: FlowEntry) -> PortRef:
     return PortRef(entry.switch, entry.match.in_port)
 
 
-def _taken(steps: Iterable[Lookup]) -> list[FlowEntry]:
+def _entries_used(steps: Iterable[Lookup]) -> list[FlowEntry]:
     return [step.entry for step in steps if step.entry is not None]

@@ -10,7 +10,7 @@ from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.switch_features import TableFeatures
 from atoll_switches.capability_profile import profile
-from atoll_switches.entry_placement import room
+from atoll_switches.entry_placement import table_capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +58,18 @@ async def _report(controller: Controller, switch: Switch) -> SwitchReport:
         leftovers = await controller.leftovers(switch.dpid)
     except LabError as error:
         return replace(report, up=True, problem=str(error))
-    described = features.description
+    description = features.description
     return replace(
         report,
         up=True,
-        manufacturer=described.manufacturer,
-        hardware=described.hardware,
-        software=described.software,
-        serial=described.serial,
+        manufacturer=description.manufacturer,
+        hardware=description.hardware,
+        software=description.software,
+        serial=description.serial,
         tables=state.tables,
         table=table,
         entries=entries,
-        room=room(features, table),
+        room=table_capacity(features, table),
         ports=tuple(sorted(state.ports.items())),
         features=features.tables,
         groups=leftovers.groups,

@@ -41,12 +41,12 @@ def _serve(listen: str) -> int:
 
     host, _, port = listen.rpartition(":")
     try:
-        switchboard, bound = start(host, int(port))
+        switchboard, bound_port = start(host, int(port))
     except (OSError, ValueError, OverflowError) as error:
         sys.stderr.write(f"cannot listen for switches on {listen}: {error}\n")
         return 1
     relax_collector()
-    write_line({"type": "ready", "runtime": runtime_adapter.title(), "port": bound})
+    write_line({"type": "ready", "runtime": runtime_adapter.title(), "port": bound_port})
     requests = Requests(switchboard.switch)
     for line in runtime_adapter.lines_of_input():
         requests.take(line)

@@ -37,13 +37,13 @@ _VERSIONS = {1: "1.0", 2: "1.1", 3: "1.2", 4: "1.3", 5: "1.4", 6: "1.5"}
 
 # Types of messages that the framework's handlers take (7.1); its parsers of others may not end (see ``parse_message``).
 _HELLO, _FEATURES_REPLY = 0, 6
-_BY_FRAMEWORK = {_HELLO, 1, 2, 3, _FEATURES_REPLY, 12, 21}  # hello, error, echo, features, port status, barrier
+_FRAMEWORK_TYPES = {_HELLO, 1, 2, 3, _FEATURES_REPLY, 12, 21}  # hello, error, echo, features, port status, barrier
 _PORT_DESCRIPTION = 13  # the one multipart reply that the framework asks for: records of one size
 
 # A connection that has ended is noticed only by sending on it: the framework's reader waits for its sender, and that
 # one for something to send. So echo requests are sent all the time; a switch that leaves this many unanswered is gone.
 _ECHO_INTERVAL_S = 1.0
-_ECHOS_UNANSWERED = 15
+_MOST_UNANSWERED_ECHOS = 15
 _SOCKET_TIMEOUT_S = 15.0  # for a switch to read its messages: old ones need four seconds for a window of entries
 _BACKLOG = 64
 
@@ -56,7 +56,7 @@ def start(host: str, port: int) -> tuple[Any, int]:
     """
     _cfg.CONF(args=[], project="atoll", default_config_files=[], default_config_dirs=[])
     _cfg.CONF.set_override("echo_request_interval", _ECHO_INTERVAL_S)
-    _cfg.CONF.set_override("maximum_unreplied_echo_requests", _ECHOS_UNANSWERED)
+    _cfg.CONF.set_override("maximum_unreplied_echo_requests", _MOST_UNANSWERED_ECHOS)
     _cfg.CONF.set_override("socket_timeout", _SOCKET_TIMEOUT_S)
     logging.getLogger("ofp_event").setLevel(logging.CRITICAL)  # the switchboard reports it for users
     listener = socket.create_server((host, port), backlog=_BACKLOG)
@@ -81,7 +81,7 @@ def parse_message(datapath: Any, version: int, kind: int, length: int, xid: int,
     which it reads faster itself. Raises MalformedError.
     """
     if kind == _HELLO:
-        list(encoder.pieces(bytes(buffer[8:length]), 4, length_at=2, align=8))  # its elements (7.5.1)
+        list(encoder.split(bytes(buffer[8:length]), 4, length_at=2, align=8))  # its elements (7.5.1)
         return _BY_VERSION[version](datapath, version, kind, length, xid, buffer)
     if version != encoder.VERSION:
         return None
@@ -91,7 +91,7 @@ def parse_message(datapath: Any, version: int, kind: int, length: int, xid: int,
             message = _parser.OFPMultipartReply(datapath, body=bytes(buffer[16:]), flags=flags)
             message.set_headers(version, kind, length, xid)
             return message
-    elif kind not in _BY_FRAMEWORK:
+    elif kind not in _FRAMEWORK_TYPES:
         return None
     return _parser.msg_parser(datapath, version, kind, length, xid, buffer)
 
@@ -115,7 +115,7 @@ class Switchboard(runtime_adapter.app_base()):
         self._lock = threading.Lock()
         self._connected: dict[int, tuple[Any, SwitchSession]] = {}
         self._tables: dict[Any, int] = {}  # by connection
-        self._too_old: set[str] = set()
+        self._old_hosts: set[str] = set()
         self._refused: set[tuple[int, str]] = set()
 
     def switch(self, dpid: int) -> SwitchSession | None:
@@ -130,12 +130,12 @@ class Switchboard(runtime_adapter.app_base()):
         listed = {version for element in getattr(message, "elements", None) or () for version in element.versions}
         offered = listed or {version for version in _VERSIONS if version <= message.version}
         host = message.datapath.address[0]
-        if encoder.VERSION in offered or host in self._too_old:
+        if encoder.VERSION in offered or host in self._old_hosts:
             return
-        self._too_old.add(host)
-        spoken = ", ".join(_VERSIONS.get(version, f"version {version}") for version in sorted(offered))
+        self._old_hosts.add(host)
+        versions = ", ".join(_VERSIONS.get(version, f"version {version}") for version in sorted(offered))
         text = (
-            f"a switch at {host} speaks only OpenFlow {spoken}, but 1.3 is needed; on Open vSwitch: "
+            f"a switch at {host} speaks only OpenFlow {versions}, but 1.3 is needed; on Open vSwitch: "
             "`ovs-vsctl set bridge BRIDGE protocols=OpenFlow13`, on ProCurve: `version 1.3 only`"
         )
         write_line({"type": "error", "dpid": None, "cookie": None, "message": text})
@@ -157,16 +157,16 @@ class Switchboard(runtime_adapter.app_base()):
         if event.state == _MAIN:
             switch = SwitchSession(datapath.id, tables, _ports(datapath), datapath.send)
             with self._lock:
-                first, before = self._connected.get(datapath.id, (None, None))
-                taken = first is not None and first.socket.fileno() >= 0
-                if not taken:
+                first, former = self._connected.get(datapath.id, (None, None))
+                is_taken = first is not None and first.socket.fileno() >= 0
+                if not is_taken:
                     self._connected[datapath.id] = datapath, switch
-            if taken:
+            if is_taken:
                 self._refuse(datapath, first)
                 return
-            if before is not None:
-                before.lost()
-            self._say_switch(switch, "up", switch.ports)
+            if former is not None:
+                former.lost()
+            self._write_switch(switch, "up", switch.ports)
             return
         with self._lock:
             connection, switch = self._connected.get(datapath.id, (None, None))
@@ -175,7 +175,7 @@ class Switchboard(runtime_adapter.app_base()):
             del self._connected[datapath.id]
             self._refused = {refused for refused in self._refused if refused[0] != datapath.id}
         switch.lost()
-        self._say_switch(switch, "down", {})
+        self._write_switch(switch, "down", {})
 
     def _refuse(self, datapath: Any, first: Any) -> None:
         """Close a second connection of one datapath id, and report it once for each address."""
@@ -194,26 +194,26 @@ class Switchboard(runtime_adapter.app_base()):
     def answer(self, event: Any) -> None:
         """Pass a part of an answer to its request."""
         message = event.msg
-        self._take(message, Reply(message.xid, message.body, more=bool(message.flags & _ofp.OFPMPF_REPLY_MORE)))
+        self._pass_reply(message, Reply(message.xid, message.body, more=bool(message.flags & _ofp.OFPMPF_REPLY_MORE)))
 
     @_handler.set_ev_cls(_events.EventOFPBarrierReply, _MAIN)
     def barrier(self, event: Any) -> None:
         """Pass the end of a batch to its request."""
-        self._take(event.msg, Reply(event.msg.xid))
+        self._pass_reply(event.msg, Reply(event.msg.xid))
 
     @_handler.set_ev_cls(_events.EventOFPErrorMsg, [_CONFIG, _MAIN])
     def error(self, event: Any) -> None:
         """Pass an error to the request that caused it; an error without a request becomes an event."""
         text = _error_text(event.msg)
-        if not self._take(event.msg, Reply(event.msg.xid, error=text)):
+        if not self._pass_reply(event.msg, Reply(event.msg.xid, error=text)):
             write_line({"type": "error", "dpid": event.msg.datapath.id, "cookie": None, "message": text})
 
-    def _take(self, message: Any, reply: Reply) -> bool:
+    def _pass_reply(self, message: Any, reply: Reply) -> bool:
         with self._lock:
             connection, switch = self._connected.get(message.datapath.id, (None, None))
         return switch is not None and connection is message.datapath and switch.take(reply)
 
-    def _say_switch(self, switch: SwitchSession, state: str, ports: dict[str, str]) -> None:
+    def _write_switch(self, switch: SwitchSession, state: str, ports: dict[str, str]) -> None:
         write_line({"type": "switch", "dpid": switch.dpid, "state": state, "tables": switch.tables, "ports": ports})
 
 

@@ -25,9 +25,9 @@ _LINE_LIMIT = 64 * 1024 * 1024  # bytes; the table of a full switch is one line
 _READY_TIMEOUT_S = 20.0
 _ANSWER_TIMEOUT_S = 30.0  # above the controller's own, whose error has the reason
 _END_TIMEOUT_S = 2.0
-_STDERR_KEPT = 20  # lines
+_STDERR_LINES = 20  # lines
 
-VARIABLE = "ATOLL_RYU_PYTHON"
+PYTHON_VARIABLE = "ATOLL_RYU_PYTHON"
 
 OnProgress = Callable[[int], None]
 """Takes the number of changes that a switch has acknowledged so far."""
@@ -41,15 +41,15 @@ def interpreter(runtime: Runtime) -> str:
     """
     if runtime is Runtime.OS_KEN:
         return sys.executable
-    named = os.environ.get(VARIABLE)
-    if named is None and importlib.util.find_spec("ryu") is not None:
+    configured = os.environ.get(PYTHON_VARIABLE)
+    if configured is None and importlib.util.find_spec("ryu") is not None:
         return sys.executable
-    python = Path(named) if named else Path(sys.prefix).parent / ".venv-ryu" / "bin" / "python"
+    python = Path(configured) if configured else Path(sys.prefix).parent / ".venv-ryu" / "bin" / "python"
     if os.access(python, os.X_OK):
         return str(python)
     raise MachineError(
         f"Ryu is not installed ({python} does not exist); run `tools/ryu`, or name a Python with atoll[ryu]: "
-        f"{VARIABLE}=/path"
+        f"{PYTHON_VARIABLE}=/path"
     )
 
 
@@ -73,19 +73,19 @@ class Controller:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.switches: dict[int, SwitchState] = {}
         self._features: dict[int, SwitchFeatures] = {}
-        self._read: dict[tuple[int, int], tuple[str, tuple[FlowEntry | UnmanagedEntry, ...]]] = {}
+        self._tables: dict[tuple[int, int], tuple[str, tuple[FlowEntry | UnmanagedEntry, ...]]] = {}
         self.on_event: Callable[[dict[str, Any]], None] | None = None
         self._closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.runtime = ""
         self.port = 0
         self._process = process
-        self._numbers = itertools.count(1)
+        self._request_ids = itertools.count(1)
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._progress: dict[int, OnProgress | None] = {}  # of pending requests
-        self._limits: dict[int, asyncio.Timeout] = {}
+        self._deadlines: dict[int, asyncio.Timeout] = {}
         self._ready = asyncio.Event()
-        self._changed = asyncio.Condition()
-        self._stderr: deque[str] = deque(maxlen=_STDERR_KEPT)
+        self._switch_change = asyncio.Condition()
+        self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self._reader = asyncio.create_task(self._read_all())
 
     @classmethod
@@ -121,15 +121,15 @@ class Controller:
 
     async def wait_for(self, dpids: Iterable[int], timeout: float) -> None:  # noqa: ASYNC109 - the caller's words name it
         """Wait until these switches are connected. Raises LabError naming those that are not after ``timeout`` s."""
-        awaited = set(dpids)
+        expected = set(dpids)
 
         def missing() -> list[int]:
-            return sorted(dpid for dpid in awaited if dpid not in self.switches or not self.switches[dpid].up)
+            return sorted(dpid for dpid in expected if dpid not in self.switches or not self.switches[dpid].up)
 
-        async with self._changed:
+        async with self._switch_change:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
-                    await self._changed.wait_for(lambda: not missing() or self.closed.done())
+                    await self._switch_change.wait_for(lambda: not missing() or self.closed.done())
         if missing():
             names = ", ".join(str(dpid) for dpid in missing())
             reason = self.closed.result() if self.closed.done() else f"not within {timeout:g} s"
@@ -140,14 +140,14 @@ class Controller:
 
         The switch sends its whole table each time; an unchanged table is not transferred from the controller again.
         """
-        digest, entries = self._read.get((dpid, table), ("", ()))
+        digest, entries = self._tables.get((dpid, table), ("", ()))
         answer = await self._request("read", dpid=dpid, table=table, known=digest)
         if "entries" in answer:
             entries = (
                 *(from_json(FlowEntry, {**entry, "switch": switch_name}) for entry in answer["entries"]),
                 *(from_json(UnmanagedEntry, {**entry, "switch": switch_name}) for entry in answer["foreign"]),
             )
-            self._read[dpid, table] = answer["digest"], entries
+            self._tables[dpid, table] = answer["digest"], entries
         return entries
 
     async def holds(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> bool:
@@ -160,7 +160,7 @@ class Controller:
         answer = await self._request("read", dpid=dpid, table=table, known=digest)
         if "entries" in answer:
             return False
-        self._read[dpid, table] = digest, tuple(replace(entry, why="") for entry in entries)
+        self._tables[dpid, table] = digest, tuple(replace(entry, why="") for entry in entries)
         return True
 
     async def change(
@@ -175,14 +175,14 @@ class Controller:
 
         ``progress``: takes the number of changes that the switch has acknowledged, again and again.
         """
-        gone = tuple(delete)
+        deleted = tuple(delete)
         await self._request(
             "change",
             progress,
             dpid=dpid,
             table=table,
-            delete=[to_json(entry) for entry in gone if isinstance(entry, FlowEntry)],
-            foreign=[to_json(entry) for entry in gone if isinstance(entry, UnmanagedEntry)],
+            delete=[to_json(entry) for entry in deleted if isinstance(entry, FlowEntry)],
+            foreign=[to_json(entry) for entry in deleted if isinstance(entry, UnmanagedEntry)],
             add=[to_json(entry) for entry in add],
         )
 
@@ -220,8 +220,8 @@ class Controller:
 
         Returns the switch's error for each frame, or None. Raises LabError.
         """
-        sent = [{"entry": to_json(entry), "frame": frame.hex()} for entry, frame in frames]
-        return tuple((await self._request("send", dpid=dpid, frames=sent))["refused"])
+        requests = [{"entry": to_json(entry), "frame": frame.hex()} for entry, frame in frames]
+        return tuple((await self._request("send", dpid=dpid, frames=requests))["refused"])
 
     async def close(self) -> None:
         """End the process; the switches keep forwarding. Returns when it is gone, however often it is called."""
@@ -247,7 +247,7 @@ class Controller:
             ready.cancel()
 
     async def _request(self, op: str, progress: OnProgress | None = None, **fields: Any) -> dict[str, Any]:
-        number = next(self._numbers)
+        number = next(self._request_ids)
         self._progress[number] = progress
         answer = self._pending[number] = asyncio.get_running_loop().create_future()
         try:
@@ -260,13 +260,13 @@ class Controller:
                 raise LabError(f"the controller is gone: {await self.closed}") from None
             try:
                 async with asyncio.timeout(_ANSWER_TIMEOUT_S) as limit:
-                    self._limits[number] = limit
+                    self._deadlines[number] = limit
                     return await answer
             except TimeoutError:
                 raise LabError(f"the controller did not answer '{op}' within {_ANSWER_TIMEOUT_S:g} s") from None
         finally:
             del self._pending[number], self._progress[number]
-            self._limits.pop(number, None)
+            self._deadlines.pop(number, None)
             answer.cancel()
 
     async def _read_all(self) -> None:
@@ -276,7 +276,7 @@ class Controller:
         errors = asyncio.create_task(self._read_stderr(streams[1]))
         try:
             async for line in streams[0]:
-                await self._take(json.loads(line))
+                await self._on_message(json.loads(line))
         except Exception as error:  # noqa: BLE001 - a line that is no message, or too long: nothing after it can be trusted
             self._stderr.append(f"its message cannot be read: {type(error).__name__}: {error}")
             self._process.kill()
@@ -287,14 +287,14 @@ class Controller:
         for answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(LabError(f"the controller is gone: {self.closed.result()}"))
-        async with self._changed:
-            self._changed.notify_all()
+        async with self._switch_change:
+            self._switch_change.notify_all()
 
     async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
         async for line in stream:
             self._stderr.append(line.decode(errors="replace").rstrip())
 
-    async def _take(self, message: dict[str, Any]) -> None:
+    async def _on_message(self, message: dict[str, Any]) -> None:
         match message.get("type"):
             case "answer":
                 answer = self._pending.get(message.get("id", 0))
@@ -311,7 +311,7 @@ class Controller:
                 self.runtime, self.port = message["runtime"], message["port"]
                 self._ready.set()
             case "switch":
-                await self._note(message)
+                await self._on_switch(message)
             case _:
                 pass
         if self.on_event is not None:
@@ -319,15 +319,15 @@ class Controller:
 
     def _on_progress(self, number: int, done: int) -> None:
         """A switch works on a request: wait longer for the answer."""
-        if number in self._limits and number in self._pending:
-            self._limits[number].reschedule(asyncio.get_running_loop().time() + _ANSWER_TIMEOUT_S)
+        if number in self._deadlines and number in self._pending:
+            self._deadlines[number].reschedule(asyncio.get_running_loop().time() + _ANSWER_TIMEOUT_S)
             if (progress := self._progress[number]) is not None:
                 progress(done)
 
-    async def _note(self, message: dict[str, Any]) -> None:
+    async def _on_switch(self, message: dict[str, Any]) -> None:
         ports = {int(number): name for number, name in message["ports"].items()}
         state = SwitchState(message["dpid"], message["state"] == "up", message["tables"], ports)
         self._features.pop(state.dpid, None)  # it may come back as another one
-        async with self._changed:
+        async with self._switch_change:
             self.switches[state.dpid] = state
-            self._changed.notify_all()
+            self._switch_change.notify_all()

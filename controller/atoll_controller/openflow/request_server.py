@@ -16,15 +16,15 @@ from atoll_core.openflow_wire import encoder
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.switch_features import UnmanagedState
 
-_Find = Callable[[int], SwitchSession | None]
-_MISTAKES = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
+_FindSwitch = Callable[[int], SwitchSession | None]
+_REQUEST_ERRORS = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 """What reading a request raises that is not of the shape of its operation."""
 
 
 class Requests:
     """Serves request lines; ``find`` returns the connected switch of a datapath id."""
 
-    def __init__(self, find: _Find) -> None:
+    def __init__(self, find: _FindSwitch) -> None:
         self._find = find
         self._workers: dict[int, queue.Queue[dict[str, Any]]] = {}
 
@@ -34,7 +34,7 @@ class Requests:
         try:
             request = json.loads(line)
             dpid, _ = int(request["dpid"]), request["id"]
-        except _MISTAKES as error:
+        except _REQUEST_ERRORS as error:
             write_line(_not_understood(request, error))
             return
         if dpid not in self._workers:
@@ -43,16 +43,16 @@ class Requests:
             threading.Thread(target=self._serve, args=arguments, name=f"switch-{dpid}", daemon=True).start()
         self._workers[dpid].put(request)
 
-    def _serve(self, waiting: "queue.Queue[dict[str, Any]]") -> None:
+    def _serve(self, requests: "queue.Queue[dict[str, Any]]") -> None:
         while True:
-            request = waiting.get()
+            request = requests.get()
             try:
                 write_line({"type": "answer", "id": request["id"], "ok": True, **self._answer(request)})
             except SwitchError as error:
                 write_line(_failed(request, str(error)))
             except encoder.MalformedError as error:
                 write_line(_failed(request, f"switch {request['dpid']} sent a malformed answer: {error}"))
-            except _MISTAKES as error:
+            except _REQUEST_ERRORS as error:
                 write_line(_not_understood(request, error))
             except Exception as error:  # noqa: BLE001 - one answer fails, and not the thread that serves the switch
                 write_line(_failed(request, f"internal error: {type(error).__name__}: {error}"))
@@ -82,10 +82,10 @@ class Requests:
                 add = [from_json(FlowEntry, entry) for entry in request.get("add", [])]
                 number = request["id"]
 
-                def say(done: int) -> None:
+                def report(done: int) -> None:
                     write_line({"type": "progress", "id": number, "done": done})
 
-                return {"barriers": switch().change([*foreign, *delete], add, table, say)}
+                return {"barriers": switch().change([*foreign, *delete], add, table, report)}
             case "send":
                 frames = [
                     (from_json(FlowEntry, each["entry"]), bytes.fromhex(each["frame"])) for each in request["frames"]

@@ -18,7 +18,7 @@ from atoll_core.plan.switch_features import Runtime
 
 _ROOTS = {Runtime.OS_KEN: "os_ken", Runtime.RYU: "ryu"}
 _BASES = {Runtime.OS_KEN: "OSKenApp", Runtime.RYU: "RyuApp"}
-_READ = 65536  # bytes
+_READ_BYTES = 65536  # bytes
 
 _chosen = Runtime.OS_KEN
 
@@ -61,11 +61,11 @@ def lines_of_input() -> Iterator[bytes]:
         yield from sys.stdin.buffer
         return
     wait_for: Any = importlib.import_module("eventlet.hubs").trampoline
-    rest = b""
+    unfinished = b""
     while True:
         wait_for(0, read=True)
-        read = os.read(0, _READ)
-        if not read:
+        chunk = os.read(0, _READ_BYTES)
+        if not chunk:
             return
-        *lines, rest = (rest + read).split(b"\n")
+        *lines, unfinished = (unfinished + chunk).split(b"\n")
         yield from lines

@@ -22,20 +22,20 @@ from atoll_core.openflow_wire.flow_stats import (
     entry_count,
     held_records,
     ordered,
+    parsed_entry,
     record_key,
     records,
-    understood,
 )
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.switch_features import SwitchFeatures, UnmanagedState
 
 _REPLY_TIMEOUT_S = 10.0
-_WINDOWS = (64, 1024)  # flow-mods before a barrier is waited for: the first, and at most
+_WINDOW_SIZES = (64, 1024)  # flow-mods before a barrier is waited for: the first, and at most
 _WINDOW_S = 0.5  # a window is doubled while switches take less than this for one
-_CHUNK = 65536  # bytes handed to the framework at a time
+_CHUNK_BYTES = 65536  # bytes handed to the framework at a time
 _MAX_XID = 0xFFFFFFFF
 
-_PORT = struct.Struct("!I4x8Q32x8x")
+_PORT_RECORD = struct.Struct("!I4x8Q32x8x")
 _PORT_COUNTERS = tuple(f"{way}_{unit}" for unit in ("packets", "bytes", "dropped", "errors") for way in ("rx", "tx"))
 
 Entry = FlowEntry | UnmanagedEntry
@@ -75,7 +75,7 @@ class SwitchSession:
         self._send_bytes = send
         self._lock = threading.Lock()
         self._next_xid = 1
-        self._expected = range(0)
+        self._xids = range(0)
         self._replies: queue.Queue[Reply | None] = queue.Queue()
         self._lost = False
 
@@ -90,7 +90,7 @@ class SwitchSession:
             return digest, None
         name = str(self.dpid)
         return digest, [
-            (understood(record, name) if record.table == table else None) or foreign(record, name, table)
+            (parsed_entry(record, name) if record.table == table else None) or unmanaged_entry(record, name, table)
             for record in held
         ]
 
@@ -111,11 +111,11 @@ class SwitchSession:
 
     def counters(self, table: int) -> dict[str, Any]:
         """Counters of all ports (7.3.5.6) and of a table's entries, as JSON. Raises SwitchError."""
-        ports = _PORT.iter_unpack(self._multipart(encoder.port_request(0), "its ports' counters"))
+        ports = _PORT_RECORD.iter_unpack(self._multipart(encoder.port_request(0), "its ports' counters"))
         return {
             "ports": {
-                str(number): dict(zip(_PORT_COUNTERS, sums, strict=True))
-                for number, *sums in ports
+                str(number): dict(zip(_PORT_COUNTERS, counts, strict=True))
+                for number, *counts in ports
                 if number <= encoder.PORT_MAX
             },
             "entries": [
@@ -132,23 +132,23 @@ class SwitchSession:
         ``progress``: called after each barrier but the last of either kind. Raises SwitchError with the first refused
         entry; the other entries of its window have been processed.
         """
-        gone, come = list(delete), list(add)
-        deleted = self._batch(gone, lambda entry, xid: encoder.delete(entry, table, xid), progress=progress)
-        done = len(gone)
-        later: OnProgress | None = None if progress is None else lambda number: progress(done + number)
-        return deleted + self._batch(come, lambda entry, xid: encoder.add(entry, table, xid), progress=later)
+        deletions, additions = list(delete), list(add)
+        deleted = self._batch(deletions, lambda entry, xid: encoder.delete(entry, table, xid), progress=progress)
+        done = len(deletions)
+        on_add: OnProgress | None = None if progress is None else lambda number: progress(done + number)
+        return deleted + self._batch(additions, lambda entry, xid: encoder.add(entry, table, xid), progress=on_add)
 
     def leftovers(self) -> UnmanagedState:
         """Its groups and meters (7.3.5.9, 7.3.5.13); none if it supports neither. Raises SwitchError."""
 
-        def held(request: bytes, numbers: Callable[[bytes], tuple[int, ...]]) -> tuple[int, ...]:
+        def numbers_of(request: bytes, numbers: Callable[[bytes], tuple[int, ...]]) -> tuple[int, ...]:
             try:
                 return numbers(self._multipart(request, "its groups and meters"))
             except _RefusedError:  # both are optional in OpenFlow 1.3 (5.6, 5.7)
                 return ()
 
-        groups = held(encoder.multipart_request(encoder.GROUPS, 0), encoder.group_numbers)
-        return UnmanagedState(groups, held(encoder.meter_request(0), encoder.meter_numbers))
+        groups = numbers_of(encoder.multipart_request(encoder.GROUPS, 0), encoder.group_numbers)
+        return UnmanagedState(groups, numbers_of(encoder.meter_request(0), encoder.meter_numbers))
 
     def clear(self, leftovers: UnmanagedState) -> int:
         """Delete groups, then meters, and wait for a barrier; the number of barriers. Raises SwitchError."""
@@ -159,8 +159,8 @@ class SwitchSession:
     def packets(self, entries: Iterable[FlowEntry], table: int) -> list[int | None]:
         """The packet counter of each entry (7.3.5.2); None: it is not in the table. Raises SwitchError."""
         body = self._multipart(encoder.flow_request(table, 0), "its entries")
-        counted = {(record.priority, ordered(record.match)): record.packets for record in records(body)}
-        return [counted.get((entry.priority, encoder.match_fields(entry.match))) for entry in entries]
+        by_entry = {(record.priority, ordered(record.match)): record.packets for record in records(body)}
+        return [by_entry.get((entry.priority, encoder.match_fields(entry.match))) for entry in entries]
 
     def send(self, frames: Sequence[tuple[FlowEntry, bytes]]) -> list[str | None]:
         """Let the switch send each frame by its entry's actions, whether or not it is installed (packet-out: 7.3.7).
@@ -171,7 +171,7 @@ class SwitchSession:
         messages = [encoder.packet_out(entry, frame, xid) for (entry, frame), xid in zip(frames, xids, strict=False)]
         self._send([*messages, encoder.barrier(xids[-1])])
         refused: list[str | None] = [None] * len(frames)
-        while (reply := self._next(replies)).xid != xids[-1]:
+        while (reply := self._next_reply(replies)).xid != xids[-1]:
             refused[reply.xid - xids[0]] = reply.error
         if reply.error is not None:
             raise SwitchError(f"switch {self.dpid} refused a barrier: {reply.error}")
@@ -180,10 +180,10 @@ class SwitchSession:
     def take(self, reply: Reply) -> bool:
         """Pass a reply or an error to its request; False if there is none."""
         with self._lock:
-            waiting = self._replies if reply.xid in self._expected else None
-        if waiting is not None:
-            waiting.put(reply)
-        return waiting is not None
+            replies = self._replies if reply.xid in self._xids else None
+        if replies is not None:
+            replies.put(reply)
+        return replies is not None
 
     def lost(self) -> None:
         """End all requests, as the connection has ended."""
@@ -197,7 +197,7 @@ class SwitchSession:
         self._send([request[:4] + struct.pack("!I", xids[0]) + request[8:]])
         parts: list[bytes] = []
         while True:
-            reply = self._next(replies)
+            reply = self._next_reply(replies)
             if reply.error is not None:
                 raise _RefusedError(f"switch {self.dpid} does not report {subject}: {reply.error}")
             parts.append(reply.body)
@@ -216,20 +216,20 @@ class SwitchSession:
         Errors come before the barrier's reply (6.2). The size of a window follows the rate of the switch: hardware that
         takes a hundred flow-mods a second answers within the limit, and reports progress; others lose no time.
         """
-        size, barriers, at = _WINDOWS[0], 0, 0
-        while at < len(entries) or not barriers:
-            window = entries[at : at + size]
-            began_s = time.monotonic()
+        size, barriers, sent = _WINDOW_SIZES[0], 0, 0
+        while sent < len(entries) or not barriers:
+            window = entries[sent : sent + size]
+            start_s = time.monotonic()
             errors = self._send_window(window, pack, text_of or _entry_text)
             barriers += 1
             if errors:
                 more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
                 raise SwitchError(errors[0] + more)
-            at += len(window)
-            if progress is not None and at < len(entries):
-                progress(at)
-            if time.monotonic() - began_s < _WINDOW_S:
-                size = min(2 * size, _WINDOWS[1])
+            sent += len(window)
+            if progress is not None and sent < len(entries):
+                progress(sent)
+            if time.monotonic() - start_s < _WINDOW_S:
+                size = min(2 * size, _WINDOW_SIZES[1])
         return barriers
 
     def _send_window(
@@ -239,7 +239,7 @@ class SwitchSession:
         errors: list[str] = []
         xids, replies = self._begin(len(window) + 1)
         self._send([*map(pack, window, xids), encoder.barrier(xids[-1])])
-        while (reply := self._next(replies)).error is not None:
+        while (reply := self._next_reply(replies)).error is not None:
             if reply.xid == xids[-1]:
                 raise SwitchError(f"switch {self.dpid} refused a barrier: {reply.error}")
             errors.append(f"switch {self.dpid} refused {text_of(window[reply.xid - xids[0]])}: {reply.error}")
@@ -250,23 +250,23 @@ class SwitchSession:
         with self._lock:
             if self._next_xid + number > _MAX_XID:
                 self._next_xid = 1
-            self._expected = range(self._next_xid, self._next_xid + number)
+            self._xids = range(self._next_xid, self._next_xid + number)
             self._next_xid += number
             self._replies = queue.Queue()
             if self._lost:
                 self._replies.put(None)
-            return self._expected, self._replies
+            return self._xids, self._replies
 
     def _send(self, messages: Iterable[bytes]) -> None:
         chunk = bytearray()
         for message in messages:
             chunk += message
-            if len(chunk) >= _CHUNK:
+            if len(chunk) >= _CHUNK_BYTES:
                 self._send_bytes(bytes(chunk))
                 chunk.clear()
         self._send_bytes(bytes(chunk))
 
-    def _next(self, replies: "queue.Queue[Reply | None]") -> Reply:
+    def _next_reply(self, replies: "queue.Queue[Reply | None]") -> Reply:
         try:
             reply = replies.get(timeout=_REPLY_TIMEOUT_S)
         except queue.Empty:
@@ -290,18 +290,18 @@ _RESERVED_PORTS = {
 }
 
 
-def foreign(record: EntryStats, switch: str, table: int) -> UnmanagedEntry:
+def unmanaged_entry(record: EntryStats, switch: str, table: int) -> UnmanagedEntry:
     """A record as an entry that can be shown and deleted. ``table``: the plan's."""
     text = "" if record.table == table else f"table {record.table}, "
     try:
         action_lists(record.instructions)  # the framework's parser does not end at an action of no length
-        text += _described(_parser.OFPFlowStats.parser(record.whole, 0))
+        text += _record_text(_parser.OFPFlowStats.parser(record.raw, 0))
     except encoder.MalformedError as error:
         text += f"its instructions are malformed: {error}"
     return UnmanagedEntry(switch, record.priority, record.cookie, record.oxm.hex(), text, record.table)
 
 
-def _described(stats: Any) -> str:
+def _record_text(stats: Any) -> str:
     fields = ", ".join(
         f"{name} {'/'.join(map(str, field)) if isinstance(field, tuple) else field}"
         for name, field in stats.match.items()

@@ -55,13 +55,13 @@ def _tunnels(
 ) -> list[Configuration]:
     """The tunnels that end at a box, the first one that carries a packet first. ``settings``: of all boxes."""
     configurations: list[Configuration] = []
-    ways: dict[tuple[str, ...], int] = {}  # numbers of links: names would restart programs when a swap changes the link
+    groups: dict[tuple[str, ...], int] = {}  # numbers of links: names would restart programs when a link changes
     for tunnel in sorted(tunnels, key=lambda each: -each.carries.precedence):
         ends = (tunnel.world, tunnel.world_address), (tunnel.island, tunnel.island_address)
         if box.name not in (tunnel.world, tunnel.island):
             continue
         (_, address), (peer, peer_address) = ends if box.name == tunnel.world else ends[::-1]
-        facing = network.box(peer).world if box.name == tunnel.world else network.box(peer).island
+        peer_port = network.box(peer).world if box.name == tunnel.world else network.box(peer).island
         configurations.append(
             {
                 "carries": {
@@ -72,9 +72,9 @@ def _tunnels(
                 "peer_at": "island" if box.name == tunnel.world else "world",
                 "address": str(address),
                 "peer_address": str(peer_address),
-                "peer_mac": facing.mac,
+                "peer_mac": peer_port.mac,
                 "peer_settings": crc32(json.dumps(settings.get(peer, {}), sort_keys=True).encode()),
-                "way": ways.setdefault(tunnel.links, len(ways)),
+                "way": groups.setdefault(tunnel.links, len(groups)),
             }
         )
     return configurations

@@ -29,7 +29,7 @@ class Scheduled:
     links: tuple[LinkRequest, ...] = ()  # the load's changes are in the configurations of its jobs
 
     @property
-    def least(self) -> Duration:
+    def drain(self) -> Duration:
         """Its least duration: until the old version has drained."""
         return Duration(sum(stage.wait_ns for stage in self.swap.stages))
 
@@ -50,15 +50,15 @@ def plan_schedule(
     cannot be distinguished, or whose links the backend cannot change, and of changes too close to each other or to the
     end.
     """
-    before, layout, entries = _steered(experiment, experiment.versions[0]), plan.layout, plan.flows
+    before, layout, entries = _with_steering(experiment, experiment.versions[0]), plan.layout, plan.flows
     schedule: list[Scheduled] = []
-    for number, (was, version) in enumerate(pairwise(experiment.versions), start=1):
-        after = _steered(experiment, version)
+    for number, (previous, version) in enumerate(pairwise(experiment.versions), start=1):
+        after = _with_steering(experiment, version)
         try:
-            links = tuple(link_requests(network, experiment, was, version, backend, slack))
+            links = tuple(link_requests(network, experiment, previous, version, backend, slack))
             swap = plan_swap(network, before, layout, after)
-            for held in states(entries, swap) if hardware_only else ():
-                refuse_unsupported(network, held)
+            for stage_entries in entries_by_stage(entries, swap) if hardware_only else ():
+                refuse_unsupported(network, stage_entries)
         except PlanError as error:
             messages = [f"change {number} (at {version.at}): {line}" for line in str(error).splitlines()]
             mistakes = [Diagnostic(experiment.file, version.line, message) for message in messages]
@@ -70,7 +70,7 @@ def plan_schedule(
     return tuple(schedule)
 
 
-def _steered(experiment: Experiment, version: SteeringVersion) -> Experiment:
+def _with_steering(experiment: Experiment, version: SteeringVersion) -> Experiment:
     """The whole run's experiment with chains and latencies of a version: no program of the run begins again."""
     return replace(experiment, chain=version.chain, branches=version.branches, latency=version.latency)
 
@@ -82,22 +82,22 @@ def _require_time(experiment: Experiment, schedule: list[Scheduled]) -> None:
         Diagnostic(
             experiment.file,
             each.version.line,
-            f"change {each.number} (at {each.version.at}): the previous version needs {each.least} to drain, so "
+            f"change {each.number} (at {each.version.at}): the previous version needs {each.drain} to drain, so "
             f"{end} is too early for {'the next change' if end is not ends[-1] else 'the end'}",
         )
         for each, end in zip(schedule, ends, strict=False)  # without changes there is only the end
-        if each.version.at.ns + each.least.ns >= end.ns
+        if each.version.at.ns + each.drain.ns >= end.ns
     ]
     if mistakes:
         raise DescriptionError(mistakes)
 
 
-def states(entries: tuple[FlowEntry, ...], swap: Swap) -> Iterator[tuple[FlowEntry, ...]]:
+def entries_by_stage(entries: tuple[FlowEntry, ...], swap: Swap) -> Iterator[tuple[FlowEntry, ...]]:
     """The entries on the switches after each stage: for some time those of both versions."""
-    held = {entry.identity: entry for entry in entries}
+    installed = {entry.identity: entry for entry in entries}
     for stage in swap.stages:
         for entry in stage.add:
-            held[entry.identity] = entry
-        yield tuple(held.values())
+            installed[entry.identity] = entry
+        yield tuple(installed.values())
         for entry in stage.delete:
-            del held[entry.identity]
+            del installed[entry.identity]

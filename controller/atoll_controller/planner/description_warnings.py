@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from atoll_controller.planner.path_checks import MOST_PING_SHARE
-from atoll_controller.planner.traffic_jobs import PING_PACKET
-from atoll_controller.planner.virtual_cost import rough, wall_time
+from atoll_controller.planner.traffic_jobs import PING_PACKET_BYTES
+from atoll_controller.planner.virtual_cost import rough_size, wall_time
 from atoll_core.description.validation_messages import entry_name
 from atoll_core.description.yaml_document import Place
 from atoll_core.errors import Diagnostic
@@ -38,7 +38,7 @@ from atoll_core.experiment.trunk_load import (
 from atoll_core.experiment.tunnels import pairs_of
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import Backend
-from atoll_core.plan.tc_settings import USE_ENGINE, early
+from atoll_core.plan.tc_settings import USE_ENGINE, early_starts
 from atoll_core.platforms import VIRTUAL
 from atoll_core.plural import counted, listed
 from atoll_core.units import Duration, Rate, Size
@@ -46,7 +46,7 @@ from atoll_core.units import Duration, Rate, Size
 _LONGEST_QUEUE_S = 2.0  # voice bears 0.3 s; the longest queue of the laboratory's own grid is 0.8 s
 _LONGEST_WALL_TIME = Duration(3600 * 10**9)
 _MOST_LOSS = 0.5
-_OVERBOOKED = 4  # times the rate; studies of congestion use a load of twice the rate
+_MOST_OFFERED = 4  # times the rate; studies of congestion use a load of twice the rate
 _RATE_ERROR = 1e-4  # less is noise
 _NS = 10**9
 _WORLD_ENDS, _ISLAND_ENDS = ("-w", "world"), ("-i", "island")  # of names, as in the defaults of interfaces
@@ -61,18 +61,18 @@ def description_warnings(
 
     ``backend``, ``platform``: the link emulator and the platform; None: not chosen yet.
     """
-    of_run = (*_DOUBTS_OF_RUN, _wall_time) if platform in (None, VIRTUAL) else _DOUBTS_OF_RUN
-    of_version = _DOUBTS if platform == VIRTUAL else (*_DOUBTS, _engine_rates)
-    warnings = {doubt for kind in of_run for doubt in kind(network, experiment, backend)}
-    warnings |= {doubt for kind in of_version for doubt in kind(network, experiment.states[0], backend)}
-    earlier: set[str] = set()
+    run_checks = (*_DOUBTS_OF_RUN, _wall_time) if platform in (None, VIRTUAL) else _DOUBTS_OF_RUN
+    version_checks = _DOUBTS if platform == VIRTUAL else (*_DOUBTS, _engine_rates)
+    warnings = {doubt for check in run_checks for doubt in check(network, experiment, backend)}
+    warnings |= {doubt for check in version_checks for doubt in check(network, experiment.states[0], backend)}
+    known_messages: set[str] = set()
     for number, version in enumerate(experiment.versions):
-        lasting = replace(experiment.at(version.at), given=())
-        messages = {doubt.message for kind in of_version for doubt in kind(network, lasting, backend)}
-        for message in messages - earlier if number else ():
+        state = replace(experiment.at(version.at), given=())
+        messages = {doubt.message for check in version_checks for doubt in check(network, state, backend)}
+        for message in messages - known_messages if number else ():
             text, change = f"from {version.at} on: {message}", ("changes", number - 1)
             warnings.add(Diagnostic(experiment.file, version.line, text, change))
-        earlier |= messages
+        known_messages |= messages
     return tuple(sorted(warnings))
 
 
@@ -81,26 +81,26 @@ def memory_warnings(experiment: Experiment, needed: Size, free: Size) -> tuple[D
     if needed <= free:
         return ()
     message = (
-        f"with {counted(experiment.most_channels, 'channel')}, the runs in virtual time need about {rough(needed)} "
-        f"of memory (correct within a factor of two), but this machine has {rough(free)} free; usual is less than "
-        "the free memory"
+        f"with {counted(experiment.most_channels, 'channel')}, the runs in virtual time need about "
+        f"{rough_size(needed)} of memory (correct within a factor of two), but this machine has {rough_size(free)} "
+        "free; usual is less than the free memory"
     )
     return (_doubt(experiment, experiment.traffic.line, ("traffic", "channels"), message, ("captures",), ("links",)),)
 
 
-def _doubt(experiment: Experiment, line: int, place: Place, message: str, *also: Place) -> Diagnostic:
-    """A warning about the value at ``place``, considering those at ``also``; it names a ``--set`` of these."""
+def _doubt(experiment: Experiment, line: int, place: Place, message: str, *related: Place) -> Diagnostic:
+    """A warning about the value at ``place``, considering those at ``related``; it names a ``--set`` of these."""
     text = f"{entry_name(place)}: {message}"
-    for key in (".".join(map(str, each)) for each in (place, *also)):
-        for given, setting in experiment.given:
-            if f"{given}.".startswith(f"{key}.") or f"{key}.".startswith(f"{given}."):
+    for key in (".".join(map(str, each)) for each in (place, *related)):
+        for other, setting in experiment.given:
+            if f"{other}.".startswith(f"{key}.") or f"{key}.".startswith(f"{other}."):
                 return Diagnostic(experiment.file, 0, f"--set {setting}: {text}", place)
     return Diagnostic(experiment.file, line, text, place)
 
 
-def _link_doubt(experiment: Experiment, link: Link, way: str, key: str, message: str, *also: Place) -> Diagnostic:
+def _link_doubt(experiment: Experiment, link: Link, name: str, key: str, message: str, *related: Place) -> Diagnostic:
     """A warning about a setting of one direction of a link."""
-    return _doubt(experiment, link.line, ("links", link.box, way, key), message, *also)
+    return _doubt(experiment, link.line, ("links", link.box, name, key), message, *related)
 
 
 def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
@@ -120,13 +120,13 @@ def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Ite
 
 def _box_buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
     """Boxes that end connections, and whose sockets cannot fill a link alone."""
-    ends = {box.name for box in experiment.as_used(network).boxes if box.kind.ends_connections}
+    ending = {box.name for box in experiment.as_used(network).boxes if box.kind.ends_connections}
     for steering in _steerings(experiment):
         rate, rtt = bottleneck(steering), rtt_of_links(steering)
         product = bandwidth_delay_product(rate, rtt)
         for box in experiment.boxes:
             size = dict(box.settings).get("buffer_max")
-            if box.box in ends and box.box in steering.hops and size is not None and Size(size) < product:
+            if box.box in ending and box.box in steering.hops and size is not None and Size(size) < product:
                 message = (
                     f"{Size(size)} is less than the bandwidth-delay product of the links, {rate} x {rtt} = {product}, "
                     "so one connection cannot fill them; usual is at least that"
@@ -140,11 +140,11 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
     transfer = experiment.transfer
     if transfer is None:
         return
-    left = Duration(experiment.duration.ns - transfer.start.ns)
+    rest = Duration(experiment.duration.ns - transfer.start.ns)
     rate = _mean_rate(experiment, transfer.start)
-    if rate and left.ns > 0 and (least := Duration(8 * transfer.size.bytes * _NS // max(1, rate.bit_s))) > left:
+    if rate and rest.ns > 0 and (least := Duration(8 * transfer.size.bytes * _NS // max(1, rate.bit_s))) > rest:
         message = (
-            f"{transfer.size} takes at least {least.s:.1f} s at {rate}, and the run ends {left.s:g} s after the "
+            f"{transfer.size} takes at least {least.s:.1f} s at {rate}, and the run ends {rest.s:g} s after the "
             f"transfer's start; usual is at least twice the time that the transfer takes: {2 * least.s:.1f} s"
         )
         rates = (("links", link.box, "to_island", "rate") for link in experiment.links)
@@ -154,15 +154,15 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
 def _mean_rate(experiment: Experiment, start: Duration) -> Rate | None:
     """The mean rate from ``start`` on of the slowest link of the chain; None: there is a time without links."""
     versions = experiment.versions
-    carried = 0
+    bits = 0
     for version, end in zip(versions, [*(each.at for each in versions[1:]), experiment.duration], strict=True):
         links, hops = experiment.at(version.at).links, version.chain.hops
         rates = [link.to_island.rate.bit_s for link in links if link.box in hops]
-        lasts_ns = end.ns - max(version.at.ns, start.ns)
-        if lasts_ns > 0 and not rates:
+        duration_ns = end.ns - max(version.at.ns, start.ns)
+        if duration_ns > 0 and not rates:
             return None
-        carried += min(rates, default=0) * max(0, lasts_ns)
-    return Rate(carried // max(1, experiment.duration.ns - start.ns))
+        bits += min(rates, default=0) * max(0, duration_ns)
+    return Rate(bits // max(1, experiment.duration.ns - start.ns))
 
 
 def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
@@ -172,7 +172,7 @@ def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[D
         message = f"{interval} is not shorter than the duration, {experiment.duration}; usual is 100 ms"
         yield _doubt(experiment, experiment.ping.line, place, message, ("duration",))
     for link, name, direction in _directions(experiment):
-        share = 8 * PING_PACKET * _NS / interval.ns / direction.rate.bit_s
+        share = 8 * PING_PACKET_BYTES * _NS / interval.ns / direction.rate.bit_s
         if share > MOST_PING_SHARE:
             message = (
                 f"pings every {interval} take {share:.0%} of the {direction.rate} of {link.box!r}; usual is at most "
@@ -225,13 +225,13 @@ def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Itera
     for link in experiment.links:
         rate = link.to_island.rate
         carries_all = all(link.box in chain.hops for chain in experiment.all_chains)
-        if carries_all and bit_s >= _OVERBOOKED * rate.bit_s:
+        if carries_all and bit_s >= _MOST_OFFERED * rate.bit_s:
             yield _doubt(
                 experiment,
                 experiment.traffic.line,
                 ("traffic", key),
                 f"{description}{' and UDP' if udp else ''} ask for {Rate(_three_digits(bit_s))}, "
-                f"{bit_s / rate.bit_s:.1f} times the {rate} of {link.box!r}; usual is less than {_OVERBOOKED} times",
+                f"{bit_s / rate.bit_s:.1f} times the {rate} of {link.box!r}; usual is less than {_MOST_OFFERED} times",
                 ("links", link.box, "to_island", "rate"),
             )
 
@@ -245,25 +245,25 @@ def _redundancy(network: Network, experiment: Experiment, _: Backend | None) -> 
     configured = {each.box: each for each in experiment.boxes}
     offered = list(_offered(network, experiment))
     for link in experiment.links:
-        passing = [(bit_s, chain) for bit_s, chain in offered if link.box in chain.hops]
-        load_bit_s = sum(bit_s for bit_s, _ in passing)
-        added: Counter[str] = Counter()
-        for bit_s, chain in passing:
+        loads = [(bit_s, chain) for bit_s, chain in offered if link.box in chain.hops]
+        load_bit_s = sum(bit_s for bit_s, _ in loads)
+        redundancy: Counter[str] = Counter()
+        for bit_s, chain in loads:
             for world, island in pairs_of(used, chain):
-                inside = chain.hops[chain.hops.index(world.name) : chain.hops.index(island.name)]
-                if world.kind.redundancy and link.box in inside:
+                between = chain.hops[chain.hops.index(world.name) : chain.hops.index(island.name)]
+                if world.kind.redundancy and link.box in between:
                     share = world.kind.redundancy(dict(configured[world.name].settings))
-                    added[world.name] += round(share * bit_s)
+                    redundancy[world.name] += round(share * bit_s)
         rate = link.to_island.rate
-        for box, added_bit_s in added.items():
+        for box, added_bit_s in redundancy.items():
             if added_bit_s and load_bit_s + added_bit_s > rate.bit_s:
-                left = Rate(_three_digits(max(0, rate.bit_s - load_bit_s)))
+                rest = Rate(_three_digits(max(0, rate.bit_s - load_bit_s)))
                 yield _doubt(
                     experiment,
                     configured[box].line,
                     ("boxes", box),
                     f"its redundancy needs {Rate(_three_digits(added_bit_s))}, but a load of "
-                    f"{Rate(_three_digits(load_bit_s))} leaves {left} of the {rate} of {link.box!r}, so it fills the "
+                    f"{Rate(_three_digits(load_bit_s))} leaves {rest} of the {rate} of {link.box!r}, so it fills the "
                     "queue or is never sent; usual is less than what is left",
                     ("links", link.box, "to_island", "rate"),
                     ("udp",),
@@ -371,10 +371,10 @@ def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) ->
     """Slow rates that tc rounds, as it keeps whole bytes per second."""
     for link, name, direction in _directions(experiment):
         rate = direction.rate
-        kept = Rate(rate.bit_s // 8 * 8)
-        if backend is not Backend.ENGINE and rate.bit_s - kept.bit_s > _RATE_ERROR * rate.bit_s:
+        rounded = Rate(rate.bit_s // 8 * 8)
+        if backend is not Backend.ENGINE and rate.bit_s - rounded.bit_s > _RATE_ERROR * rate.bit_s:
             message = (
-                f"{rate} become {kept} if tc emulates the link (the default on virtual), because tc counts whole "
+                f"{rate} become {rounded} if tc emulates the link (the default on virtual), because tc counts whole "
                 f"bytes per second; usual is a multiple of 8 bit/s, or {USE_ENGINE}"
             )
             yield _link_doubt(experiment, link, name, "rate", message)
@@ -382,7 +382,7 @@ def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) ->
 
 def _early(network: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
     """Slow rates at which the serialisation that tc leaves out after a pause is long."""
-    for link, name, serialisation in early(network, experiment.links) if backend is not Backend.ENGINE else ():
+    for link, name, serialisation in early_starts(network, experiment.links) if backend is not Backend.ENGINE else ():
         rate = (link.to_island if name == "to_island" else link.to_world).rate
         message = (
             f"a full-size packet takes {serialisation.ms:.1f} ms at {rate}; if tc emulates the link (the default on "
@@ -403,7 +403,7 @@ def _losses(network: Network, experiment: Experiment, __: Backend | None) -> Ite
             yield _link_doubt(experiment, link, name, "loss", message)
 
 
-_Kind = Callable[[Network, Experiment, Backend | None], Iterator[Diagnostic]]
+_Check = Callable[[Network, Experiment, Backend | None], Iterator[Diagnostic]]
 
 
 def _reversed_taps(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
@@ -420,7 +420,7 @@ def _reversed_taps(network: Network, experiment: Experiment, _: Backend | None) 
                 yield _doubt(experiment, version.line or chain.line, ("chain",), message)
 
 
-_DOUBTS: tuple[_Kind, ...] = (
+_DOUBTS: tuple[_Check, ...] = (
     _buffers,
     _box_buffers,
     _pings,
@@ -433,7 +433,7 @@ _DOUBTS: tuple[_Kind, ...] = (
     _early,
     _losses,
 )
-_DOUBTS_OF_RUN: tuple[_Kind, ...] = (_transfer, _taps, _reversed_taps)
+_DOUBTS_OF_RUN: tuple[_Check, ...] = (_transfer, _taps, _reversed_taps)
 """Those that consider the changes themselves; the others get every version as an experiment without changes."""
 
 

@@ -37,7 +37,7 @@ def diff(planned: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry
     foreign = sorted((entry for entry in held if isinstance(entry, UnmanagedEntry)), key=str)
     own = {entry.identity: entry for entry in held if isinstance(entry, FlowEntry)}
     plan = {entry.identity: entry for entry in planned}
-    unknown = [
+    foreign_changes = [
         FlowChange(ChangeAction.DELETE, entry, "not in the plan, and atoll makes no entries of this form")
         for entry in foreign
     ]
@@ -54,16 +54,16 @@ def diff(planned: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry
         for key, entry in plan.items()
         if key not in own
     ]
-    return (*unknown, *_in_order(deleted), *_in_order(changed), *_in_order(added))
+    return (*foreign_changes, *_in_order(deleted), *_in_order(changed), *_in_order(added))
 
 
 def explained(
     held: Iterable[FlowEntry | UnmanagedEntry], plan: Iterable[FlowEntry]
 ) -> list[FlowEntry | UnmanagedEntry]:
     """Entries on switches with their reasons from a plan: a switch does not store reasons."""
-    why = {entry.identity: entry.why for entry in plan}
+    reasons = {entry.identity: entry.why for entry in plan}
     return [
-        replace(entry, why=why.get(entry.identity, "")) if isinstance(entry, FlowEntry) else entry for entry in held
+        replace(entry, why=reasons.get(entry.identity, "")) if isinstance(entry, FlowEntry) else entry for entry in held
     ]
 
 

@@ -43,7 +43,7 @@ def host_settings(network: Network, experiment: Experiment) -> tuple[HostSetting
     return (
         *(_end_host(host, island if host.role.is_world else world, mtus.of_host(host)) for host in network.hosts),
         *(
-            _of_kind(box, _router(box, world, island, mtus), uses.get(box.name))
+            _settings_of_kind(box, _router(box, world, island, mtus), uses.get(box.name))
             if box.routed
             else _listener(box.name, (box.world, box.island))
             for box in network.boxes
@@ -57,19 +57,19 @@ def host_settings(network: Network, experiment: Experiment) -> tuple[HostSetting
 def with_least_mtus(one: HostSettings, other: HostSettings) -> HostSettings:
     """The settings ``other`` of an end host, with the smaller MTU of both to each prefix."""
 
-    def both(interface: InterfaceSettings, was: InterfaceSettings) -> InterfaceSettings:
-        prefixes = dict.fromkeys(route.prefix for each in (interface, was) for route in each.routes)
-        least = ((prefix, min(_mtu_to(prefix, interface), _mtu_to(prefix, was))) for prefix in prefixes)
+    def merged(interface: InterfaceSettings, old: InterfaceSettings) -> InterfaceSettings:
+        prefixes = dict.fromkeys(route.prefix for each in (interface, old) for route in each.routes)
+        least = ((prefix, min(_mtu_to(prefix, interface), _mtu_to(prefix, old))) for prefix in prefixes)
         routes = tuple(RouteSettings(prefix, None if mtu == interface.mtu else mtu) for prefix, mtu in least)
         return replace(interface, routes=routes)
 
-    return replace(other, interfaces=tuple(map(both, other.interfaces, one.interfaces)))
+    return replace(other, interfaces=tuple(map(merged, other.interfaces, one.interfaces)))
 
 
 def _mtu_to(prefix: str, interface: InterfaceSettings) -> int:
     """The MTU of the longest prefix that contains this one."""
-    within = [route for route in interface.routes if IPv4Network(prefix).subnet_of(IPv4Network(route.prefix))]
-    longest = max(within, key=lambda route: IPv4Network(route.prefix).prefixlen, default=None)
+    enclosing = [route for route in interface.routes if IPv4Network(prefix).subnet_of(IPv4Network(route.prefix))]
+    longest = max(enclosing, key=lambda route: IPv4Network(route.prefix).prefixlen, default=None)
     return interface.mtu if longest is None or longest.mtu is None else longest.mtu
 
 
@@ -89,8 +89,8 @@ def tcp_sysctls(experiment: Experiment, host: str) -> tuple[tuple[str, str], ...
     )
 
 
-def _buffer(least: int, first: int, bound: int) -> str:
-    return f"{min(least, bound)}\t{min(first, bound)}\t{bound}"
+def _buffer(least: int, initial: int, bound: int) -> str:
+    return f"{min(least, bound)}\t{min(initial, bound)}\t{bound}"
 
 
 _Neighbours = tuple[tuple[str, str], ...]
@@ -114,9 +114,9 @@ def _end_host(host: Host, peers: _Neighbours, mtus: Routes) -> HostSettings:
     return HostSettings(host.name, (interface,))
 
 
-def _routes(mtus: Routes, own: int) -> tuple[RouteSettings, ...]:
-    """``own``: the MTU of the interface, which routes without an MTU have."""
-    return tuple(RouteSettings(str(prefix), None if mtu == own else mtu) for prefix, mtu in mtus)
+def _routes(mtus: Routes, own_mtu: int) -> tuple[RouteSettings, ...]:
+    """``own_mtu``: the MTU of the interface, which routes without an MTU have."""
+    return tuple(RouteSettings(str(prefix), None if mtu == own_mtu else mtu) for prefix, mtu in mtus)
 
 
 def _router(box: ChainBox, world: _Neighbours, island: _Neighbours, mtus: PathMtus) -> HostSettings:
@@ -141,7 +141,7 @@ def _router(box: ChainBox, world: _Neighbours, island: _Neighbours, mtus: PathMt
     return HostSettings(box.name, interfaces, forwarding=True, legs=pairs)
 
 
-def _of_kind(box: ChainBox, router: HostSettings, use: BoxUse | None) -> HostSettings:
+def _settings_of_kind(box: ChainBox, router: HostSettings, use: BoxUse | None) -> HostSettings:
     """The settings of a routed box: those of a plain router, unless its kind has others and it is not off."""
     return box.kind.host_settings(router, use) if use and box.kind.host_settings else router
 

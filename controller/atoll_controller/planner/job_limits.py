@@ -18,57 +18,57 @@ from atoll_core.plan.plan import UNLIMITED, JobLimits, Privilege
 _MEMORY_BYTES = 1_000_000_000  # four thousand channels take some ten million
 _OTHER_FILES = 64  # streams, logs, the sockets of the event loop
 
-_SMALL_PACKETS = 8  # times as much memory as bytes of theirs that a link counts
+_MEMORY_PER_BYTE = 8  # times as much memory as bytes of theirs that a link counts
 
 MODEST = JobLimits(memory_bytes=_MEMORY_BYTES)
 """For jobs that have a fixed number of sockets."""
 
 
-def of_sockets(traffic: Traffic, count: int) -> JobLimits:
+def limits_of_sockets(traffic: Traffic, count: int) -> JobLimits:
     """For a client or server with this many connections at a time; in an open loop with more."""
     if traffic.flows_per_s is not None:
         return MODEST  # an open loop: the number of sockets is that of unfinished flows
     return JobLimits(memory_bytes=_MEMORY_BYTES, open_files=count + _OTHER_FILES)
 
 
-def of_program(program: Program) -> JobLimits:
+def limits_of_program(program: Program) -> JobLimits:
     """For a user's program."""
-    most = program.memory_max
-    return JobLimits(data_bytes=most.bytes, follow_from=("memory_max",)) if most else UNLIMITED
+    memory_max = program.memory_max
+    return JobLimits(data_bytes=memory_max.bytes, follow_from=("memory_max",)) if memory_max else UNLIMITED
 
 
-def of_link(link: Link) -> JobLimits:
+def limits_of_link(link: Link) -> JobLimits:
     """For a link that at any time has at most the rate, delay and queue of ``link``, over time."""
-    content = sum(_content_bytes(way) for way in (link.to_island, link.to_world))
-    return _of_content(content, "rate", "delay", "jitter", "queue")
+    content_bytes = sum(_content_bytes(direction) for direction in (link.to_island, link.to_world))
+    return _limits_of_content(content_bytes, "rate", "delay", "jitter", "queue")
 
 
-def of_delay(box: DelayBox) -> JobLimits:
+def limits_of_delay(box: DelayBox) -> JobLimits:
     """For a delay box: the packets that its cables may carry during its longest delay."""
     longest_ns = max((latency.rtt.ns // 2 + latency.jitter.ns for latency in box.classes), default=0)
-    content = len(box.interfaces) * box.rate.bit_s * longest_ns // (8 * 10**9)
-    return _of_content(content, "rate", "rtt", "jitter")
+    content_bytes = len(box.interfaces) * box.rate.bit_s * longest_ns // (8 * 10**9)
+    return _limits_of_content(content_bytes, "rate", "rtt", "jitter")
 
 
-def _of_content(content: int, *settings: str) -> JobLimits:
-    return JobLimits(data_bytes=_MEMORY_BYTES + _SMALL_PACKETS * content, follow_from=settings)
+def _limits_of_content(content_bytes: int, *settings: str) -> JobLimits:
+    return JobLimits(data_bytes=_MEMORY_BYTES + _MEMORY_PER_BYTE * content_bytes, follow_from=settings)
 
 
-def _content_bytes(way: LinkDirection) -> int:
+def _content_bytes(direction: LinkDirection) -> int:
     """The most that is in a direction of a link: in its queues and on its way."""
-    delays = (way.delay, *(row.delay for row in (way.trace.rows if way.trace else ()) if row.delay))
-    longest_ns = max(delay.ns for delay in delays) + (way.jitter.amount.ns if way.jitter else 0)
-    low = way.low_priority.queue.bytes if way.low_priority else 0
-    return way.queue.bytes + low + way.rate.bit_s * longest_ns // (8 * 10**9)
+    delays = (direction.delay, *(row.delay for row in (direction.trace.rows if direction.trace else ()) if row.delay))
+    longest_ns = max(delay.ns for delay in delays) + (direction.jitter.amount.ns if direction.jitter else 0)
+    low_queue_bytes = direction.low_priority.queue.bytes if direction.low_priority else 0
+    return direction.queue.bytes + low_queue_bytes + direction.rate.bit_s * longest_ns // (8 * 10**9)
 
 
-_NETWORK = (Privilege.NET_ADMIN, Privilege.NET_RAW, Privilege.SYS_NICE, Privilege.IPC_LOCK)
+_NETWORK_PRIVILEGES = (Privilege.NET_ADMIN, Privilege.NET_RAW, Privilege.SYS_NICE, Privilege.IPC_LOCK)
 """Of a box: traffic control, packet sockets, departures in time."""
 
-_OF_SUBCOMMAND: dict[str, tuple[Privilege, ...]] = {
-    "link": _NETWORK,
-    "delay": _NETWORK,
-    "tc": _NETWORK,
+_BY_SUBCOMMAND: dict[str, tuple[Privilege, ...]] = {
+    "link": _NETWORK_PRIVILEGES,
+    "delay": _NETWORK_PRIVILEGES,
+    "tc": _NETWORK_PRIVILEGES,
     "capture": (Privilege.NET_RAW, Privilege.DAC_OVERRIDE),  # the latter until its file is open
     "ping": (Privilege.NET_RAW,),
     "probe": (Privilege.NET_RAW,),
@@ -76,23 +76,23 @@ _OF_SUBCOMMAND: dict[str, tuple[Privilege, ...]] = {
 }
 
 _FIRST_FREE_PORT = 1024  # ip(7), "ip_unprivileged_port_start"
-_NEVER_RESTRICTED = "reno"  # tcp(7), "tcp_allowed_congestion_control"
+_UNRESTRICTED = "reno"  # tcp(7), "tcp_allowed_congestion_control"
 
 RESET_CONNECTIONS = (Privilege.NET_ADMIN,)
 """To close the sockets of others (ss(8))."""
 
 
-def of_subcommand(subcommand: str) -> tuple[Privilege, ...]:
+def privileges_of_subcommand(subcommand: str) -> tuple[Privilege, ...]:
     """The capabilities of a subcommand of ``atoll-host`` that do not depend on its configuration."""
-    return _OF_SUBCOMMAND.get(subcommand, ())
+    return _BY_SUBCOMMAND.get(subcommand, ())
 
 
-def of_port(port: int) -> tuple[Privilege, ...]:
+def privileges_of_port(port: int) -> tuple[Privilege, ...]:
     """The capabilities for listening on a port."""
     return (Privilege.NET_BIND_SERVICE,) if port < _FIRST_FREE_PORT else ()
 
 
-def of_tcp(congestion_control: str, port: int = _FIRST_FREE_PORT) -> tuple[Privilege, ...]:
+def privileges_of_tcp(congestion_control: str, port: int = _FIRST_FREE_PORT) -> tuple[Privilege, ...]:
     """The capabilities for choosing a congestion control, which the kernel may restrict, and listening on a port."""
-    chooses = () if congestion_control == _NEVER_RESTRICTED else (Privilege.NET_ADMIN,)
-    return (*chooses, *of_port(port))
+    choice = () if congestion_control == _UNRESTRICTED else (Privilege.NET_ADMIN,)
+    return (*choice, *privileges_of_port(port))

@@ -11,7 +11,13 @@ import hashlib
 from collections.abc import Iterator
 
 from atoll_controller.planner.box_config import box_uses
-from atoll_controller.planner.job_limits import MODEST, of_delay, of_link, of_program, of_tcp
+from atoll_controller.planner.job_limits import (
+    MODEST,
+    limits_of_delay,
+    limits_of_link,
+    limits_of_program,
+    privileges_of_tcp,
+)
 from atoll_controller.planner.link_config import direction_config
 from atoll_controller.planner.path_checks import check_jobs, path_checks
 from atoll_controller.planner.traffic_jobs import (
@@ -32,8 +38,8 @@ from atoll_core.units import Duration
 
 # ICMP identifiers distinguish the series in a capture.
 _PING_IDENTIFIER = 0xA701
-_PINGS_OPEN = 2**15 - 1  # that may await their reply: their sequence numbers have 16 bits (RFC 792)
-_US = 1_000
+_OPEN_PINGS = 2**15 - 1  # that may await their reply: their sequence numbers have 16 bits (RFC 792)
+_NS_PER_US = 1_000
 _WHISTLE_IDENTIFIERS = {"start": 0xA702, "end": 0xA703}
 
 
@@ -50,14 +56,14 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
     main = experiment.versions[0].chain.hops
     taps = [all_taps[hop] for hop in main if hop in all_taps]
     links = [link.box for link in experiment.links]
-    named = {"island" if tap is taps[-1] else tap.name: tap for tap in taps[1:]}
+    by_name = {"island" if tap is taps[-1] else tap.name: tap for tap in taps[1:]}
     if taps:
-        before = main[: main.index(taps[0].name)]
-        alone_behind_link = len(taps) == 1 and any(hop in links for hop in before)
-        named = {"island" if alone_behind_link else "world": taps[0], **named}
+        hops_before = main[: main.index(taps[0].name)]
+        alone_behind_link = len(taps) == 1 and any(hop in links for hop in hops_before)
+        by_name = {"island" if alone_behind_link else "world": taps[0], **by_name}
     hops = (hop for chain in experiment.all_chains for hop in chain.hops)
-    named |= {hop: all_taps[hop] for hop in hops if hop in all_taps and all_taps[hop] not in taps}
-    points = [CapturePoint(name, tap.host, tap.interface.name) for name, tap in reversed(named.items())]
+    by_name |= {hop: all_taps[hop] for hop in hops if hop in all_taps and all_taps[hop] not in taps}
+    points = [CapturePoint(name, tap.host, tap.interface.name) for name, tap in reversed(by_name.items())]
     at_links: list[CapturePoint] = []
     for link in map(network.box, reversed(links)):
         at_links.append(CapturePoint(f"link-{link.name}", link.name, link.island.name))
@@ -97,10 +103,10 @@ def jobs(
 
 def _user_programs(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
     """The programs that users bring, of the boxes that are ever in a chain."""
-    for box in _ever_passed(network, experiment):
+    for box in _boxes_of_any_chain(network, experiment):
         if program := box.program:
             start, stop = _argv(box, program.start), _argv(box, program.stop)
-            limits, privileges = of_program(program), program.privileges
+            limits, privileges = limits_of_program(program), program.privileges
             yield JobSpec(
                 f"program-{box.name}", box.name, Phase.SERVICE, start, stop=stop, limits=limits, privileges=privileges
             )
@@ -109,7 +115,7 @@ def _user_programs(network: Network, experiment: Experiment) -> Iterator[JobSpec
 def _programs_of_kinds(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
     """The subcommands of atoll-host that run on boxes by their kind, of the boxes that are ever in a chain."""
     uses = box_uses(network, experiment)
-    for box in _ever_passed(network, experiment):
+    for box in _boxes_of_any_chain(network, experiment):
         if box.name in uses:
             kind, config = box.kind, box.kind.configuration(uses[box.name])
             name = f"{kind.subcommand}-{box.name}"
@@ -117,14 +123,14 @@ def _programs_of_kinds(network: Network, experiment: Experiment) -> Iterator[Job
 
 
 def _reports(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
-    for box in _ever_passed(network, experiment):
+    for box in _boxes_of_any_chain(network, experiment):
         if box.program and box.program.report:
             name, argv = f"report-{box.name}", _argv(box, box.program.report)
             stdout, privileges = f"logs/{name}.out", box.program.privileges
             yield JobSpec(name, box.name, Phase.REPORT, argv, stdout=stdout, privileges=privileges)
 
 
-def _ever_passed(network: Network, experiment: Experiment) -> tuple[ChainBox, ...]:
+def _boxes_of_any_chain(network: Network, experiment: Experiment) -> tuple[ChainBox, ...]:
     hops = {hop for chain in experiment.all_chains for hop in chain.hops}
     return tuple(box for box in network.boxes if box.name in hops)
 
@@ -163,7 +169,7 @@ def _link(network: Network, experiment: Experiment, link: Link, over_time: Link)
         "to_world": direction_config(link.to_world),
         **_stall_limit(experiment),
     }
-    return host_job(f"link-{box.name}", box.name, Phase.SERVICE, "link", config, of_link(over_time))
+    return host_job(f"link-{box.name}", box.name, Phase.SERVICE, "link", config, limits_of_link(over_time))
 
 
 def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
@@ -174,7 +180,7 @@ def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
         "classes": [line for latency in box.classes for line in _class_lines(latency)],
         **_stall_limit(experiment),
     }
-    return host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config, of_delay(box))
+    return host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config, limits_of_delay(box))
 
 
 def _class_lines(latency: LatencyClass) -> Iterator[dict[str, str | int]]:
@@ -242,7 +248,7 @@ def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     control = experiment.transfer_control
     send = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
     receive = {"role": "receive", "connect": address, "size_bytes": size, "start_at_ns": 0}
-    privileges = of_tcp(control, experiment.transfer.port)
+    privileges = privileges_of_tcp(control, experiment.transfer.port)
     return (
         host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send, MODEST, privileges),
         host_job("transfer-receive", receiver.name, Phase.TRANSFER, "transfer", receive, MODEST),
@@ -253,7 +259,7 @@ def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: 
     server = ("iperf3", "-s", "-1", "-B", str(sender.address), "-p", str(transfer.port))
     client = ("iperf3", "-c", str(sender.address), "-p", str(transfer.port), "-R", "-n", str(transfer.size.bytes))
     client += ("-C", experiment.transfer_control, "--json")
-    privileges = of_tcp(experiment.transfer_control, transfer.port)
+    privileges = privileges_of_tcp(experiment.transfer_control, transfer.port)
     ends = (
         ("transfer-send", sender, Phase.TRANSFER_SERVER, server),
         ("transfer-receive", receiver, Phase.TRANSFER, client),
@@ -274,7 +280,7 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         raise PlanError("\n".join(mistakes))
     interval_ns = experiment.ping.interval.ns
     longest_ns = _rtt_without_queues_ns(network, experiment, world)
-    longest_ns += sum(way.full_queue.ns for way in _ways(experiment))
+    longest_ns += sum(way.full_queue.ns for way in _directions(experiment))
     series = ping_job(
         "ping",
         world,
@@ -284,7 +290,7 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         payload="atoll ping",
         count=1 - (-experiment.duration.ns // interval_ns),  # to the end of the measurement; then it waits for replies
         interval_ns=interval_ns,
-        timeout_ns=min(max(PING_TIMEOUT_NS, longest_ns + PING_SPARE_NS), _PINGS_OPEN * interval_ns),
+        timeout_ns=min(max(PING_TIMEOUT_NS, longest_ns + PING_SPARE_NS), _OPEN_PINGS * interval_ns),
     )
     return (series,)
 
@@ -296,12 +302,12 @@ def short_ping_intervals(network: Network, experiment: Experiment) -> Iterator[D
         return
     rtt = Duration(_rtt_without_queues_ns(network, experiment, ends[0]))
     needed_ns = rtt.ns + PING_SPARE_NS
-    if needed_ns > _PINGS_OPEN * interval.ns:
-        least = Duration(-(-needed_ns // (_PINGS_OPEN * _US)) * _US)
+    if needed_ns > _OPEN_PINGS * interval.ns:
+        least = Duration(-(-needed_ns // (_OPEN_PINGS * _NS_PER_US)) * _NS_PER_US)
         yield Diagnostic(
             experiment.file,
             experiment.ping.line,
-            f"ping: interval: {interval} is too short for an RTT of {rtt} without queues, as only {_PINGS_OPEN} pings "
+            f"ping: interval: {interval} is too short for an RTT of {rtt} without queues, as only {_OPEN_PINGS} pings "
             f"may await their replies; write at least {least}",
             ("ping", "interval"),
         )
@@ -311,9 +317,9 @@ def _rtt_without_queues_ns(network: Network, experiment: Experiment, world: Host
     """The longest RTT from a world host through every link, and through boxes that hold packets, with empty queues."""
     terrestrial_ns = longest_terrestrial_ns(network, experiment, world.name)
     held_ns = 2 * longest_residence_ns(network, experiment)
-    ways = _ways(experiment)
+    ways = _directions(experiment)
     return terrestrial_ns + held_ns + sum(way.delays[1].ns + (way.jitter.reach.ns if way.jitter else 0) for way in ways)
 
 
-def _ways(experiment: Experiment) -> list[LinkDirection]:
+def _directions(experiment: Experiment) -> list[LinkDirection]:
     return [way for link in experiment.links_over_time for way in (link.to_island, link.to_world)]

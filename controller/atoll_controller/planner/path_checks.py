@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 
-from atoll_controller.planner.traffic_jobs import PING_PACKET, PING_SPARE_NS, PING_TIMEOUT_NS, ping_job
+from atoll_controller.planner.traffic_jobs import PING_PACKET_BYTES, PING_SPARE_NS, PING_TIMEOUT_NS, ping_job
 from atoll_core.experiment.experiment import Chain, Counted, Experiment, Protocol
 from atoll_core.experiment.host_groups import Sides
 from atoll_core.experiment.residence import longest_residence_ns
@@ -25,7 +25,7 @@ _Pair = tuple[Host, Host]  # of the world and of the island
 
 _NS = 10**9
 _ETHERNET_HEADER = 14
-_COUNT = 10
+_PINGS_PER_PATH = 10
 _SHORTEST_INTERVAL_NS = 50_000_000  # from one ping of a path to its next
 _SHORTEST_SPACING_NS = 1_000_000  # from one ping to the next of any path: software switches carry these
 # Hosts that ping in step would queue behind each other at the link every time: each has an interval of its own.
@@ -40,22 +40,22 @@ def path_checks(network: Network, experiment: Experiment, *, full_matrix: bool =
     pairs. Links that follow a trace are where it begins: the paths are tested before the load.
     """
     classes = {latency.name: latency for box in network.delay_boxes for latency in box.classes}
-    delayed = {host: classes[name] for host, name in experiment.latency}
+    class_of_host = {host: classes[name] for host, name in experiment.latency}
     by_chain = {chain.name: _link_rtt(experiment, chain) for chain in experiment.chains}
-    serialised = {chain.name: math.ceil(sum(_ping_ns(experiment, chain.hops))) for chain in experiment.chains}
+    serialised = {chain.name: math.ceil(sum(_serialisation_ns(experiment, chain.hops))) for chain in experiment.chains}
     checks: list[PathCheck] = []
-    every = itertools.product(network.world_hosts, network.island_hosts)
-    for world, island in every if full_matrix else _few(network, experiment):
-        latency = delayed.get(world.name)
-        terrestrial, shake = (latency.rtt.ns, 2 * latency.jitter.ns) if latency else (0, 0)
+    all_pairs = itertools.product(network.world_hosts, network.island_hosts)
+    for world, island in all_pairs if full_matrix else _sample_pairs(network, experiment):
+        latency = class_of_host.get(world.name)
+        terrestrial, server_jitter = (latency.rtt.ns, 2 * latency.jitter.ns) if latency else (0, 0)
         chain = _carrier(experiment, world, island).name
         rtt, jitter = by_chain[chain]
         ends = world.name, island.name, str(island.address)
-        checks.append(PathCheck(*ends, rtt + terrestrial, terrestrial, jitter + shake, serialised[chain]))
+        checks.append(PathCheck(*ends, rtt + terrestrial, terrestrial, jitter + server_jitter, serialised[chain]))
     return tuple(checks)
 
 
-def _few(network: Network, experiment: Experiment) -> list[_Pair]:
+def _sample_pairs(network: Network, experiment: Experiment) -> list[_Pair]:
     """Pairs in turn, so that every host is in one; the special hosts; of each chain that none of these takes a pair.
 
     In the order of the description.
@@ -74,8 +74,8 @@ def _few(network: Network, experiment: Experiment) -> list[_Pair]:
             chains.add(chain)
             pairs.append(pair)
     rank = {host.name: number for number, host in enumerate((*worlds, *islands))}
-    chosen = {(rank[world.name], rank[island.name]): (world, island) for world, island in pairs}
-    return [chosen[ranks] for ranks in sorted(chosen)]
+    by_rank = {(rank[world.name], rank[island.name]): (world, island) for world, island in pairs}
+    return [by_rank[ranks] for ranks in sorted(by_rank)]
 
 
 def _carrier(experiment: Experiment, world: Host, island: Host) -> Chain:
@@ -102,7 +102,7 @@ def check_jobs(
     interval_ns = max(_SHORTEST_INTERVAL_NS, len(checks) * _spacing_ns(experiment))
     longest_ns = interval_ns + _INTERVAL_STEP_NS * len(targets)
     rtt_ns = max((check.rtt_ns + check.jitter_ns + check.serialisation_ns for check in checks), default=0)
-    count = _COUNT if full_matrix else max(1, min(_COUNT, LONGEST_TEST_NS // longest_ns))
+    count = _PINGS_PER_PATH if full_matrix else max(1, min(_PINGS_PER_PATH, LONGEST_TEST_NS // longest_ns))
     return tuple(
         ping_job(
             f"check-{host}",
@@ -123,12 +123,12 @@ def with_full_matrix(plan: Plan, network: Network, experiment: Experiment) -> Pl
     """The plan with every pair of a world host and an island host tested."""
     checks = path_checks(network, experiment, full_matrix=True)
     others = [job for job in plan.jobs if job.phase is not Phase.CHECK]
-    first = next((at for at, job in enumerate(plan.jobs) if job.phase is Phase.CHECK), len(others))
+    first = next((index for index, job in enumerate(plan.jobs) if job.phase is Phase.CHECK), len(others))
     pings = check_jobs(network, experiment, checks, full_matrix=True)
     return replace(plan, checks=checks, jobs=(*others[:first], *pings, *others[first:]))
 
 
-def pinged_again(plan: Plan, paths: Collection[tuple[str, str]], left_ns: int | None, *, attempts: int) -> Plan | None:
+def retest_plan(plan: Plan, paths: Collection[tuple[str, str]], left_ns: int | None, *, attempts: int) -> Plan | None:
     """The plan with these paths only, pinged at no higher rate in all.
 
     ``left_ns``: the time left for this many attempts, None if that is not bounded. Returns None when no attempt is left
@@ -144,15 +144,15 @@ def pinged_again(plan: Plan, paths: Collection[tuple[str, str]], left_ns: int | 
     longest_ns += max(check.rtt_ns for check in checks)
     if left_ns is not None and left_ns < longest_ns:
         return None
-    count = _COUNT if left_ns is None else max(1, min(_COUNT, left_ns // attempts // longest_ns))
+    count = _PINGS_PER_PATH if left_ns is None else max(1, min(_PINGS_PER_PATH, left_ns // attempts // longest_ns))
     jobs: list[JobSpec] = []
     for job in plan.jobs:
         config = job.config or {}
         if job.phase is not Phase.CHECK:
             jobs.append(job)
         elif targets := [target for target in config["targets"] if (job.host, target["name"]) in paths]:
-            beat_ns = interval_ns + config["interval_ns"] - shortest_ns
-            config = {**config, "targets": targets, "count": count, "interval_ns": beat_ns}
+            job_interval_ns = interval_ns + config["interval_ns"] - shortest_ns
+            config = {**config, "targets": targets, "count": count, "interval_ns": job_interval_ns}
             jobs.append(replace(job, config=config))
     return replace(plan, checks=checks, jobs=tuple(jobs))
 
@@ -167,15 +167,16 @@ def pinging_ns(plan: Plan) -> int:
 def _spacing_ns(experiment: Experiment) -> int:
     """The least time between two pings: they use no more than their share of any link direction."""
     boxes = [link.box for link in experiment.links]
-    return math.ceil(max([each / MOST_PING_SHARE for each in _ping_ns(experiment, boxes)] + [_SHORTEST_SPACING_NS]))
+    longest_ns = max(_serialisation_ns(experiment, boxes), default=0)
+    return math.ceil(max(longest_ns / MOST_PING_SHARE, _SHORTEST_SPACING_NS))
 
 
-def _ping_ns(experiment: Experiment, boxes: Collection[str]) -> list[float]:
-    """How long a ping takes to serialise, on each direction of the links that play these boxes."""
+def _serialisation_ns(experiment: Experiment, boxes: Collection[str]) -> list[float]:
+    """How long a ping takes to serialise, on each direction of the links of these boxes."""
     return [
         8 * size * _NS / way.rate_at_start.bit_s
         for link in experiment.links
         if link.box in boxes
-        for size in [PING_PACKET + (_ETHERNET_HEADER if link.counts is Counted.ETHERNET else 0)]
+        for size in [PING_PACKET_BYTES + (_ETHERNET_HEADER if link.counts is Counted.ETHERNET else 0)]
         for way in (link.to_island, link.to_world)
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 from atoll_apps.steering import steer
 from atoll_controller.fabric.swap_plan import Swap
-from atoll_controller.planner.change_schedule import Scheduled, states
+from atoll_controller.planner.change_schedule import Scheduled, entries_by_stage
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import EntryId, FlowEntry
@@ -40,9 +40,9 @@ class Placement:
         """The lines of a drawing for each switch with several tables: its budget, and its entries in software."""
         notes: dict[str, tuple[str, ...]] = {}
         for budget in _hardware(self.budgets):
-            here = [each for each in self.in_software if each.entry.switch == budget.switch]
-            most = max((each.expects_packets_s for each in here), default=0)
-            software = f"{len(here)} in software, for up to {most} packets/s" if here else "all in hardware"
+            entries = [each for each in self.in_software if each.entry.switch == budget.switch]
+            most = max((each.expects_packets_s for each in entries), default=0)
+            software = f"{len(entries)} in software, for up to {most} packets/s" if entries else "all in hardware"
             notes[budget.switch] = _budget_text(budget), software
         return notes
 
@@ -87,10 +87,10 @@ def budgets_json(budgets: Sequence[SwitchBudget]) -> list[dict[str, Any]]:
 def swap_budgets(network: Network, entries: tuple[FlowEntry, ...], swap: Swap) -> tuple[SwitchBudget, ...]:
     """The budget of each switch that has ``entries``, over all stages of a swap."""
     tables = [("", entries)]
-    for stage, of_stage in zip(swap.stages, states(entries, swap), strict=True):
+    for stage, stage_entries in zip(swap.stages, entries_by_stage(entries, swap), strict=True):
         part = f"part {stage.part + 1}, " if len(swap.parts) > 1 else ""
-        tables.append((f"{part}{stage.subject}: {stage.kind}", of_stage))
-    return switch_budgets(network, tables, unsteered="the active experiment")
+        tables.append((f"{part}{stage.subject}: {stage.kind}", stage_entries))
+    return switch_budgets(network, tables, first_name="the active experiment")
 
 
 def budget_lines(budgets: Sequence[SwitchBudget]) -> Iterator[str]:
@@ -149,6 +149,6 @@ def _states(network: Network, plan: Plan, schedule: Sequence[Scheduled]) -> Iter
     entries = plan.flows
     yield "", entries
     for each in schedule:
-        for stage, held in zip(each.swap.stages, states(entries, each.swap), strict=True):
-            yield f"change {each.number} ({stage.subject}: {stage.kind})", held
+        for stage, stage_entries in zip(each.swap.stages, entries_by_stage(entries, each.swap), strict=True):
+            yield f"change {each.number} ({stage.subject}: {stage.kind})", stage_entries
         entries = steer(network, each.experiment, each.swap.layout).entries

@@ -20,7 +20,7 @@ from atoll_core.plural import columns, counted
 from atoll_core.units import Duration
 
 _NS_PER_MS = 1e6
-_LISTED = 3  # longer lists are only counted
+_MOST_ITEMS = 3  # longer lists are only counted
 
 
 def plan_text(plan: Plan, placement: Placement | None = None) -> str:
@@ -63,13 +63,13 @@ def _stage(stage: Stage) -> tuple[str, str, str]:
 
 
 def _switches(flows: Iterable[FlowEntry], labels: Mapping[EntryId, str]) -> Iterator[str]:
-    every = list(flows)
-    ranked = len({entry.priority for entry in every}) > 1
-    for switch, entries in groupby(every, key=lambda entry: entry.switch):
+    all_entries = list(flows)
+    differs = len({entry.priority for entry in all_entries}) > 1
+    for switch, entries in groupby(all_entries, key=lambda entry: entry.switch):
         rows = [
             (
                 *((labels[entry.identity],) if entry.identity in labels else ()),
-                *((f"priority {entry.priority}",) if ranked else ()),
+                *((f"priority {entry.priority}",) if differs else ()),
                 str(entry.match),
                 describe_actions(entry.actions),
                 entry.why,
@@ -123,18 +123,18 @@ def _jobs(jobs: Iterable[JobSpec]) -> Iterator[str]:
 
 
 def _command(job: JobSpec) -> str:
-    words = [f"{name} {_brief(given)}" for name, given in (job.config or {}).items()]
+    words = [f"{name} {_short_text(value)}" for name, value in (job.config or {}).items()]
     return f"{' '.join(job.argv)} {', '.join(words)}".rstrip()
 
 
-def _brief(given: Any) -> str:
-    if isinstance(given, dict):
-        fields = cast("dict[str, Any]", given)
-        return "{" + ", ".join(f"{name} {_brief(inner)}" for name, inner in fields.items()) + "}"
-    if isinstance(given, list):
-        items = cast("list[Any]", given)
-        return f"[{', '.join(map(_brief, items))}]" if len(items) <= _LISTED else f"[{len(items)} of them]"
-    return str(given)
+def _short_text(value: Any) -> str:
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        return "{" + ", ".join(f"{name} {_short_text(inner)}" for name, inner in fields.items()) + "}"
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return f"[{', '.join(map(_short_text, items))}]" if len(items) <= _MOST_ITEMS else f"[{len(items)} of them]"
+    return str(value)
 
 
 def _checks(checks: Iterable[PathCheck]) -> Iterator[str]:

@@ -23,7 +23,7 @@ Request = dict[str, Any]
 _SETTABLE = {"link": (*DIRECTIONS, "seed"), "delay": ("seed",), "tc": ("setup", "expect", "link")}
 """Keys of configurations, by subcommand. The next run begins with another seed; until then the random numbers stay."""
 
-_OF_DIRECTION = ("rate_bit_s", "delay_ns", "queue_bytes", "queue_packets", "loss")
+_DIRECTION_KEYS = ("rate_bit_s", "delay_ns", "queue_bytes", "queue_packets", "loss")
 _NO_LOSS = {"kind": "bernoulli", "probability": 0.0}
 
 
@@ -44,12 +44,12 @@ def link_requests(
     slack: Duration,
 ) -> Iterator[LinkRequest]:
     """The requests that change links to another version. Raises PlanError if the backend cannot do that."""
-    for was, link, over_time in zip(before.links, after.links, experiment.links_over_time, strict=False):
-        if was == link:
+    for old_link, link, over_time in zip(before.links, after.links, experiment.links_over_time, strict=False):
+        if old_link == link:
             continue
         if backend is Backend.TC:
             box = network.box(link.box)
-            one, other = (link_settings(box, each, slack, over_time).config for each in (was, link))
+            one, other = (link_settings(box, each, slack, over_time).config for each in (old_link, link))
             try:
                 yield LinkRequest(link.box, _tc_request(one, other))
             except PlanError:
@@ -58,87 +58,87 @@ def link_requests(
                     f"give it a loss of 0 % before, or use {USE_ENGINE}"
                 ) from None
         else:
-            for way in DIRECTIONS:
-                one, other = (direction_config(getattr(each, way)) for each in (was, link))
-                yield from (LinkRequest(link.box, request) for request in _direction_requests(way, one, other))
+            for direction in DIRECTIONS:
+                one, other = (direction_config(getattr(each, direction)) for each in (old_link, link))
+                yield from (LinkRequest(link.box, request) for request in _direction_requests(direction, one, other))
 
 
-def running_changes(was: JobSpec, now: JobSpec, *, moved_on: bool = False) -> list[Request]:
-    """The requests that give a program the configuration of ``now`` while it runs; its limits are raised before.
+def running_changes(old: JobSpec, new: JobSpec, *, drifted: bool = False) -> list[Request]:
+    """The requests that give a program the configuration of ``new`` while it runs; its limits are raised before.
 
-    ``moved_on``: it has other settings than those of ``was``, which other requests have changed. Raises PlanError with
+    ``drifted``: it has other settings than those of ``old``, which other requests have changed. Raises PlanError with
     the keys that the program cannot take while it runs.
     """
-    one, other, subcommand = was.config, now.config, now.argv[-1]
-    is_other = replace(was, config=None, limits=UNLIMITED) != replace(now, config=None, limits=UNLIMITED)
+    one, other, subcommand = old.config, new.config, new.argv[-1]
+    is_other = replace(old, config=None, limits=UNLIMITED) != replace(new, config=None, limits=UNLIMITED)
     if is_other or one is None or other is None:
         raise PlanError("another program")
     kinds = {kind.subcommand: kind.settable for kind in BoxKind.known.values()}
-    changed = differing(one, other, {**kinds, **_SETTABLE}.get(subcommand, ()))
-    if "setup" in changed or (moved_on and "setup" in other):
-        return [_tc_request(one, other, all_of_it=moved_on)]
+    changed = changed_keys(one, other, {**kinds, **_SETTABLE}.get(subcommand, ()))
+    if "setup" in changed or (drifted and "setup" in other):
+        return [_tc_request(one, other, send_all=drifted)]
     requests = [
         request
-        for way in DIRECTIONS
-        if way in changed or (moved_on and way in other)
-        for request in _direction_requests(way, one[way], other[way], all_of_it=moved_on)
+        for direction in DIRECTIONS
+        if direction in changed or (drifted and direction in other)
+        for request in _direction_requests(direction, one[direction], other[direction], send_all=drifted)
     ]
     rest = {key: other[key] for key in changed if key not in (*DIRECTIONS, "seed")}
     return [*requests, *([{"op": "set", **rest}] if rest else [])]
 
 
-def differing(was: Config, now: Config, settable: Collection[str]) -> list[str]:
+def changed_keys(old: Config, new: Config, settable: Collection[str]) -> list[str]:
     """The keys whose values differ. Raises PlanError naming those of them that are not settable."""
-    keys = sorted(key for key in {*was, *now} if was.get(key) != now.get(key))
-    if fixed := [key for key in keys if key not in settable or key not in now]:
+    keys = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+    if fixed := [key for key in keys if key not in settable or key not in new]:
         for unit in ("_ns", "_bytes", "_bit_s"):  # which descriptions do not have
             fixed = [key.removesuffix(unit) for key in fixed]
         raise PlanError(", ".join(fixed))
     return keys
 
 
-def _direction_requests(way: str, was: Config, now: Config, *, all_of_it: bool = False) -> Iterator[Request]:
+def _direction_requests(direction: str, old: Config, new: Config, *, send_all: bool = False) -> Iterator[Request]:
     """The request to the engine; values that a trace defines cannot be set."""
-    was, now = ({"loss": _NO_LOSS, **each} for each in (was, now))
-    traced = {key for row in now.get("trace", ()) for key in row}
+    old, new = ({"loss": _NO_LOSS, **each} for each in (old, new))
+    traced = {key for row in new.get("trace", ()) for key in row}
     try:
-        changed = differing(was, now, [key for key in _OF_DIRECTION if key not in traced])
+        changed = changed_keys(old, new, [key for key in _DIRECTION_KEYS if key not in traced])
     except PlanError as error:
-        raise PlanError(f"{error} {way.replace('_', ' the ')}") from None
-    if all_of_it:
-        changed = [key for key in _OF_DIRECTION if key in now and key not in traced]
+        raise PlanError(f"{error} {direction.replace('_', ' the ')}") from None
+    if send_all:
+        changed = [key for key in _DIRECTION_KEYS if key in new and key not in traced]
     if changed:
-        yield {"op": "set", "direction": way, **{key: now[key] for key in _OF_DIRECTION if key in changed}}
+        yield {"op": "set", "direction": direction, **{key: new[key] for key in _DIRECTION_KEYS if key in changed}}
 
 
-def _tc_request(was: Config, now: Config, *, all_of_it: bool = False) -> Request:
+def _tc_request(old: Config, new: Config, *, send_all: bool = False) -> Request:
     """The changed disciplines. One that holds packets keeps room for those that came before."""
-    pairs = list(zip(_disciplines(was), _disciplines(now), strict=False))
-    if len(was["setup"]["tc"]) != len(now["setup"]["tc"]) or any(one[0] != other[0] for one, other in pairs):
+    pairs = list(zip(_disciplines(old), _disciplines(new), strict=False))
+    if len(old["setup"]["tc"]) != len(new["setup"]["tc"]) or any(one[0] != other[0] for one, other in pairs):
         raise PlanError("other queueing disciplines")
     changed = [
-        (location, *_with_room(held["options"].get("limit", 0), options, expected))
-        for (_, held_options, held), (location, options, expected) in pairs
-        if options != held_options or (options and all_of_it)
+        (location, *_with_limit(old_expected["options"].get("limit", 0), options, expected))
+        for (_, old_options, old_expected), (location, options, expected) in pairs
+        if options != old_options or (options and send_all)
     ]
     expect = [expected for _, _, expected in changed]
-    rooms = {(each["dev"], each["handle"]): each["options"].get("limit") for each in expect}
-    counted: Config = {}
-    for way, each in now["link"].items():
+    limits = {(each["dev"], each["handle"]): each["options"].get("limit") for each in expect}
+    counters: Config = {}
+    for direction, each in new["link"].items():
         delay = each["delay"]
-        room = rooms.get((delay["dev"], delay["handle"]), delay["limit_packets"])
-        counted[way] = {**each, "delay": {**delay, "limit_packets": room}}
+        limit = limits.get((delay["dev"], delay["handle"]), delay["limit_packets"])
+        counters[direction] = {**each, "delay": {**delay, "limit_packets": limit}}
     lines = [f"{location.replace(' add ', ' change ', 1)} {options}" for location, options, _ in changed]
-    return {"op": "set", "tc": lines, "expect": expect, "link": counted}
+    return {"op": "set", "tc": lines, "expect": expect, "link": counters}
 
 
-def _with_room(room: int, options: str, expected: Config) -> tuple[str, Config]:
+def _with_limit(least: int, options: str, expected: Config) -> tuple[str, Config]:
     """The options and the expected output of a discipline; a netem with room for this number of packets at least."""
     limit = expected["options"].get("limit")
-    if expected["kind"] != "netem" or limit >= room:
+    if expected["kind"] != "netem" or limit >= least:
         return options, expected
-    expected = {**expected, "options": {**expected["options"], "limit": room}}
-    return options.replace(f"limit {limit} ", f"limit {room} ", 1), expected
+    expected = {**expected, "options": {**expected["options"], "limit": least}}
+    return options.replace(f"limit {limit} ", f"limit {least} ", 1), expected
 
 
 def _disciplines(config: Config) -> Iterator[tuple[str, str, Config]]:
@@ -161,17 +161,17 @@ def renewed_boxes(network: Network, old: Experiment, new: Experiment) -> frozens
     """
     if (old.boxes, old.all_chains) == (new.boxes, new.all_chains):
         return frozenset()
-    passed, still = (frozenset(hop for chain in each.chains for hop in chain.hops) for each in (old, new))
+    old_hops, new_hops = (frozenset(hop for chain in each.chains for hop in chain.hops) for each in (old, new))
     before, after = (_programs(network, each) for each in (old, new))
-    both = passed & still & (before.keys() | after.keys())
-    return frozenset(name for name in both if not _continues(network, name, before.get(name), after.get(name)))
+    both = old_hops & new_hops & (before.keys() | after.keys())
+    return frozenset(name for name in both if not _keeps_running(network, name, before.get(name), after.get(name)))
 
 
-def _continues(network: Network, box: str, was: "_Program | None", now: "_Program | None") -> bool:
-    if was is None or now is None or was[1] != now[1]:
-        return was == now
+def _keeps_running(network: Network, box: str, old: "_Program | None", new: "_Program | None") -> bool:
+    if old is None or new is None or old[1] != new[1]:
+        return old == new
     with contextlib.suppress(PlanError):
-        differing(was[0], now[0], network.box(box).kind.settable)
+        changed_keys(old[0], new[0], network.box(box).kind.settable)
         return True
     return False
 

@@ -9,7 +9,13 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from atoll_controller.planner.job_limits import MODEST, of_port, of_sockets, of_subcommand, of_tcp
+from atoll_controller.planner.job_limits import (
+    MODEST,
+    limits_of_sockets,
+    privileges_of_port,
+    privileges_of_subcommand,
+    privileges_of_tcp,
+)
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.traffic import ChannelAllocation, SizesCount, Traffic, allocate_channels
 from atoll_core.lab.box_kind import CALIBRATION_PORT
@@ -17,36 +23,36 @@ from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase, Plan, Privilege
 
 _PING_BYTES = 56
-PING_PACKET = 84  # IP bytes of a ping with that payload
+PING_PACKET_BYTES = 84  # IP bytes of a ping with that payload
 _CALIBRATION_PING = 0xA7C0  # ICMP identifier
 _SILENCE_NS = 180_000_000_000  # the program's default (docs/contracts.md)
 PING_TIMEOUT_NS = 3_000_000_000  # far above usual full queues: a later answer is a lost one
 PING_SPARE_NS = 1_000_000_000  # for the lab itself and small jitter, beyond the RTT that the description adds up to
-_CAN_BE_QUIET = ("load", "serve", "udp")
+_QUIET_SUBCOMMANDS = ("load", "serve", "udp")
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 
 def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     """Servers and channels; channels are allocated to island clients by capacity. A client without any has no job."""
-    traffic, most = experiment.traffic, experiment.most_channels
+    traffic, most_channels = experiment.traffic, experiment.most_channels
     servers = network.with_role(HostRole.WORLD_SERVER)
     clients = network.with_role(HostRole.ISLAND_CLIENT)
-    if not (most and servers and clients):
+    if not (most_channels and servers and clients):
         return ()
-    listening = {host.name: f"{host.address}:{traffic.port}" for host in servers}
+    addresses = {host.name: f"{host.address}:{traffic.port}" for host in servers}
     jobs: list[JobSpec] = []
-    for name, listen in listening.items():
+    for name, listen in addresses.items():
         config: dict[str, Any] = {"listen": listen, "congestion_control": experiment.congestion_control(name)}
         if traffic.write_rate:
             config["write_rate_bit_s"] = traffic.write_rate.bit_s
-        keeps = of_tcp(config["congestion_control"], traffic.port)
-        limits = of_sockets(traffic, 2 * most)  # of each channel one connection, and one that is not closed yet
-        jobs.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, limits, keeps))
+        privileges = privileges_of_tcp(config["congestion_control"], traffic.port)
+        limits = limits_of_sockets(traffic, 2 * most_channels)  # a connection of each channel, and one not closed yet
+        jobs.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, limits, privileges))
     pauses = (way.longest_pause.ns for link in experiment.links for way in (link.to_island, link.to_world))
     longest_ns = max(pauses, default=0)
     # TCP's timeouts double in a pause: the first try behind it comes at most as long after it as it was long.
     silence = {"silence_ns": _SILENCE_NS + 2 * longest_ns} if longest_ns else {}
-    loads = [_allocated(network, load.channels) for load in experiment.loads]
+    loads = [_channels_by_client(network, load.channels) for load in experiment.loads]
     for index, client in enumerate(clients):
         channels = [load[index] for load in loads]  # in each version
         if not any(channels):
@@ -54,7 +60,7 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         config = {
             "seed": experiment.seed,
             "channels": list(channels[0]),
-            "servers": list(listening.values()),
+            "servers": list(addresses.values()),
             **_sizes(traffic),
             **_pace(traffic),
             **_changes(experiment, channels),
@@ -64,9 +70,9 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
             **silence,
             "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
         }
-        limits = of_sockets(traffic, max(map(len, channels)))
-        keeps = of_tcp(config["congestion_control"])
-        jobs.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits, keeps))
+        limits = limits_of_sockets(traffic, max(map(len, channels)))
+        privileges = privileges_of_tcp(config["congestion_control"])
+        jobs.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits, privileges))
     return tuple(jobs)
 
 
@@ -76,7 +82,7 @@ def with_quiet_jobs(plan: Plan, network: Network) -> Plan:
     It would pass the measured network on real machines. The hosts of an emulated lab are reached by other means.
     """
     in_band = {host.name for host in network.in_band_hosts}
-    quiet = {job.name for job in plan.jobs if job.host in in_band and job.argv[-1] in _CAN_BE_QUIET}
+    quiet = {job.name for job in plan.jobs if job.host in in_band and job.argv[-1] in _QUIET_SUBCOMMANDS}
     jobs = [
         replace(job, config={**(job.config or {}), "quiet": True}) if job.name in quiet else job for job in plan.jobs
     ]
@@ -88,13 +94,13 @@ def channel_allocations(network: Network, experiment: Experiment) -> tuple[Chann
     if not experiment.most_channels:
         return ()
     clients = network.with_role(HostRole.ISLAND_CLIENT)
-    allocated = _allocated(network, experiment.traffic.channels)
+    allocated = _channels_by_client(network, experiment.traffic.channels)
     return tuple(
         ChannelAllocation(host.name, host.capacity, len(part)) for host, part in zip(clients, allocated, strict=True)
     )
 
 
-def _allocated(network: Network, channels: int) -> tuple[tuple[int, ...], ...]:
+def _channels_by_client(network: Network, channels: int) -> tuple[tuple[int, ...], ...]:
     return allocate_channels(channels, [host.capacity for host in network.with_role(HostRole.ISLAND_CLIENT)])
 
 
@@ -102,11 +108,11 @@ def _changes(experiment: Experiment, channels: Sequence[tuple[int, ...]]) -> dic
     """The changes of a client's load during the run; nothing where there are none. ``channels``: in every version."""
     changes: list[dict[str, Any]] = []
     loads = list(zip(experiment.versions, experiment.loads, channels, strict=True))
-    for (_, was, before), (version, load, after) in pairwise(loads):
-        change: dict[str, Any] = {"channels": list(after)} if after != before else {}
-        if _sizes(load) != _sizes(was):
+    for (_, old, old_channels), (version, load, new_channels) in pairwise(loads):
+        change: dict[str, Any] = {"channels": list(new_channels)} if new_channels != old_channels else {}
+        if _sizes(load) != _sizes(old):
             change |= {"counts": load.sizes_count.value, **_sizes(load)}
-        if _pace(load) != _pace(was):
+        if _pace(load) != _pace(old):
             change |= _pace(load)
         if change:
             changes.append({"after_ns": version.at.ns, **change})
@@ -141,7 +147,7 @@ def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     for receiver in receivers:
         receive = {"role": "receive", "listen": f"{receiver.address}:{udp.port}", "each": False}
         name = f"udp-receive-{receiver.name}"
-        jobs.append(host_job(name, receiver.name, Phase.SERVER, "udp", receive, MODEST, of_port(udp.port)))
+        jobs.append(host_job(name, receiver.name, Phase.SERVER, "udp", receive, MODEST, privileges_of_port(udp.port)))
     return tuple(jobs)
 
 
@@ -155,13 +161,13 @@ def host_job(
     privileges: tuple[Privilege, ...] = (),
 ) -> JobSpec:
     """A job of ``atoll-host``; ``privileges``: those of its configuration, in addition to its subcommand's."""
-    keeps = (*of_subcommand(subcommand), *privileges)
-    return JobSpec(name, host, phase, ("atoll-host", subcommand), config, limits=limits, privileges=keeps)
+    all_privileges = (*privileges_of_subcommand(subcommand), *privileges)
+    return JobSpec(name, host, phase, ("atoll-host", subcommand), config, limits=limits, privileges=all_privileges)
 
 
 def _sizes(traffic: Traffic) -> dict[str, Any]:
-    of_ip = traffic.sizes_count is not SizesCount.PAYLOAD
-    return {"flow_sizes": traffic.distribution.config, **({"counts": traffic.sizes_count.value} if of_ip else {})}
+    counts_ip = traffic.sizes_count is not SizesCount.PAYLOAD
+    return {"flow_sizes": traffic.distribution.config, **({"counts": traffic.sizes_count.value} if counts_ip else {})}
 
 
 def _pace(traffic: Traffic) -> dict[str, Any]:

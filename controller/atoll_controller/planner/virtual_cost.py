@@ -14,14 +14,14 @@ from atoll_core.plural import significant
 from atoll_core.units import Duration, Size
 
 _START_S, _MACHINE_S = 8.0, 0.25  # kernel and controller; set-up and test of a machine
-_IDLE = 0.02  # of virtual time in which nothing but counters and pings happens
+_IDLE_SHARE = 0.02  # of virtual time in which nothing but counters and pings happens
 _FLOW_S = 0.7e-3  # a connection at both ends
-_CROWD = 40_000  # channels with which a flow costs twice as much
+_CROWD_CHANNELS = 40_000  # channels with which a flow costs twice as much
 _PACKET_S = {Backend.TC: 15e-6, Backend.ENGINE: 40e-6}  # over the link, captured and analysed
 
 _FLOW_BYTES = 700  # on the link besides the payload: handshake, acknowledgements, repetitions
 _FLOW_PACKETS = 10
-_PACKET_BYTES, _ACKS = 1500, 0.5
+_PACKET_BYTES, _ACKS_PER_PACKET = 1500, 0.5
 _UNBOUNDED_BIT_S = 10**9  # of a chain without a link
 _SAMPLES = 200  # of the flow sizes
 
@@ -34,7 +34,7 @@ _PACKET_COPIES = 3  # of bytes in flight: at the sender, on the link, and the ke
 
 def wall_time(network: Network, experiment: Experiment, backend: Backend) -> Duration:
     """The estimated wall time of the whole run: set-up, load and analysis; as if its costliest version lasted."""
-    wall_s = _START_S + _MACHINE_S * len(network.machines) + _IDLE * experiment.duration.s
+    wall_s = _START_S + _MACHINE_S * len(network.machines) + _IDLE_SHARE * experiment.duration.s
     wall_s += max(_load_s(each, backend) for each in experiment.states)
     return Duration(round(wall_s * 1e9))
 
@@ -42,15 +42,15 @@ def wall_time(network: Network, experiment: Experiment, backend: Backend) -> Dur
 def _load_s(experiment: Experiment, backend: Backend) -> float:
     """The wall time that flows and packets take."""
     flows, packets = _flows_and_packets(experiment)
-    return _PACKET_S[backend] * packets + _FLOW_S * (1 + experiment.traffic.channels / _CROWD) * flows
+    return _PACKET_S[backend] * packets + _FLOW_S * (1 + experiment.traffic.channels / _CROWD_CHANNELS) * flows
 
 
 def disk(network: Network, experiment: Experiment) -> Size:
     """The estimated size of the run directory once it is analysed; as if the version with most packets lasted."""
     packets = max(_flows_and_packets(each)[1] for each in experiment.states)
     hops = {hop for chain in experiment.all_chains for hop in chain.hops}
-    ways = sum(1 if tap.to_island_only else 2 for tap in network.taps if tap.name in hops)
-    captures = (ways + len(experiment.links)) / 2  # a link's has one direction
+    directions = sum(1 if tap.to_island_only else 2 for tap in network.taps if tap.name in hops)
+    captures = (directions + len(experiment.links)) / 2  # a link's has one direction
     return Size(round(_RUN_BYTES + _RECORD_BYTES * captures * packets))
 
 
@@ -59,13 +59,13 @@ def memory(network: Network, experiment: Experiment) -> Size:
     hops = {hop for chain in experiment.all_chains for hop in chain.hops}
     captures = len(hops & {tap.name for tap in network.taps}) + len(experiment.links)
     ways = [way for link in experiment.links_over_time for way in (link.to_island, link.to_world)]
-    under_way = sum(way.rate.bit_s * way.delays[1].s / 8 + way.queue.bytes for way in ways)
-    held = _START_BYTES + _MACHINE_BYTES * len(network.machines) + captures * experiment.captures.buffer.bytes
-    held += _CHANNEL_BYTES * experiment.most_channels + _PACKET_COPIES * under_way
-    return Size(round(held))
+    in_flight = sum(way.rate.bit_s * way.delays[1].s / 8 + way.queue.bytes for way in ways)
+    total = _START_BYTES + _MACHINE_BYTES * len(network.machines) + captures * experiment.captures.buffer.bytes
+    total += _CHANNEL_BYTES * experiment.most_channels + _PACKET_COPIES * in_flight
+    return Size(round(total))
 
 
-def rough(size: Size) -> str:
+def rough_size(size: Size) -> str:
     """An estimated size with two digits: ``1.3 GB``."""
     if size.bytes >= 1e9:
         return f"{significant(size.bytes / 1e9, 2)} GB"
@@ -79,7 +79,7 @@ def _flows_and_packets(experiment: Experiment) -> tuple[float, float]:
     flows, payload = _flows_and_payload(experiment, rate_bit_s)
     if experiment.transfer:
         payload += experiment.transfer.size.bytes
-    packets = min(payload, rate_bit_s * duration_s / 8) / _PACKET_BYTES * (1 + _ACKS) + _FLOW_PACKETS * flows
+    packets = min(payload, rate_bit_s * duration_s / 8) / _PACKET_BYTES * (1 + _ACKS_PER_PACKET) + _FLOW_PACKETS * flows
     if experiment.udp:
         packets += experiment.udp.rate.bit_s * duration_s / 8 / experiment.udp.packet.bytes
     return flows, packets + 2 * duration_s / experiment.ping.interval.s
@@ -95,14 +95,14 @@ def _flows_and_payload(experiment: Experiment, rate_bit_s: float) -> tuple[float
     if not traffic.channels:
         return 0.0, 0.0
     sizes = [traffic.distribution.quantile((sample + 0.5) / _SAMPLES) for sample in range(_SAMPLES)]
-    most = rate_bit_s * duration_s / 8 / _FLOW_BYTES
+    most_flows = rate_bit_s * duration_s / 8 / _FLOW_BYTES
     if traffic.flows_per_s is not None:
-        flows = min(traffic.flows_per_s * duration_s, most)
+        flows = min(traffic.flows_per_s * duration_s, most_flows)
         return flows, flows * traffic.distribution.mean_bytes
-    byte_s = 8 * traffic.channels / rate_bit_s
+    s_per_byte = 8 * traffic.channels / rate_bit_s
     if traffic.write_rate:
-        byte_s = max(byte_s, 8 / traffic.write_rate.bit_s)
+        s_per_byte = max(s_per_byte, 8 / traffic.write_rate.bit_s)
     pause_s = pause(experiment).s
-    each_s = [min(pause_s + (size + _FLOW_BYTES) * byte_s, duration_s) for size in sizes]
-    flows = min(traffic.channels * (1 + duration_s * _SAMPLES / sum(each_s)), most)
-    return flows, flows * sum(min(size, duration_s / byte_s) for size in sizes) / _SAMPLES
+    flow_times_s = [min(pause_s + (size + _FLOW_BYTES) * s_per_byte, duration_s) for size in sizes]
+    flows = min(traffic.channels * (1 + duration_s * _SAMPLES / sum(flow_times_s)), most_flows)
+    return flows, flows * sum(min(size, duration_s / s_per_byte) for size in sizes) / _SAMPLES

@@ -14,14 +14,14 @@ from atoll_core.openflow_wire.encoder import TPID
 ICMP, TCP, UDP = 1, 6, 17  # IANA, Assigned Internet Protocol Numbers
 OTHER = 253  # for experimentation (RFC 3692): represents every protocol without a name here
 
-_TEXT = b"atoll probe\0"
+_MARK_TEXT = b"atoll probe\0"
 _MARK = struct.Struct("!12sIIHBx")
 _DISCARD = 9
 _ECHO_REQUEST = 8
 _RST = 0x04
 _TTL = 64
 _IPV4, _IHL = 0x0800, 0x45
-_SHORTEST = 60  # bytes of an Ethernet frame, without its check sequence
+_SHORTEST_FRAME = 60  # bytes of an Ethernet frame, without its check sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def probe_frame(src: ProbeEnd, dst: ProbeEnd, vlan: int | None, protocol: int, m
     tag = b"" if vlan is None else struct.pack("!HH", TPID, vlan)
     head = bytes.fromhex(dst.mac.replace(":", "")) + bytes.fromhex(src.mac.replace(":", "")) + tag
     frame = head + struct.pack("!H", _IPV4) + probe_packet(src.address, dst.address, protocol, mark)
-    return frame.ljust(_SHORTEST, b"\0")
+    return frame.ljust(_SHORTEST_FRAME, b"\0")
 
 
 def probe_packet(src: IPv4Address, dst: IPv4Address, protocol: int, mark: ProbeMark) -> bytes:
@@ -58,27 +58,27 @@ def probe_packet(src: IPv4Address, dst: IPv4Address, protocol: int, mark: ProbeM
 
 
 def _segment(src: IPv4Address, dst: IPv4Address, protocol: int, mark: ProbeMark) -> bytes:
-    marked = _MARK.pack(_TEXT, mark.session, mark.number, mark.attempt, 0)
+    payload = _MARK.pack(_MARK_TEXT, mark.session, mark.number, mark.attempt, 0)
     pseudo = src.packed + dst.packed
     match protocol:
         case 1:
             echo = struct.pack("!BBHHH", _ECHO_REQUEST, 0, 0, mark.session & 0xFFFF, mark.attempt)
-            return _with_checksum(echo + marked, 2)
+            return _with_checksum(echo + payload, 2)
         case 6:
-            segment = struct.pack("!HHIIBBHHH", _DISCARD, _DISCARD, 0, 0, 5 << 4, _RST, 0, 0, 0) + marked
+            segment = struct.pack("!HHIIBBHHH", _DISCARD, _DISCARD, 0, 0, 5 << 4, _RST, 0, 0, 0) + payload
             return _with_checksum(segment, 16, pseudo + struct.pack("!HH", protocol, len(segment)))
         case 17:
-            length = 8 + len(marked)
-            segment = struct.pack("!HHHH", _DISCARD, _DISCARD, length, 0) + marked
+            length = 8 + len(payload)
+            segment = struct.pack("!HHHH", _DISCARD, _DISCARD, length, 0) + payload
             return _with_checksum(segment, 6, pseudo + struct.pack("!HH", protocol, length))
         case _:
-            return marked
+            return payload
 
 
-def _with_checksum(packet: bytes, at: int, pseudo: bytes = b"") -> bytes:
+def _with_checksum(packet: bytes, offset: int, pseudo: bytes = b"") -> bytes:
     """The packet with its Internet checksum (RFC 1071) at that place; ``pseudo``: the pseudo-header."""
-    summed = pseudo + packet
-    total = sum(struct.unpack(f"!{len(summed) // 2}H", summed))
+    covered = pseudo + packet
+    total = sum(struct.unpack(f"!{len(covered) // 2}H", covered))
     while total > 0xFFFF:
         total = (total >> 16) + (total & 0xFFFF)
-    return packet[:at] + struct.pack("!H", ~total & 0xFFFF) + packet[at + 2 :]
+    return packet[:offset] + struct.pack("!H", ~total & 0xFFFF) + packet[offset + 2 :]

@@ -22,25 +22,25 @@ from atoll_core.lab.twin import TwinBehaviour, TwinSettings
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, UnmanagedEntry, Vlan
 from atoll_core.plan.switch_features import SwitchFeatures
 from atoll_switches.capability_profile import Profile, behaviour, missing_features
-from atoll_switches.entry_placement import choose_table, room
+from atoll_switches.entry_placement import choose_table, table_capacity
 
 COOKIE = 0x70726F6265000000
 """The cookie of a probe's entries; no plan has it."""
 
 _TO_TABLES = 0xFFFFFFF9  # OFPP_TABLE (7.2.1): a packet out goes through the switch's tables
 _SOURCE = ProbeEnd("02:00:00:00:00:01", IPv4Address("192.0.2.1"))
-_FIRST = int(IPv4Address("198.18.0.0"))  # RFC 2544: addresses for measurements
+_FIRST_ADDRESS = int(IPv4Address("198.18.0.0"))  # RFC 2544: addresses for measurements
 _VLAN = 4000
 _PRIORITY = 1000
-_START, _NO_TABLE = 0, 250  # where the pipeline of a ProCurve starts; a number that no switch was seen to have
-_MORE = 64  # entries beyond the size of the table that are tried
+_START_TABLE, _NO_TABLE = 0, 250  # where the pipeline of a ProCurve starts; a number that no switch was seen to have
+_EXTRA = 64  # entries beyond the size of the table that are tried
 _TRIALS = 5  # of the time until an entry forwards
-_BURST = 20  # frames; a port that counts fewer may have counted a switch's own
-_LATEST_S = 15.0  # for an entry to forward at all
+_BURST_FRAMES = 20  # frames; a port that counts fewer may have counted a switch's own
+_FORWARD_TIMEOUT_S = 15.0  # for an entry to forward at all
 _EARLY_S = 0.2  # after a barrier; later, the barrier was early
 _POLL_S = 0.25
-_AT_ONCE_S = 1.0  # counters that follow in less are current
-_BACK_S = 90.0  # for a switch that rebooted to come back, so that its entries can be deleted
+_CURRENT_S = 1.0  # counters that follow in less are current
+_REBOOT_TIMEOUT_S = 90.0  # for a switch that rebooted to come back, so that its entries can be deleted
 _RATE_TOLERANCE, _TIME_TOLERANCE = 0.3, 0.2
 _REFUSED = re.compile(r"refused .*(OFP[A-Z]+_\w+|experimenter error \S+)", re.DOTALL)
 
@@ -110,16 +110,16 @@ class SwitchProbe:
         try:
             await self._clean()
             self._say("which entries its tables take")
-            await self._takes(ports)
-            await self._other_tables(ports, {table.first for table in features.tables})
+            await self._try_features(ports)
+            await self._try_other_tables(ports, {table.first for table in features.tables})
             self._say("how many entries fit, and how fast it takes them")
-            rate = await self._fill(ports, room(features, self._table))
+            rate = await self._fill(ports, table_capacity(features, self._table))
             self._say(f"when an entry forwards: {_TRIALS} trials")
-            entry = await self._lag(ports, rate)
+            entry = await self._measure_lag(ports, rate)
             self._say(f"when counters follow: up to {3 * self._expected.statistics.s:.0f} s")
-            await self._staleness(ports, entry)
+            await self._measure_statistics(ports, entry)
         finally:
-            await self._clean_whatever_happens()
+            await self._clean_finally()
         return self._findings
 
     # Tables
@@ -141,12 +141,12 @@ class SwitchProbe:
 
     async def _require_empty(self) -> None:
         """Raise LabError for entries that are not a probe's."""
-        others = [entry for entry in await self._held() if entry.cookie != COOKIE]
+        others = [entry for entry in await self._entries() if entry.cookie != COOKIE]
         refuse_occupied(self._switch, others)
 
     # Features
 
-    async def _takes(self, ports: Sequence[int]) -> None:
+    async def _try_features(self, ports: Sequence[int]) -> None:
         """Try one entry for each feature, alone in the table."""
         refusals: dict[str, str] = {}
         unable: list[str] = []
@@ -174,11 +174,11 @@ class SwitchProbe:
             seen = f"takes {text}" if takes_all else f"refuses {text}"
             self._compare("refuses", f"{'refuses' if self._expected.refuses else 'takes'} {text}", seen)
 
-    async def _other_tables(self, ports: Sequence[int], reported: Collection[int]) -> None:
+    async def _try_other_tables(self, ports: Sequence[int], reported: Collection[int]) -> None:
         """Try an entry in the tables around the one in hardware, and in one that is not there."""
         entry = self._entry(Match(ports[0], ip_proto=UDP, l4_dst=9), (Output(ports[1]),))
         software = self._profile.software_table
-        tables = ((_START, "read-only", True), (software, "software", False), (_NO_TABLE, "not there", True))
+        tables = ((_START_TABLE, "read-only", True), (software, "software", False), (_NO_TABLE, "not there", True))
         for table, description, expected in tables:
             if table is None or table == self._table or (table == _NO_TABLE and table in reported):
                 continue
@@ -191,7 +191,7 @@ class SwitchProbe:
 
     def _features(self, ports: Sequence[int]) -> list[tuple[str, Match, tuple[Action, ...]]]:
         port, other = ports[0], ports[1]
-        prefix, out = IPv4Network((_FIRST, 24)), (Output(other),)
+        prefix, out = IPv4Network((_FIRST_ADDRESS, 24)), (Output(other),)
         several = (Output(other), Output(ports[2] if len(ports) > 2 else port))
         return [
             ("vlan", Match(port, vlan=_VLAN), out),
@@ -212,34 +212,34 @@ class SwitchProbe:
     async def _fill(self, ports: Sequence[int], reported: int | None) -> float:
         """Add entries until one is refused, and delete them; the rate in entries/s."""
         size = reported or self._expected.max_entries
-        entries = [self._entry(self._to(ports[0], number), (Output(ports[1]),)) for number in range(size + _MORE)]
+        entries = [self._entry(self._match(ports[0], number), (Output(ports[1]),)) for number in range(size + _EXTRA)]
         marks: list[tuple[float, int]] = []
-        began_s = time.monotonic()
+        start_s = time.monotonic()
         refused = await self._refusal(*entries, progress=lambda done: marks.append((time.monotonic(), done)))
-        took_s = time.monotonic() - began_s
-        fit = await self._controller.count(self._dpid, self._table) if refused else len(entries)
-        await self._change(delete=entries[:fit])
+        duration_s = time.monotonic() - start_s
+        fitting = await self._controller.count(self._dpid, self._table) if refused else len(entries)
+        await self._change(delete=entries[:fitting])
         if reported is None:
             self._add("max_entries", str(self._expected.max_entries), "not reported", same=None)
         else:
             self._compare("max_entries", str(self._expected.max_entries), str(reported))
-        seen = f"{size - fit} ({fit} fit; then {refused})" if refused else f"more than {size} fit"
-        same = bool(refused) and size - fit == self._expected.occupied
+        seen = f"{size - fitting} ({fitting} fit; then {refused})" if refused else f"more than {size} fit"
+        same = bool(refused) and size - fitting == self._expected.occupied
         self._add("occupied", str(self._expected.occupied), seen, same=same)
         if len(marks) > 1:
             (first_s, first), (last_s, last) = marks[0], marks[-1]
             return (last - first) / max(last_s - first_s, 1e-6)
-        return fit / took_s
+        return fitting / duration_s
 
     # Lag and barriers
 
-    async def _lag(self, ports: Sequence[int], rate: float) -> FlowEntry:
+    async def _measure_lag(self, ports: Sequence[int], rate: float) -> FlowEntry:
         """How long the data plane follows behind a flow-mod and behind its barrier; an entry that forwards now."""
         round_trips: list[float] = []
         for _ in range(_TRIALS):
-            began_s = time.monotonic()
+            start_s = time.monotonic()
             await self._change()
-            round_trips.append(time.monotonic() - began_s)
+            round_trips.append(time.monotonic() - start_s)
         base_s = statistics.median(round_trips)
         trials = [await self._forwarded(ports, number) for number in range(_TRIALS)]
         seen = [each for each in trials if each is not None]
@@ -261,21 +261,21 @@ class SwitchProbe:
                 is_early = False
         self._barriers(is_early)
         self._rate(rate, waits=is_early is False)
-        return self._entry(self._to(ports[0], _TRIALS - 1), (Output(ports[1]),))
+        return self._entry(self._match(ports[0], _TRIALS - 1), (Output(ports[1]),))
 
     async def _forwarded(self, ports: Sequence[int], number: int) -> tuple[float, float] | None:
         """Seconds from a flow-mod, and from its barrier's reply, until frames come out; None: they never do."""
-        entry = self._entry(self._to(ports[0], number), (Output(ports[1]),))
-        before = await self._sent(ports[1])
-        began_s = time.monotonic()
+        entry = self._entry(self._match(ports[0], number), (Output(ports[1]),))
+        before = await self._sent_frames(ports[1])
+        start_s = time.monotonic()
         await self._change(add=[entry])
         replied_s = time.monotonic()
         behind_s = 0.0
-        while time.monotonic() - began_s < _LATEST_S:
+        while time.monotonic() - start_s < _FORWARD_TIMEOUT_S:
             sent_s = time.monotonic()
             await self._send(ports[0], number)
-            if await self._sent(ports[1]) - before >= _BURST:
-                return (replied_s if behind_s == 0.0 else sent_s) - began_s, behind_s
+            if await self._sent_frames(ports[1]) - before >= _BURST_FRAMES:
+                return (replied_s if behind_s == 0.0 else sent_s) - start_s, behind_s
             behind_s = time.monotonic() - replied_s
         return None
 
@@ -298,28 +298,28 @@ class SwitchProbe:
 
     # Counters
 
-    async def _staleness(self, ports: Sequence[int], entry: FlowEntry) -> None:
+    async def _measure_statistics(self, ports: Sequence[int], entry: FlowEntry) -> None:
         """The time between two changes of a packet counter under constant traffic."""
-        every = self._expected.statistics
-        profile = str(every) if every.ns else "at each request"
+        period = self._expected.statistics
+        profile = str(period) if period.ns else "at each request"
         changes: list[float] = []
         (last,) = await self._controller.packets(self._dpid, [entry], self._table)
-        began_s = time.monotonic()
-        while len(changes) < 2 and time.monotonic() - began_s < 3 * every.s + _LATEST_S:
+        start_s = time.monotonic()
+        while len(changes) < 2 and time.monotonic() - start_s < 3 * period.s + _FORWARD_TIMEOUT_S:
             await self._send(ports[0], _TRIALS - 1)
-            (now,) = await self._controller.packets(self._dpid, [entry], self._table)
-            if now != last:
+            (count,) = await self._controller.packets(self._dpid, [entry], self._table)
+            if count != last:
                 changes.append(time.monotonic())
-                last = now
+                last = count
             await asyncio.sleep(_POLL_S)
         if len(changes) < 2:
-            text = f"the counter changed {len(changes)} times in {time.monotonic() - began_s:.0f} s"
+            text = f"the counter changed {len(changes)} times in {time.monotonic() - start_s:.0f} s"
             self._add("statistics", profile, text, same=None)
             return
         seen_s = changes[1] - changes[0]
-        current = seen_s < _AT_ONCE_S
-        text = "at each request" if current else f"{seen_s:.1f} s"
-        same = current if not every.ns else not current and abs(seen_s - every.s) <= _TIME_TOLERANCE * every.s
+        is_current = seen_s < _CURRENT_S
+        text = "at each request" if is_current else f"{seen_s:.1f} s"
+        same = is_current if not period.ns else not is_current and abs(seen_s - period.s) <= _TIME_TOLERANCE * period.s
         self._add("statistics", profile, text, same=same)
 
     # Help
@@ -336,19 +336,19 @@ class SwitchProbe:
     def _entry(self, match: Match, actions: tuple[Action, ...]) -> FlowEntry:
         return FlowEntry(self._switch, _PRIORITY, match, actions, COOKIE, "probe")
 
-    def _to(self, port: int, number: int) -> Match:
-        return Match(port, ipv4_dst=IPv4Network((_FIRST + number, 32)))
+    def _match(self, port: int, number: int) -> Match:
+        return Match(port, ipv4_dst=IPv4Network((_FIRST_ADDRESS + number, 32)))
 
     async def _send(self, port: int, number: int) -> None:
         """Send a burst through the switch's tables, as come in by the port."""
-        end = ProbeEnd("02:00:00:00:00:02", IPv4Address(_FIRST + number))
+        end = ProbeEnd("02:00:00:00:00:02", IPv4Address(_FIRST_ADDRESS + number))
         frame = probe_frame(_SOURCE, end, None, UDP, ProbeMark(0, number, 0))
-        through = FlowEntry(self._switch, 0, Match(port), (Output(_TO_TABLES),), COOKIE, "probe")
-        refused = await self._controller.send(self._dpid, [(through, frame)] * _BURST)
+        entry = FlowEntry(self._switch, 0, Match(port), (Output(_TO_TABLES),), COOKIE, "probe")
+        refused = await self._controller.send(self._dpid, [(entry, frame)] * _BURST_FRAMES)
         if refused[0] is not None:
             raise LabError(f"{self._switch} refuses packets out by its tables: {refused[0]}")
 
-    async def _sent(self, port: int) -> int:
+    async def _sent_frames(self, port: int) -> int:
         """The frames that left by a port."""
         return (await self._controller.counters(self._dpid, self._table))["ports"][str(port)]["tx_packets"]
 
@@ -368,17 +368,17 @@ class SwitchProbe:
     async def _change(self, delete: Sequence[FlowEntry | UnmanagedEntry] = (), add: Sequence[FlowEntry] = ()) -> None:
         await self._controller.change(self._dpid, delete, add, self._table)
 
-    async def _held(self) -> tuple[FlowEntry | UnmanagedEntry, ...]:
+    async def _entries(self) -> tuple[FlowEntry | UnmanagedEntry, ...]:
         return await self._controller.read(self._dpid, self._switch, self._table)
 
     async def _clean(self) -> None:
-        mine = [entry for entry in await self._held() if entry.cookie == COOKIE]
-        if mine:
-            await self._change(delete=mine)
+        own_entries = [entry for entry in await self._entries() if entry.cookie == COOKIE]
+        if own_entries:
+            await self._change(delete=own_entries)
 
-    async def _clean_whatever_happens(self) -> None:
+    async def _clean_finally(self) -> None:
         """Delete the probe's entries, also from a switch that comes back. Raises LabError when it does not."""
-        deadline_s = time.monotonic() + _BACK_S
+        deadline_s = time.monotonic() + _REBOOT_TIMEOUT_S
         while True:
             try:
                 await self._controller.wait_for([self._dpid], max(1.0, deadline_s - time.monotonic()))

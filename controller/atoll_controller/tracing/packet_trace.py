@@ -109,9 +109,9 @@ def _control_trace(
     if host.control is None:
         raise PlanError(f"{host.name} has no in-band control; name a host with a 'control' address in lab.yaml")
     addresses = {each.control for each in network.in_band_hosts}
-    daemon = next(address for address in control.network.hosts() if address not in addresses)
+    daemon_address = next(address for address in control.network.hosts() if address not in addresses)
     to_host = src == CONTROL
-    frame = Frame(daemon, host.control) if to_host else Frame(host.control, daemon)
+    frame = Frame(daemon_address, host.control) if to_host else Frame(host.control, daemon_address)
     start = control.port if to_host else host.interface.attached
     steps = SwitchTables(network, entries).walk(replace(frame, protocol=protocol.number), start)
     hops = tuple(_hop(network, experiment, step, to_island=to_host) for step in steps)
@@ -149,8 +149,8 @@ def trace_text(packet_trace: PacketTrace) -> str:
         end = "it arrives"
     protocol = packet_trace.protocol
     name = protocol if isinstance(protocol, Protocol) else f"IP protocol {protocol}"
-    way = f"takes chain {packet_trace.chain}" if packet_trace.chain else "is in-band control, past all chains"
-    title = f"{name} from {packet_trace.src} to {packet_trace.dst} {way}: {end}"
+    route = f"takes chain {packet_trace.chain}" if packet_trace.chain else "is in-band control, past all chains"
+    title = f"{name} from {packet_trace.src} to {packet_trace.dst} {route}: {end}"
     return "\n".join((title, *columns([(*hop_cells(hop), hop.note) for hop in packet_trace.hops], indent="  ")))
 
 
@@ -176,13 +176,13 @@ def _hop(network: Network, experiment: Experiment, step: Step, *, to_island: boo
     delays = {box.name: box for box in network.delay_boxes}
     boxes = {box.name: box for box in network.boxes}
     if step.name in delays:
-        return hop(HopKind.DELAY, *_class(delays[step.name], step))
+        return hop(HopKind.DELAY, *_class_text(delays[step.name], step))
     if step.name in boxes:
         link = next((link for link in experiment.links if link.box == step.name), None)
         if link is None:
             return hop(HopKind.BOX, boxes[step.name].properties)
-        way = link.to_island if to_island else link.to_world
-        return hop(HopKind.BOX, f"link of {way.rate}, queue {way.queue}", way.delay_at_start.ns)
+        direction = link.to_island if to_island else link.to_world
+        return hop(HopKind.BOX, f"link of {direction.rate}, queue {direction.queue}", direction.delay_at_start.ns)
     if step.name in {tap.name for tap in network.taps}:
         tap = network.tap(step.name)
         return hop(HopKind.TAP, f"copy to interface {tap.interface.name} of {tap.host}")
@@ -195,7 +195,7 @@ def _hop(network: Network, experiment: Experiment, step: Step, *, to_island: boo
     return hop(HopKind.HOST, f"{host.role.value}{behind}")
 
 
-def _class(box: DelayBox, step: Delivery) -> tuple[str, int]:
+def _class_text(box: DelayBox, step: Delivery) -> tuple[str, int]:
     ends = {each: (box.ends(each).world.attached, box.ends(each).island.attached) for each in box.classes}
     latency = next((each for each in box.classes if each.tag == step.frame.vlan and step.port in ends[each]), None)
     return (f"class {latency.name}", latency.rtt.ns // 2) if latency else ("no class of it", 0)

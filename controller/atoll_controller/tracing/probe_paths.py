@@ -14,21 +14,21 @@ from atoll_core.experiment.host_groups import Sides
 from atoll_core.lab.network import Host, Network
 from atoll_core.plan.flow_entry import FlowEntry
 
-_TRIED = 4  # pairs tried for an entry that no pair before has used
+_MOST_PAIRS = 4  # pairs tried for an entry that no pair before has used
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
     """A probe from a world host to an island host and back. ``protocol``: None for one without a name.
 
-    ``there``: its steps on the way there. ``end``: the last station: TCP may end at a box before the destination.
+    ``steps``: its steps on the way there. ``end``: the last station: TCP may end at a box before the destination.
     """
 
     world: str
     island: str
     protocol: Protocol | None
     chain: str
-    there: tuple[Step, ...]
+    steps: tuple[Step, ...]
     entries: frozenset[FlowEntry]  # used by its packets, there and back
     end: str
 
@@ -43,18 +43,18 @@ class Path:
         return f"protocol {OTHER}" if self.protocol is None else self.protocol.value
 
 
-def cover(network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> tuple[Path, ...]:
+def covering_paths(network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> tuple[Path, ...]:
     """A small set of paths that together use every entry that packets between hosts can use.
 
     Drop entries for addresses without a host are in none. Raises PlanError as ``SwitchTables.walk``.
     """
     walks = _Walks(network, experiment, entries)
     paths: list[Path] = []
-    left = set(walks.entries)
-    for path in itertools.chain(_each_host(network, walks), _each_entry(walks, left)):
-        if path.entries & left or not paths:
+    unused = set(walks.entries)
+    for path in itertools.chain(_each_host(network, walks), _each_entry(walks, unused)):
+        if path.entries & unused or not paths:
             paths.append(path)
-            left -= path.entries
+            unused -= path.entries
     return tuple(paths)
 
 
@@ -64,13 +64,13 @@ def limit_ns(network: Network, experiment: Experiment) -> int:
     return 2 * (chains + latency_drain_ns(network, experiment))
 
 
-def of_one_sender(network: Network, steps: tuple[Step, ...], protocol: int, host: str) -> tuple[tuple[Step, ...], str]:
+def path_of_sender(network: Network, steps: tuple[Step, ...], protocol: int, host: str) -> tuple[tuple[Step, ...], str]:
     """The part of a path for one sender's packets, and its end: a box may end TCP and open a new connection."""
     if protocol == TCP:
         ends = {box.name for box in network.boxes if box.ends_connections}
-        for at, step in enumerate(steps):
+        for index, step in enumerate(steps):
             if isinstance(step, Delivery) and step.name in ends:
-                return steps[: at + 1], step.name
+                return steps[: index + 1], step.name
     return steps, host
 
 
@@ -83,19 +83,19 @@ class _Walks:
         self._network = network
         self._experiment = experiment
         self._tables = SwitchTables(network, self.entries)
-        named = {chain.carries.protocol for chain in experiment.chains} - {None}
+        named_protocols = {chain.carries.protocol for chain in experiment.chains} - {None}
         # A protocol that selects no chain takes the path of ICMP; if ICMP selects one, that of unnamed protocols.
-        plain = None if Protocol.ICMP in named else Protocol.ICMP
-        self.protocols = (plain, *sorted(named - {None}, key=str))
+        default = None if Protocol.ICMP in named_protocols else Protocol.ICMP
+        self.protocols = (default, *sorted(named_protocols - {None}, key=str))
 
     def path(self, world: Host, island: Host, protocol: Protocol | None) -> Path:
         number = OTHER if protocol is None else protocol.number
         chain = self._experiment.carrier(world.address, island.address, protocol)
-        there = self._tables.walk(Frame(world.address, island.address, protocol=number), world.interface.attached)
+        forward = self._tables.walk(Frame(world.address, island.address, protocol=number), world.interface.attached)
         back = self._tables.walk(Frame(island.address, world.address, protocol=number), island.interface.attached)
-        steps, end = of_one_sender(self._network, there, number, island.name)
-        used = (*steps, *back) if end == island.name else steps
-        entries = frozenset(step.entry for step in used if isinstance(step, Lookup) and step.entry is not None)
+        steps, end = path_of_sender(self._network, forward, number, island.name)
+        used_steps = (*steps, *back) if end == island.name else steps
+        entries = frozenset(step.entry for step in used_steps if isinstance(step, Lookup) and step.entry is not None)
         return Path(world.name, island.name, protocol, chain.name, steps, entries, end)
 
 
@@ -107,13 +107,13 @@ def _each_host(network: Network, walks: _Walks) -> Iterator[Path]:
             yield walks.path(worlds[number % len(worlds)], islands[number % len(islands)], protocol)
 
 
-def _each_entry(walks: _Walks, left: set[FlowEntry]) -> Iterator[Path]:
+def _each_entry(walks: _Walks, unused: set[FlowEntry]) -> Iterator[Path]:
     """For each unused entry some pairs whose packets it may match."""
     for entry in walks.entries:
-        if entry in left and entry.actions and not is_control(entry.cookie):  # the agents' connections prove those
-            for candidate in itertools.islice(_candidates(walks, entry), _TRIED):
+        if entry in unused and entry.actions and not is_control(entry.cookie):  # the agents' connections prove those
+            for candidate in itertools.islice(_candidates(walks, entry), _MOST_PAIRS):
                 yield walks.path(*candidate)
-                if entry not in left:
+                if entry not in unused:
                     break
 
 

@@ -64,19 +64,19 @@ class SwitchTables:
         # By port and, for entries for a single host, that host: tables have hundreds of those.
         self._entries: dict[tuple[PortRef, IPv4Address | None], list[FlowEntry]] = defaultdict(list)
         for entry in sorted(entries, key=lambda entry: -entry.priority):
-            only = entry.match.ipv4_dst
-            host = only.network_address if only is not None and only.prefixlen == only.max_prefixlen else None
+            prefix = entry.match.ipv4_dst
+            host = prefix.network_address if prefix is not None and prefix.prefixlen == prefix.max_prefixlen else None
             self._entries[PortRef(entry.switch, entry.match.in_port), host].append(entry)
         self._far_end: dict[PortRef, PortRef] = {}
         for trunk in network.trunks:
             self._far_end |= {trunk.a: trunk.b, trunk.b: trunk.a}
         self._machines = {host.interface.attached: host.name for host in network.hosts}
         self._machines |= {each.uplink: each.name for each in network.learning_switches}
-        self._behind = {(host.interface.attached, host.address): host.name for host in network.hosts}
+        self._hosts_by_port = {(host.interface.attached, host.address): host.name for host in network.hosts}
         if network.control is not None:
             self._machines[network.control.port] = CONTROL
             in_band = ((host.interface.attached, host.control, host.name) for host in network.in_band_hosts)
-            self._behind |= {(port, address): name for port, address, name in in_band if address is not None}
+            self._hosts_by_port |= {(port, address): name for port, address, name in in_band if address is not None}
         self._machines |= {tap.interface.attached: tap.name for tap in network.taps if not tap.physical}
         self.exits: dict[PortRef, PortRef] = {}
         self._routed: set[PortRef] = set()
@@ -98,30 +98,30 @@ class SwitchTables:
         machine.
         """
         steps: list[Step] = []
-        waiting = deque([(frame, start)])
-        while waiting:
+        queue = deque([(frame, start)])
+        while queue:
             if len(steps) > _MOST_STEPS:
                 raise PlanError(f"{_frame_text(frame)} from {start} is in a loop")
-            arrived, at = waiting.popleft()
-            entry = first if first is not None and not steps else self._best(arrived, at)
-            steps.append(Lookup(at, arrived, entry))
-            for left, port in _outputs(arrived, at, entry):
+            frame_there, at = queue.popleft()
+            entry = first if first is not None and not steps else self._matching_entry(frame_there, at)
+            steps.append(Lookup(at, frame_there, entry))
+            for sent, port in _outputs(frame_there, at, entry):
                 if port in self._far_end:
-                    waiting.append((left, self._far_end[port]))
+                    queue.append((sent, self._far_end[port]))
                     continue
                 if port not in self._machines:
                     raise PlanError(f"{entry} sends to {port}, but nothing is attached there")
-                name = self._behind.get((port, left.dst), self._machines[port])
-                steps.append(Delivery(name, left, port))
-                if through_boxes and port in self.exits and (left.vlan is None or port not in self._routed):
-                    waiting.append((left, self.exits[port]))
+                name = self._hosts_by_port.get((port, sent.dst), self._machines[port])
+                steps.append(Delivery(name, sent, port))
+                if through_boxes and port in self.exits and (sent.vlan is None or port not in self._routed):
+                    queue.append((sent, self.exits[port]))
         return tuple(steps)
 
-    def seen(self, frame: Frame, start: PortRef) -> tuple[Delivery, ...]:
+    def arrivals(self, frame: Frame, start: PortRef) -> tuple[Delivery, ...]:
         """The machines and taps at which a frame and its copies arrive, in order. Raises PlanError as :meth:`walk`."""
         return tuple(step for step in self.walk(frame, start) if isinstance(step, Delivery))
 
-    def _best(self, frame: Frame, at: PortRef) -> FlowEntry | None:
+    def _matching_entry(self, frame: Frame, at: PortRef) -> FlowEntry | None:
         entries = (*self._entries.get((at, frame.dst), ()), *self._entries.get((at, None), ()))
         matching = [entry for entry in entries if matches(entry.match, frame)]
         highest = max((entry.priority for entry in matching), default=0)

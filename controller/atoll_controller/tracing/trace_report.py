@@ -84,7 +84,7 @@ def live_trace_text(live: LiveTrace) -> str:
     """A live trace as a table."""
     trace = live.trace
     lines = [f"{trace.protocol} from {trace.src} to {trace.dst} takes chain {trace.chain}: {_verdict(live)}"]
-    rows = [(*hop_cells(station.hop), _witnessed(station), station.hop.note) for station in live.stations]
+    rows = [(*hop_cells(station.hop), _evidence_text(station), station.hop.note) for station in live.stations]
     lines += columns(rows, indent="  ")
     if any((station.counted or 0) > live.sent for station in live.stations):
         lines.append(f"  entries that counted more than {live.sent} packets also carry other traffic")
@@ -103,7 +103,7 @@ def _verdict(live: LiveTrace) -> str:
     return f"proven, {answered} after {middle} ({low} to {high}), configured {Duration(live.rtt_ns)}"
 
 
-def _witnessed(station: LiveStation) -> str:
+def _evidence_text(station: LiveStation) -> str:
     if not station.held:
         return "no entry"
     if station.counted is not None:
@@ -115,26 +115,26 @@ def _witnessed(station: LiveStation) -> str:
 
 
 def where_to_look(
-    network: Network, steps: Iterable[Step], rises: Mapping[FlowEntry, int], taps: Collection[str]
+    network: Network, steps: Iterable[Step], increases: Mapping[FlowEntry, int], taps: Collection[str]
 ) -> str:
     """The suspected part and the command that shows more of it, as text after ``look at``.
 
-    ``steps``: the planned path; ``rises``: the increase of the counters of its entries.
+    ``steps``: the planned path; ``increases``: the increase of the counters of its entries.
     """
-    reached: Delivery | None = None
+    last: Delivery | None = None
     for step in steps:
         if isinstance(step, Delivery):
-            reached = reached if step.name in taps else step
+            last = last if step.name in taps else step
         elif step.entry is None:
             return f"the table of {step.at.switch}, by `atoll switches entries {step.at.switch}`"
-        elif rises.get(step.entry, 0) <= 0:
-            return f"{_towards(network, step.at)}, by `atoll switches counters {step.at.switch}`"
-    if reached is None:
+        elif increases.get(step.entry, 0) <= 0:
+            return f"{_machine_before(network, step.at)}, by `atoll switches counters {step.at.switch}`"
+    if last is None:
         return "the switches, by `atoll switches`"
-    return f"{_from(network, reached)}, by `atoll switches counters {reached.port.switch}`"
+    return f"{_machine_behind(network, last)}, by `atoll switches counters {last.port.switch}`"
 
 
-def _towards(network: Network, port: PortRef) -> str:
+def _machine_before(network: Network, port: PortRef) -> str:
     """The machine or cable from which frames arrive at a port."""
     if attached := _attached(network).get(port):
         return f"{attached[0]} and the cable from its {attached[1]} to {port}"
@@ -144,14 +144,14 @@ def _towards(network: Network, port: PortRef) -> str:
     return f"the cable at {port}"
 
 
-def _from(network: Network, reached: Delivery) -> str:
+def _machine_behind(network: Network, delivery: Delivery) -> str:
     """The machine that receives frames from a port."""
-    name, interface = _attached(network).get(reached.port, (None, ""))
+    name, interface = _attached(network).get(delivery.port, (None, ""))
     if name is None:
-        return reached.name
-    if name == reached.name or interface != "uplink":
-        return f"{reached.name} and the cable from {reached.port} to its {interface}"
-    return f"{reached.name}, its cable to {name}, and the cable from {reached.port} to {name}'s {interface}"
+        return delivery.name
+    if name == delivery.name or interface != "uplink":
+        return f"{delivery.name} and the cable from {delivery.port} to its {interface}"
+    return f"{delivery.name}, its cable to {name}, and the cable from {delivery.port} to {name}'s {interface}"
 
 
 def _attached(network: Network) -> dict[PortRef, tuple[str, str]]:

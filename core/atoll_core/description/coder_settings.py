@@ -12,11 +12,11 @@ from atoll_core.units import Duration, Rate, Size
 _MS = 10**6
 _REPAIRS_MAX = 1024
 _WINDOW = "sliding-window"
-_WINDOW_MAX = 512
+_LARGEST_WINDOW = 512
 """The decoder remembers 1024 packets: repair packets of the largest window may be late by as many packets as it has."""
 
 
-def _repairs(given: object) -> object:
+def _check(given: object) -> object:
     """Refuse with one message what is neither of the two forms."""
     is_number = isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= _REPAIRS_MAX
     if not is_number and given != "adaptive":
@@ -25,7 +25,7 @@ def _repairs(given: object) -> object:
     return given
 
 
-_Redundancy = Annotated[Annotated[int, Field(ge=0, le=_REPAIRS_MAX)] | Literal["adaptive"], BeforeValidator(_repairs)]
+_Redundancy = Annotated[Annotated[int, Field(ge=0, le=_REPAIRS_MAX)] | Literal["adaptive"], BeforeValidator(_check)]
 
 
 class CoderSettings(BoxSettings):
@@ -145,24 +145,24 @@ class CoderSettings(BoxSettings):
 
     @field_validator("generation", "interleave", "defer_generations")
     @classmethod
-    def _is_possible_with_the_scheme(cls, value: int | None, others: ValidationInfo) -> int | None:
-        if others.data.get("scheme") != _WINDOW or value is None:
+    def _fits_the_scheme(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if info.data.get("scheme") != _WINDOW or value is None:
             return value
-        if others.field_name == "generation" and value > _WINDOW_MAX:
-            msg = f"{value} packets are more than the {_WINDOW_MAX} that a sliding window can have; write fewer"
+        if info.field_name == "generation" and value > _LARGEST_WINDOW:
+            msg = f"{value} packets are more than the {_LARGEST_WINDOW} that a sliding window can have; write fewer"
             raise ValueError(msg)
-        if others.field_name == "interleave" and value > 1:
+        if info.field_name == "interleave" and value > 1:
             msg = "a sliding window has no generations to join in turn; write interleave: 1, and a larger generation"
             raise ValueError(msg)
-        if others.field_name == "defer_generations":
+        if info.field_name == "defer_generations":
             msg = "a sliding window has no generations to wait for; write defer, a time"
             raise ValueError(msg)
         return value
 
     @field_validator("in_order_hold")
     @classmethod
-    def _has_the_order(cls, hold: Duration, others: ValidationInfo) -> Duration:
-        if hold.ns and others.data.get("interleave", 1) > 1:
+    def _can_be_held_in_order(cls, hold: Duration, info: ValidationInfo) -> Duration:
+        if hold.ns and info.data.get("interleave", 1) > 1:
             msg = "packets of interleaved generations cannot be held in order; write interleave: 1, "
             msg += "or in_order_hold: 0 ms"
             raise ValueError(msg)
@@ -170,32 +170,32 @@ class CoderSettings(BoxSettings):
 
     @field_validator("redundancy")
     @classmethod
-    def _can_be_adapted(cls, redundancy: int | str, others: ValidationInfo) -> int | str:
-        given: dict[str, Any] = others.data
-        if redundancy != "adaptive" or "generation" not in given:
+    def _can_be_adapted(cls, redundancy: int | str, info: ValidationInfo) -> int | str:
+        values: dict[str, Any] = info.data
+        if redundancy != "adaptive" or "generation" not in values:
             return redundancy
-        if given.get("scheme") in {"repetition", _WINDOW}:
-            msg = f"repair packets of {given['scheme']} cannot be adapted; write scheme: rlnc or reed-solomon, "
+        if values.get("scheme") in {"repetition", _WINDOW}:
+            msg = f"repair packets of {values['scheme']} cannot be adapted; write scheme: rlnc or reed-solomon, "
             msg += "or a number"
             raise ValueError(msg)
-        most = given.get("redundancy_max") or given["generation"] // 2
-        if given.get("redundancy_fallback", 0) > most:
-            msg = f"redundancy_fallback is more than the {most} repair packets of redundancy_max; write no more"
+        most_repairs = values.get("redundancy_max") or values["generation"] // 2
+        if values.get("redundancy_fallback", 0) > most_repairs:
+            msg = f"redundancy_fallback is more than the {most_repairs} repair packets of redundancy_max; write no more"
             raise ValueError(msg)
         return redundancy
 
     @field_validator("scheduler")
     @classmethod
-    def _has_what_it_needs(cls, scheduler: str | None, others: ValidationInfo) -> str | None:
-        given: dict[str, Any] = others.data
-        if scheduler == "titrated" and not (given.get("link_rate") and given.get("link_queue")):
+    def _fits_code_and_link(cls, scheduler: str | None, info: ValidationInfo) -> str | None:
+        values: dict[str, Any] = info.data
+        if scheduler == "titrated" and not (values.get("link_rate") and values.get("link_queue")):
             msg = "titrated needs the rate and the queue of the link; add link_rate and link_queue"
             raise ValueError(msg)
-        if scheduler == "tail" and given.get("scheme") == _WINDOW:
+        if scheduler == "tail" and values.get("scheme") == _WINDOW:
             msg = "a sliding window makes repair packets between packets, so none are at the end of a generation; "
             msg += "write scheduler: interspersed, deferred or titrated"
             raise ValueError(msg)
-        if scheduler == "interspersed" and given.get("scheme") not in {"rlnc", _WINDOW}:
-            msg = f"{given.get('scheme')} makes repair packets at the end of a generation; write scheme: rlnc, or tail"
+        if scheduler == "interspersed" and values.get("scheme") not in {"rlnc", _WINDOW}:
+            msg = f"{values.get('scheme')} makes repair packets at the end of a generation; write scheme: rlnc, or tail"
             raise ValueError(msg)
         return scheduler

@@ -21,7 +21,7 @@ from atoll_core.units import Duration, Rate, Size
 
 FOLDER = Path(__file__).parents[1] / "schemas"
 _YAML: Any = YAML(typ="safe", pure=True)
-_BY_NAME = ("properties", "$defs")  # keys there are names, and "title" could be one
+_NAME_KEYED = ("properties", "$defs")  # keys there are names, and "title" could be one
 SCHEMAS: dict[str, type[Raw]] = {
     "lab.schema.json": RawLab,
     "experiment.schema.json": RawExperiment,
@@ -45,7 +45,7 @@ def schema_text(model: type[Raw]) -> str:
     """The schema of a description, as committed."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_tidied(model.model_json_schema(schema_generator=_Generator)),
+        **_adapted(model.model_json_schema(schema_generator=_Generator)),
     }
     return json.dumps(schema, indent=2) + "\n"
 
@@ -57,27 +57,27 @@ def write_schemas() -> None:
         (FOLDER / file).write_text(schema_text(model), encoding="utf-8")
 
 
-def _tidied(schema: Any) -> Any:
+def _adapted(schema: Any) -> Any:
     """Adapt pydantic's schema for editors.
 
     Titles are removed: they repeat the keys and would be shown instead of descriptions. Examples are parsed as YAML.
     Where keys are names, other keys are refused: pydantic leaves them unchecked.
     """
     if isinstance(schema, list):
-        return [_tidied(part) for part in cast("list[Any]", schema)]
+        return [_adapted(part) for part in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    tidied: dict[str, Any] = {}
+    adapted: dict[str, Any] = {}
     for key, part in cast("dict[str, Any]", schema).items():
-        if key in _BY_NAME:
-            tidied[key] = {name: _tidied(entry) for name, entry in part.items()}
+        if key in _NAME_KEYED:
+            adapted[key] = {name: _adapted(entry) for name, entry in part.items()}
         elif key == "examples":
-            tidied[key] = [_YAML.load(example) if isinstance(example, str) else example for example in part]
+            adapted[key] = [_YAML.load(example) if isinstance(example, str) else example for example in part]
         elif key != "title":
-            tidied[key] = _tidied(part)
-    if "patternProperties" in tidied:
-        tidied["additionalProperties"] = False
-    return tidied
+            adapted[key] = _adapted(part)
+    if "patternProperties" in adapted:
+        adapted["additionalProperties"] = False
+    return adapted
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ MOST_PACKETS = 500_000
 COLUMNS = ("t_s", "rate_bit_s", "delay_ms", "loss", "blocked")
 
 _NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18})?")
-_LEAST_RATE, _MOST_RATE = 1000, 100 * 10**9  # as in experiment.yaml
+_LEAST_BIT_S, _MOST_BIT_S = 1000, 100 * 10**9  # as in experiment.yaml
 _MOST_DELAY_NS = 60 * 10**9
 _MOST_T_NS = 168 * 3600 * 10**9
 
@@ -34,20 +34,20 @@ def read_trace(text: str, file: str) -> FileContent[LinkTrace]:
             (Diagnostic(file, 1, "has no rows; a trace begins with a line of column names, such as 't_s,rate_bit_s'"),),
         )
     columns = [name.strip() for name in header.split(",")]
-    if wrong := _wrong_columns(columns):
-        return FileContent(None, (Diagnostic(file, reader.line, wrong),))
+    if problem := _wrong_columns(columns):
+        return FileContent(None, (Diagnostic(file, reader.line, problem),))
     rows: list[TraceRow] = []
     lines: list[int] = []
     for cells in reader.rows(columns):
-        if row := _row(reader, dict(zip(columns, cells, strict=True))):
+        if row := _read_row(reader, dict(zip(columns, cells, strict=True))):
             _check_order(reader, rows, row)
             rows.append(row)
             lines.append(reader.line)
         if len(rows) > MOST_ROWS:
-            reader.wrong(f"more than {MOST_ROWS} rows; leave out rows that change little")
+            reader.note(f"more than {MOST_ROWS} rows; leave out rows that change little")
             break
     if not rows and not reader.mistakes:
-        reader.wrong("there is no row below the column names; add one for t_s 0")
+        reader.note("there is no row below the column names; add one for t_s 0")
     return FileContent(None if reader.mistakes else LinkTrace(file, tuple(rows)), tuple(reader.mistakes), tuple(lines))
 
 
@@ -57,13 +57,13 @@ def read_loss_trace(text: str, file: str) -> FileContent[LossTrace]:
     lost: list[bool] = []
     for line in reader:
         if line not in {"0", "1"}:
-            reader.wrong(f"{shown(line)} is neither 0 (the packet passes) nor 1 (it is lost)")
+            reader.note(f"{shown(line)} is neither 0 (the packet passes) nor 1 (it is lost)")
         lost.append(line == "1")
         if len(lost) > MOST_PACKETS:
-            reader.wrong(f"more than {MOST_PACKETS} packets; write fewer, since the trace repeats")
+            reader.note(f"more than {MOST_PACKETS} packets; write fewer, since the trace repeats")
             break
     if not lost:
-        reader.wrong("has no packets; write a line with 0 (passes) or 1 (lost) for each")
+        reader.note("has no packets; write a line with 0 (passes) or 1 (lost) for each")
     return FileContent(None if reader.mistakes else LossTrace(file, tuple(lost)), tuple(reader.mistakes))
 
 
@@ -74,18 +74,18 @@ def loss_trace_text(lost: Iterable[bool], remarks: Iterable[str] = ()) -> str:
 
 def trace_csv(trace: LinkTrace, remarks: Iterable[str] = ()) -> str:
     """The CSV of a trace with the columns that it needs, below ``remarks`` as comments."""
-    used = [column for column in COLUMNS if any(_CELL[column](row) for row in trace.rows)]
-    columns = [column for column in COLUMNS if column == "t_s" or column in used]
+    used_columns = [column for column in COLUMNS if any(_TEXT[column](row) for row in trace.rows)]
+    columns = [column for column in COLUMNS if column == "t_s" or column in used_columns]
     lines = [f"# {remark}" for remark in remarks]
     lines.append(",".join(columns))
     # No blockage is written as 0; None in another column is an empty cell.
     lines += [
-        ",".join(_CELL[column](row) or ("0" if column == "blocked" else "") for column in columns) for row in trace.rows
+        ",".join(_TEXT[column](row) or ("0" if column == "blocked" else "") for column in columns) for row in trace.rows
     ]
     return "\n".join(lines) + "\n"
 
 
-_CELL: Mapping[str, Callable[[TraceRow], str]] = {
+_TEXT: Mapping[str, Callable[[TraceRow], str]] = {
     "t_s": lambda row: _decimal(row.t.ns, 9),
     "rate_bit_s": lambda row: "" if row.rate is None else str(row.rate.bit_s),
     "delay_ms": lambda row: "" if row.delay is None else _decimal(row.delay.ns, 6),
@@ -94,8 +94,8 @@ _CELL: Mapping[str, Callable[[TraceRow], str]] = {
 }
 
 
-def _decimal(whole: int, places: int) -> str:
-    text = f"{Decimal(whole).scaleb(-places):f}"
+def _decimal(number: int, places: int) -> str:
+    text = f"{Decimal(number).scaleb(-places):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -104,9 +104,9 @@ def _wrong_columns(columns: list[str]) -> str | None:
     known = ", ".join(COLUMNS)
     if unknown:
         return f"unknown column {shown(unknown[0])}; known columns: {known}"
-    twice = [name for name in columns if columns.count(name) > 1]
-    if twice:
-        return f"column {twice[0]} occurs twice; keep one of them"
+    repeated = [name for name in columns if columns.count(name) > 1]
+    if repeated:
+        return f"column {repeated[0]} occurs twice; keep one of them"
     if columns[:1] != ["t_s"]:
         return "the first column must be t_s, the time in seconds"
     if len(columns) == 1:
@@ -116,27 +116,25 @@ def _wrong_columns(columns: list[str]) -> str | None:
 
 def _check_order(reader: LineReader, rows: list[TraceRow], row: TraceRow) -> None:
     if not rows and row.t.ns:
-        reader.wrong("the first row must have t_s 0; it also applies before the load begins")
+        reader.note("the first row must have t_s 0; it also applies before the load begins")
     if rows and row.t <= rows[-1].t:
-        reader.wrong(
+        reader.note(
             f"t_s {_decimal(row.t.ns, 9)} is not later than {_decimal(rows[-1].t.ns, 9)} of the previous row; put "
             "rows in ascending order"
         )
 
 
-def _row(reader: LineReader, cells: Mapping[str, str]) -> TraceRow | None:
-    read: dict[str, Any] = {}
+def _read_row(reader: LineReader, cells: Mapping[str, str]) -> TraceRow | None:
+    row: dict[str, Any] = {}
     for column, cell in cells.items():
         if cell == "" and column != "t_s":
             continue
         try:
-            read[column] = _READ[column](cell)
+            row[column] = _READERS[column](cell)
         except ValueError as error:
-            reader.wrong(f"{column}: {error}")
+            reader.note(f"{column}: {error}")
             return None
-    return TraceRow(
-        read["t_s"], read.get("rate_bit_s"), read.get("delay_ms"), read.get("loss"), read.get("blocked", False)
-    )
+    return TraceRow(row["t_s"], row.get("rate_bit_s"), row.get("delay_ms"), row.get("loss"), row.get("blocked", False))
 
 
 def _scaled(cell: str, unit: int, least: int, most: int, allowed: str) -> int:
@@ -151,19 +149,19 @@ def _scaled(cell: str, unit: int, least: int, most: int, allowed: str) -> int:
     return int(scaled.to_integral_value())
 
 
-def _blocked(cell: str) -> bool:
+def _read_blocked(cell: str) -> bool:
     if cell not in {"0", "1"}:
         msg = f"{shown(cell)} is neither 0 nor 1"
         raise ValueError(msg)
     return cell == "1"
 
 
-_PARTS = 10**15  # of a probability: the decimals that a float can represent
+_PROBABILITY_STEPS = 10**15  # of a probability: the decimals that a float can represent
 
-_READ: Mapping[str, Callable[[str], Any]] = {
+_READERS: Mapping[str, Callable[[str], Any]] = {
     "t_s": lambda cell: Duration(_scaled(cell, 10**9, 0, _MOST_T_NS, "from 0 to 604800 (168 h)")),
-    "rate_bit_s": lambda cell: Rate(_scaled(cell, 1, _LEAST_RATE, _MOST_RATE, "from 1000 to 100000000000")),
+    "rate_bit_s": lambda cell: Rate(_scaled(cell, 1, _LEAST_BIT_S, _MOST_BIT_S, "from 1000 to 100000000000")),
     "delay_ms": lambda cell: Duration(_scaled(cell, 10**6, 0, _MOST_DELAY_NS, "from 0 to 60000")),
-    "loss": lambda cell: _scaled(cell, _PARTS, 0, _PARTS, "from 0 to 1") / _PARTS,
-    "blocked": _blocked,
+    "loss": lambda cell: _scaled(cell, _PROBABILITY_STEPS, 0, _PROBABILITY_STEPS, "from 0 to 1") / _PROBABILITY_STEPS,
+    "blocked": _read_blocked,
 }

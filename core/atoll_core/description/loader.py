@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_core.description.overrides import of_lab, override, override_lab
+from atoll_core.description.overrides import override, override_lab, settings_of_lab
 from atoll_core.description.raw_experiment import RawExperiment, RawTransfer
 from atoll_core.description.raw_inventory import RawInventory
 from atoll_core.description.raw_lab import RawLab
@@ -70,7 +70,7 @@ class DescriptionFile:
 
     def experiment(self) -> tuple[Network, Experiment]:
         """The experiment that the file describes, and the lab it names (relative to its own folder)."""
-        _refuse_others(self.document)
+        _refuse_other_kinds(self.document)
         if self.document.tree is not None and _is_lab(self.document):
             kind = "is a lab, but an experiment is needed; name an experiment.yaml (examples/ has some)"
             raise DescriptionError([Diagnostic(self.document.file, 0, kind)])
@@ -84,7 +84,7 @@ class DescriptionFile:
         document = self.document
         if document.tree is None:
             raise DescriptionError(document.mistakes)
-        _refuse_others(document)
+        _refuse_other_kinds(document)
         if _own_keys(document, RawLab) == _own_keys(document, RawExperiment):
             message = "neither a lab (networks, switches, hosts, ...) nor an experiment (lab, chain, links, ...)"
             raise DescriptionError([*document.mistakes, document.mistake((), message)])
@@ -101,7 +101,7 @@ class DescriptionFile:
     @property
     def lab_settings(self) -> tuple[str, ...]:
         """The settings that replace values of the lab."""
-        return of_lab(self.settings)
+        return settings_of_lab(self.settings)
 
     def transfer_start(self) -> Duration | None:
         """The start of an experiment's transfer; None without one, and for a description with a mistake there."""
@@ -119,27 +119,27 @@ class DescriptionFile:
 
 
 def resolve_document(
-    document: Document, path: Path, known: Lab | None = None, settings: Sequence[str] = ()
+    document: Document, path: Path, loaded: Lab | None = None, settings: Sequence[str] = ()
 ) -> tuple[Network, Experiment]:
     """As :func:`load_experiment`, for a document that was read from the file already, with its own settings in it.
 
     Mistakes of form, and all of the lab, come before those of meaning.
     ``settings``: those of the lab replace values of it, others are ignored.
-    ``known``: a lab that was loaded before; it is not resolved again if the experiment names the same one.
+    ``loaded``: a lab that was loaded before; it is not resolved again if the experiment names the same one.
     """
     lab_name = (document.tree or {}).get("lab")
-    described_lab = override_lab(read_document(path.parent / lab_name), settings) if isinstance(lab_name, str) else None
+    described = override_lab(read_document(path.parent / lab_name), settings) if isinstance(lab_name, str) else None
     raw = lab = None
     mistakes: list[Diagnostic] = []
     try:
-        raw = parse(RawExperiment, document, lab_examples((described_lab and described_lab.tree) or {}))
+        raw = parse(RawExperiment, document, lab_examples((described and described.tree) or {}))
     except DescriptionError as error:
         mistakes += error.mistakes
-    if described_lab is not None and (reason := _no_lab(described_lab)):
+    if described is not None and (reason := _why_no_lab(described)):
         mistakes.append(document.mistake(("lab",), f"lab: {reason}"))
-    elif described_lab is not None:
+    elif described is not None:
         try:
-            lab = known if known is not None and known.document.tree == described_lab.tree else Lab.read(described_lab)
+            lab = loaded if loaded is not None and loaded.document.tree == described.tree else Lab.read(described)
         except DescriptionError as error:
             mistakes += error.mistakes
     if raw is None or lab is None:
@@ -162,19 +162,19 @@ def _is_lab(document: Document) -> bool:
 
 def is_study(document: Document) -> bool:
     """Whether the document is a study rather than a lab or an experiment."""
-    own = max(_own_keys(document, RawLab), _own_keys(document, RawExperiment))
-    return "experiment" in (document.tree or ()) and _own_keys(document, RawStudy) > own
+    most_other_keys = max(_own_keys(document, RawLab), _own_keys(document, RawExperiment))
+    return "experiment" in (document.tree or ()) and _own_keys(document, RawStudy) > most_other_keys
 
 
-def _refuse_others(document: Document) -> None:
+def _refuse_other_kinds(document: Document) -> None:
     """Raise DescriptionError when the document is a study or an inventory instead of a lab or an experiment."""
-    own = max(_own_keys(document, RawLab), _own_keys(document, RawExperiment))
+    most_own_keys = max(_own_keys(document, RawLab), _own_keys(document, RawExperiment))
     if is_study(document):
-        how = f"`atoll check {document.file}` checks it, `atoll sweep {document.file} --dry-run` estimates its runs"
-        raise DescriptionError([Diagnostic(document.file, 0, f"is a study; {how}")])
-    if _own_keys(document, RawInventory) > own:
-        how = f"`atoll check --inventory {document.file}` checks it, `atoll check LAB --inventory ...` for a lab"
-        message = f"is an inventory of machines, neither a lab nor an experiment; {how}"
+        remedy = f"`atoll check {document.file}` checks it, `atoll sweep {document.file} --dry-run` estimates its runs"
+        raise DescriptionError([Diagnostic(document.file, 0, f"is a study; {remedy}")])
+    if _own_keys(document, RawInventory) > most_own_keys:
+        remedy = f"`atoll check --inventory {document.file}` checks it, `atoll check LAB --inventory ...` for a lab"
+        message = f"is an inventory of machines, neither a lab nor an experiment; {remedy}"
         raise DescriptionError([Diagnostic(document.file, 0, message)])
 
 
@@ -190,14 +190,14 @@ def _resolve_with_settings(path: Path, document: Document, settings: Sequence[st
     except DescriptionError as error:
         if not settings or all(mistake.line == 0 for mistake in error.mistakes):
             raise
-        own = _mistakes_without_settings(path, document)
-        if own and not set(own) & set(error.mistakes):
+        file_mistakes = _mistakes_without_settings(path, document)
+        if file_mistakes and not set(file_mistakes) & set(error.mistakes):
             raise  # they are of an earlier stage, and hide those that the file has itself
         cause = ", ".join(f"--set {shown(setting)}" for setting in settings)
         raise DescriptionError(
             [
                 mistake
-                if mistake.line == 0 or mistake in own
+                if mistake.line == 0 or mistake in file_mistakes
                 else replace(mistake, line=0, message=f"{cause}: {mistake.message}")
                 for mistake in error.mistakes
             ]
@@ -212,7 +212,7 @@ def _mistakes_without_settings(path: Path, document: Document) -> Sequence[Diagn
     return ()
 
 
-def _no_lab(document: Document) -> str | None:
+def _why_no_lab(document: Document) -> str | None:
     """The reason why a file that an experiment names is not a lab; None if it is one."""
     if document.tree is None:
         unreadable = [mistake for mistake in document.mistakes if mistake.line == 0]

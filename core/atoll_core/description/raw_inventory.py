@@ -23,14 +23,14 @@ from atoll_core.lab.inventory import FILES_LIMIT
 _PORT = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _TARGET = rf"([A-Za-z_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9_.-]*(:{_PORT})?"
 _NIC = r"[^\s/:]{1,15}"  # dev_valid_name() of the kernel, net/core/dev.c, which refuses these two, too:
-_NO_NICS = (".", "..", *RESERVED_INTERFACES)
+_REFUSED_NICS = (".", "..", *RESERVED_INTERFACES)
 
 
-def _matching(pattern: str, noun: str, example: str) -> Any:
+def _text_matching(pattern: str, noun: str, example: str) -> Any:
     compiled = re.compile(pattern)
 
     def read(given: object) -> str:
-        if isinstance(given, str) and compiled.fullmatch(given) and given not in _NO_NICS:
+        if isinstance(given, str) and compiled.fullmatch(given) and given not in _REFUSED_NICS:
             return given
         raise refusal(given, f"is not {noun}, such as '{example}'")
 
@@ -39,12 +39,12 @@ def _matching(pattern: str, noun: str, example: str) -> Any:
 
 Target = Annotated[
     str,
-    PlainValidator(_matching(_TARGET, "an SSH target [user@]host[:port], port 1 to 65535", "root@10.0.0.11")),
+    PlainValidator(_text_matching(_TARGET, "an SSH target [user@]host[:port], port 1 to 65535", "root@10.0.0.11")),
     WithJsonSchema({"type": "string", "pattern": f"^{_TARGET}$"}),
 ]
 Nic = Annotated[
     str,
-    PlainValidator(_matching(_NIC, "the name of an interface", "eth1")),
+    PlainValidator(_text_matching(_NIC, "the name of an interface", "eth1")),
     WithJsonSchema({"type": "string", "pattern": f"^{_NIC}$"}),
 ]
 

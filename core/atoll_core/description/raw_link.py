@@ -25,7 +25,7 @@ Threshold = Annotated[Size, Between(Size, "1 B", "4 GB")]
 Patience = Annotated[Duration, Between(Duration, "1 us", "60 s")]
 Probability = Annotated[float, Share()]
 
-_KINDS = ("probability", "bit_error", "model", "trace")
+_LOSS_KINDS = ("probability", "bit_error", "model", "trace")
 _GILBERT_ELLIOTT = ("good_to_bad", "bad_to_good", "loss_good", "loss_bad")
 _DROP_TAIL = "drop-tail"  # a queue without an AQM
 _RED_WEIGHT = 0.002  # Floyd and Jacobson 1993, section 6
@@ -117,17 +117,17 @@ class RawLoss(ShortForm):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        given = [key for key in _KINDS if getattr(self, key) is not None]
-        channel = [key for key in _GILBERT_ELLIOTT if getattr(self, key) is not None]
+        given = [key for key in _LOSS_KINDS if getattr(self, key) is not None]
+        channel_keys = [key for key in _GILBERT_ELLIOTT if getattr(self, key) is not None]
         if len(given) > 1:
             msg = f"{listed(given)} exclude each other; keep one of them"
             raise ValueError(msg)
-        if channel and not self.model:
-            verb, it = ("belongs", "it") if len(channel) == 1 else ("belong", "them")
-            msg = f"{listed(channel)} {verb} to a model; add 'model: gilbert-elliott' or remove {it}"
+        if channel_keys and not self.model:
+            verb, it = ("belongs", "it") if len(channel_keys) == 1 else ("belong", "them")
+            msg = f"{listed(channel_keys)} {verb} to a model; add 'model: gilbert-elliott' or remove {it}"
             raise ValueError(msg)
         if not given:
-            msg = f"the kind of loss is missing; add one of {listed(_KINDS, 'or')}, such as 'probability: 0.1 %'"
+            msg = f"the kind of loss is missing; add one of {listed(_LOSS_KINDS, 'or')}, such as 'probability: 0.1 %'"
             raise ValueError(msg)
         missing = [key for key in _GILBERT_ELLIOTT[:2] if getattr(self, key) is None]
         if self.model and missing:

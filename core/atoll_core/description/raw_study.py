@@ -33,8 +33,8 @@ def _read_levels(given: object) -> list[Any] | dict[str, dict[str, Any]]:
         msg = f"{len(levels)} levels are too many; write at most {MOST_LEVELS}"
         raise ValueError(msg)
     names = [level_name(level) for level in levels]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        msg = f"level {shown(twice)} is given twice; remove one of them"
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        msg = f"level {shown(repeated)} is given twice; remove one of them"
         raise ValueError(msg)
     return levels
 

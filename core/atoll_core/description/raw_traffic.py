@@ -19,24 +19,24 @@ WriteRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
 UdpRate = Annotated[Rate, Between(Rate, "1 kbit/s", "10 Gbit/s")]
 PacketSize = Annotated[Size, Between(Size, "48 B", "9216 B", " (headers, sequence number and time stamp)")]
 
-_BEGINS_AS_A_SIZE = re.compile(r"\s*[0-9]")
+_BEGINS_WITH_DIGIT = re.compile(r"\s*[0-9]")
 
 
-def _flow_sizes(given: object) -> str:
+def _read_flow_sizes(given: object) -> str:
     """A distribution's name, a size, or a path. A path has a '.' or '/', so that misspelt names are found."""
     if not isinstance(given, str):
         raise refusal(given, f"is no distribution; write {PUBLISHED}, a size such as '10 kB', or a file")
-    if given == PUBLISHED or "/" in given or ("." in given and not _BEGINS_AS_A_SIZE.match(given)):
+    if given == PUBLISHED or "/" in given or ("." in given and not _BEGINS_WITH_DIGIT.match(given)):
         return given
-    if _BEGINS_AS_A_SIZE.match(given):
+    if _BEGINS_WITH_DIGIT.match(given):
         Between(Size, "1 B", "1000 GB").read(given)
         return given
-    near = f"did you mean {PUBLISHED!r}?" if nearest(given, [PUBLISHED]) else "a file's name has a '.' or '/' in it;"
-    msg = f"unknown distribution {shown(given)}; {near} write {PUBLISHED}, a size such as '10 kB', or a file"
+    hint = f"did you mean {PUBLISHED!r}?" if nearest(given, [PUBLISHED]) else "a file's name has a '.' or '/' in it;"
+    msg = f"unknown distribution {shown(given)}; {hint} write {PUBLISHED}, a size such as '10 kB', or a file"
     raise ValueError(msg)
 
 
-FlowSizesText = Annotated[str, PlainValidator(_flow_sizes), WithJsonSchema({"type": "string"})]
+FlowSizesText = Annotated[str, PlainValidator(_read_flow_sizes), WithJsonSchema({"type": "string"})]
 FlowsPerSecond = Annotated[
     float, Positive(1_000_000, "is not a rate of flows; write flows per second, above 0 and at most 1000000")
 ]
@@ -107,13 +107,13 @@ class RawTraffic(Raw):
 
     @model_validator(mode="after")
     def _one_loop(self) -> Self:
-        wrong: list[str] = []
+        problems: list[str] = []
         if self.think_time and self.flows_per_s is not None:
-            wrong.append("think_time and flows_per_s exclude each other; keep one of them")
+            problems.append("think_time and flows_per_s exclude each other; keep one of them")
         if self.flows_per_s is not None and self.channels == 0:
-            wrong.append("flows_per_s starts flows on channels; write at least 1 channel")
-        if wrong:
-            raise ValueError("; ".join(wrong))
+            problems.append("flows_per_s starts flows on channels; write at least 1 channel")
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
 
 

@@ -35,8 +35,8 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _PORT = re.compile(r"([a-z][a-z0-9-]*)/([0-9]{1,5})")
 _CONGESTION_CONTROL = re.compile(r"[a-z][a-z0-9_]{0,14}")  # TCP_CA_NAME_MAX is 16 with the terminating zero
 _SHARE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
-_LONGEST_SHARE = 30  # characters
-_UNUSABLE = (
+_SHARE_LENGTH_MAX = 30  # characters
+_UNUSABLE_NETWORKS = (
     (IPv4Network("0.0.0.0/8"), "'this network' (RFC 1122)"),
     (IPv4Network("127.0.0.0/8"), "loopback"),
     (IPv4Network("224.0.0.0/3"), "multicast or reserved"),
@@ -165,7 +165,7 @@ def _schema(read: Callable[[object], Any], write: Callable[[Any], str]) -> CoreS
 
 
 def _percent(text: object) -> Decimal | None:
-    match = _SHARE.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_SHARE else None
+    match = _SHARE.fullmatch(text) if isinstance(text, str) and len(text) <= _SHARE_LENGTH_MAX else None
     return Decimal(match[1]) if match else None
 
 
@@ -195,7 +195,7 @@ def _interface(text: str) -> str:
             text, f"is not an interface name; write 1 to {INTERFACE_NAME_MAX} small letters, digits, '-', '.'"
         )
     if text in RESERVED_INTERFACES:
-        raise refusal(text, "is the system's own word; choose a name such as 'eth0'")
+        raise refusal(text, f"is reserved by Linux ({', '.join(RESERVED_INTERFACES)}); choose a name such as 'eth0'")
     return text
 
 
@@ -226,9 +226,9 @@ def _address(text: str) -> IPv4Address:
         address = IPv4Address(text)
     except AddressValueError:
         raise refusal(text, "is not an IPv4 address; write four numbers from 0 to 255, such as '10.10.0.1'") from None
-    for network, why in _UNUSABLE:
+    for network, reason in _UNUSABLE_NETWORKS:
         if address in network:
-            raise refusal(text, f"is {why}; choose an address that a host can have, such as '10.10.0.1'")
+            raise refusal(text, f"is {reason}; choose an address that a host can have, such as '10.10.0.1'")
     return address
 
 
@@ -240,7 +240,7 @@ def parse_network(text: str) -> IPv4Network:
         raise refusal(text, "is not an IPv4 network; write address/prefix length, such as '10.10.0.0/16'") from None
     if str(network) != text:
         raise refusal(text, f"has host bits set; write '{network}'")
-    for unusable, why in _UNUSABLE:
+    for unusable, why in _UNUSABLE_NETWORKS:
         if network.overlaps(unusable):
             raise refusal(text, f"overlaps {unusable}, which is {why}; choose a private network such as '10.10.0.0/16'")
     return network

@@ -20,7 +20,7 @@ _OUTSIDE = "is outside the folder of files that this description may name"
 class FileContent(Generic[T]):
     """The value read from a file (None if there are mistakes), its mistakes, and the line of each row."""
 
-    found: T | None
+    value: T | None
     mistakes: tuple[Diagnostic, ...]
     lines: tuple[int, ...] = ()
 
@@ -50,9 +50,9 @@ class LineReader(Iterator[str]):
             if len(cells) == len(columns):
                 yield cells
             else:
-                self.wrong(f"{len(cells)} cells where the header names {len(columns)} columns; write one for each")
+                self.note(f"{len(cells)} cells where the header names {len(columns)} columns; write one for each")
 
-    def wrong(self, message: str) -> None:
+    def note(self, message: str) -> None:
         """Note a mistake in the line that was read last."""
         self.mistakes.append(Diagnostic(self._file, self.line, message))
 
@@ -70,12 +70,12 @@ class ReferencedFiles:
         self._contents: dict[tuple[str, object], FileContent[Any]] = {}
 
     def read(self, name: str, parse: Callable[[str, str], FileContent[T]], kind: str = "text") -> FileContent[T]:
-        """The content of a file, by a function of its text and of its name in messages; ``kind``: of file."""
+        """The content of a file, by a function of its text and of its name in messages; ``kind``: the file's."""
         if (name, parse) not in self._contents:
             path = self._folder / name
             text = Diagnostic(name, 0, _OUTSIDE) if self._leads_out(path) else read_text(path, kind, _MOST_BYTES)
-            failed = isinstance(text, Diagnostic)
-            self._contents[name, parse] = FileContent(None, (text,)) if failed else parse(text, label(path))
+            is_unreadable = isinstance(text, Diagnostic)
+            self._contents[name, parse] = FileContent(None, (text,)) if is_unreadable else parse(text, label(path))
         return self._contents[name, parse]
 
     def _leads_out(self, path: Path) -> bool:

@@ -15,15 +15,15 @@ from atoll_core.lab.network import ChainBox, Program
 
 _PLACEHOLDERS = ("world", "island")
 _BRACES = re.compile(r"(?<![${])\{([A-Za-z_][A-Za-z0-9_-]*)\}(?!\})")  # not a shell's ${name}, not {{name}}
-_ALIKE = 0.8  # two letters swapped in a word of five; such text also occurs in scripts, so that less is no misspelling
+_LEAST_SIMILARITY = 0.8  # of two letters swapped in a word of five; less similar words also occur in scripts
 
 
 def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
     """Keys of a box that do not fit its kind, each with a message."""
     kind = box.kind.name
     if box.kind.is_foreign and box.forwarding is None:
-        ways = "transparent if it forwards frames unchanged, routed if it forwards IP packets in new frames"
-        yield "forwarding", f"a box of kind {kind} needs `forwarding`; write {ways}"
+        remedy = "transparent if it forwards frames unchanged, routed if it forwards IP packets in new frames"
+        yield "forwarding", f"a box of kind {kind} needs `forwarding`; write {remedy}"
     if not box.kind.is_foreign:
         declared = {
             "forwarding": box.forwarding is not None,
@@ -32,8 +32,8 @@ def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
             "conserves_payload": not box.conserves_payload,
             "residence_max": bool(box.residence_max.ns),
         }
-        for key, given in declared.items():
-            if given:
+        for key, is_declared in declared.items():
+            if is_declared:
                 foreign = " or ".join(other.name for other in BoxKind.known.values() if other.is_foreign)
                 yield key, f"kind {kind} fixes this value; remove the key, or use kind {foreign}"
     if box.kind.has_program and not (box.program and box.program.start):
@@ -50,7 +50,7 @@ def resolve_settings(box: ChainBox, given: Mapping[str, Any]) -> tuple[dict[str,
 
     ``given``: those of the experiment, which override the box's own. Values are JSON's; quantities in base units.
     """
-    settings, within = box.kind.settings and box.kind.settings(), ("boxes", box.name)
+    settings, section = box.kind.settings and box.kind.settings(), ("boxes", box.name)
     merged = {**dict(box.settings), **given}
     if settings is None:
         where = "its settings belong to links" if box.is_link else f"boxes of kind {box.kind.name} have none"
@@ -59,7 +59,7 @@ def resolve_settings(box: ChainBox, given: Mapping[str, Any]) -> tuple[dict[str,
         resolved = settings.model_validate(merged)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        return {}, [(str(detail["loc"][0]), error_message(settings, detail, within=within)) for detail in errors]
+        return {}, [(str(detail["loc"][0]), error_message(settings, detail, within=section)) for detail in errors]
     return {key: to_json(getattr(resolved, key)) for key in settings.model_fields}, []
 
 
@@ -71,14 +71,14 @@ def pair_disagreements(
     ``settings``: by box. A box that is off agrees with every other one unless the kind encapsulates packets.
     """
     ends = [(box, settings.get(box.name, {})) for box in (world, island)]
-    off = [box for box, given in ends if given.get("mode") == "off"]
-    if len(off) == 1 and world.kind.encapsulates:
-        (on,) = (box for box in (world, island) if box not in off)
+    off_boxes = [box for box, own in ends if own.get("mode") == "off"]
+    if len(off_boxes) == 1 and world.kind.encapsulates:
+        (on,) = (box for box in (world, island) if box not in off_boxes)
         other = f"{on.name!r}, which carries packets to it in {world.kind.encapsulates}, is on"
-        yield off[0].name, "mode", f"box {off[0].name!r} is off, but {other}; write the same mode for both"
-    for key in world.kind.settings().SAME_IN_PAIR if world.kind.settings and not off else ():
-        here, there = (given.get(key) for _, given in ends)
-        if here != there:
+        yield off_boxes[0].name, "mode", f"box {off_boxes[0].name!r} is off, but {other}; write the same mode for both"
+    for key in world.kind.settings().SAME_IN_PAIR if world.kind.settings and not off_boxes else ():
+        world_value, island_value = (own.get(key) for _, own in ends)
+        if world_value != island_value:
             text = f"{key} is not the same for {world.name!r} and {island.name!r}, which are a pair"
             yield island.name, key, f"{text}; write one value for both"
 
@@ -95,7 +95,7 @@ def unknown_placeholders(program: Program) -> Iterator[tuple[str, str]]:
             name = placeholder[1]
             if name in known:
                 continue
-            if near := difflib.get_close_matches(name.lower(), known, 1, _ALIKE):
+            if near := difflib.get_close_matches(name.lower(), known, 1, _LEAST_SIMILARITY):
                 yield key, f"unknown placeholder {placeholder[0]!r}; did you mean '{{{near[0]}}}'?"
             elif placeholder[0] == argument:
                 names = " and ".join(f"'{{{known_name}}}'" for known_name in _PLACEHOLDERS)

@@ -26,7 +26,7 @@ def check_chains(raw: RawExperiment, lab: Lab, mistakes: Mistakes) -> None:
         problems = [*_hop_mistakes(raw, lab, version), *_branch_mistakes(mistakes.document, lab.network, version)]
         for place, message in problems:
             if (place, message) not in reported:
-                mistakes.wrong(place, message + (since if place[: len(version.place)] != version.place else ""))
+                mistakes.note(place, message + (since if place[: len(version.place)] != version.place else ""))
         reported |= set(problems)
 
 
@@ -39,26 +39,26 @@ def _hop_mistakes(raw: RawExperiment, lab: Lab, version: DescribedVersion) -> It
 def _check_hops(raw: RawExperiment, lab: Lab, at: Place, hops: tuple[str, ...]) -> Iterator[tuple[Place, str]]:
     network = lab.network
     links = {box.name for box in network.boxes if box.is_link}
-    usable = (*lab.raw.boxes, *lab.raw.taps)
+    known_hops = (*lab.raw.boxes, *lab.raw.taps)
     physical = {tap.name: tap for tap in network.taps if tap.physical}
     misspelt = {nearest(name, sorted(links)) for name in raw.links if name not in lab.raw.boxes}
     for index, hop in enumerate(hops):
         place: Place = (*at, index)
-        if hop not in usable:
+        if hop not in known_hops:
             kind = lab.kind_of(hop)
             text = f"{hop!r} is a {kind}, but a chain consists of boxes and taps" if kind else ""
-            yield place, f"{text or f'unknown box or tap {hop!r}'}; {suggest(hop, usable, 'boxes and taps')}"
+            yield place, f"{text or f'unknown box or tap {hop!r}'}; {suggest(hop, known_hops, 'boxes and taps')}"
         elif hop in hops[:index]:
             yield place, f"{hop!r} occurs twice in the chain; keep one of them"
         elif hop in links and hop not in {*raw.links, *misspelt}:
             yield place, f"satellite emulator {hop!r} has no settings; add {hop!r} to links"
-        elif unpaired := _unpaired(network, hop, hops):
-            yield place, unpaired
-        elif hop in physical and (elsewhere := _misplaced_tap(network, physical[hop], hops)):
-            yield place, elsewhere
+        elif unpaired_box := _pair_mistake(network, hop, hops):
+            yield place, unpaired_box
+        elif hop in physical and (misplaced := _misplaced_tap(network, physical[hop], hops)):
+            yield place, misplaced
 
 
-def _unpaired(network: Network, hop: str, hops: tuple[str, ...]) -> str | None:
+def _pair_mistake(network: Network, hop: str, hops: tuple[str, ...]) -> str | None:
     """The mistake of a box whose counterpart is not in the chain; None if it is there, or none is needed."""
     kinds = {box.name: box.kind for box in network.boxes}
     kind = kinds.get(hop)
@@ -90,7 +90,7 @@ def _misplaced_tap(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | N
 
 
 def _branch_mistakes(document: Document, network: Network, version: DescribedVersion) -> Iterator[tuple[Place, str]]:
-    seen: dict[TrafficSelector, str] = {}
+    first_by_traffic: dict[TrafficSelector, str] = {}
     for name, (branch, at) in version.branches.items():
         place: Place = (*at, "carries")
         carries = TrafficSelector(**dict(branch.carries))
@@ -98,20 +98,20 @@ def _branch_mistakes(document: Document, network: Network, version: DescribedVer
             text = "it selects no traffic; add a world prefix, an island prefix or a protocol"
             yield place, f"{text} ('chain' carries all other traffic)"
         ends = (("world", carries.world, network.world), ("island", carries.island, network.island))
-        for end, prefix, around in ends:
-            if prefix and not prefix.subnet_of(around):
-                text = f"{prefix} is not within the lab's {end} network {around}; choose a part of that"
+        for end, prefix, end_network in ends:
+            if prefix and not prefix.subnet_of(end_network):
+                text = f"{prefix} is not within the lab's {end} network {end_network}; choose a part of that"
                 yield (*place, end), text
-        first = seen.setdefault(carries, name)
+        first = first_by_traffic.setdefault(carries, name)
         if first != name:
             other = f"branch {first!r}{on_line(document.line(version.branches[first][1]))}"
             yield place, f"{other} carries the same traffic; merge the two branches, or narrow one of them"
-    if version.branches and len(seen) == len(version.branches):
-        for name, message in _idle(resolve_version(document, version), network):
+    if version.branches and len(first_by_traffic) == len(version.branches):
+        for name, message in _chains_without_traffic(resolve_version(document, version), network):
             yield (*version.branches[name][1], "carries") if name != MAIN else version.chain_at, message
 
 
-def _idle(version: SteeringVersion, network: Network) -> Iterator[tuple[str, str]]:
+def _chains_without_traffic(version: SteeringVersion, network: Network) -> Iterator[tuple[str, str]]:
     """Chains without traffic: no hosts have such addresses, or more specific branches carry all of it."""
     chains = sorted((*version.branches, version.chain), key=lambda chain: -chain.carries.precedence)
     flows = [
@@ -129,5 +129,5 @@ def _idle(version: SteeringVersion, network: Network) -> Iterator[tuple[str, str
         if flows and chain.name not in carriers[chain.name]:
             others = ", ".join(map(repr, carriers[chain.name]))
             text = f"it carries no traffic: {others} {'carry' if ',' in others else 'carries'} all of it"
-            nobody = "no two hosts of the lab have such traffic; name a prefix with hosts in it"
-            yield chain.name, f"{text}; remove one of these branches, or narrow it" if others else nobody
+            no_hosts = "no two hosts of the lab have such traffic; name a prefix with hosts in it"
+            yield chain.name, f"{text}; remove one of these branches, or narrow it" if others else no_hosts

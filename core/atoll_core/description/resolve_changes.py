@@ -53,42 +53,42 @@ def described_versions(raw: RawExperiment) -> tuple[DescribedVersion, ...]:
     )
     versions = [first]
     for index, change in enumerate(raw.changes):
-        versions.append(_changed(versions[-1], change, ("changes", index)))
+        versions.append(_next_version(versions[-1], change, ("changes", index)))
     return tuple(versions)
 
 
-def _changed(before: DescribedVersion, change: RawChange, place: Place) -> DescribedVersion:
+def _next_version(before: DescribedVersion, change: RawChange, place: Place) -> DescribedVersion:
     branches = dict(before.branches)
     for name, branch in change.branches.items():
         branches.pop(name, None)
         if branch is not None:
             branches[name] = (branch, (*place, "branches", name))
     latency = {server: name for server, name in {**before.latency, **change.latency}.items() if name is not None}
-    named = change.chain is not None
+    has_chain = change.chain is not None
     return DescribedVersion(
         at=change.at,
         place=place,
         chain=before.chain if change.chain is None else tuple(change.chain),
-        chain_at=(*place, "chain") if named else before.chain_at,
+        chain_at=(*place, "chain") if has_chain else before.chain_at,
         branches=branches,
         latency=latency,
-        traffic=before.traffic.model_copy(update=_given(change.traffic)),
-        udp=before.udp and before.udp.model_copy(update=_given(change.udp)),
-        links={name: _changed_link(link, change.links.get(name)) for name, link in before.links.items()},
+        traffic=before.traffic.model_copy(update=_set_keys(change.traffic)),
+        udp=before.udp and before.udp.model_copy(update=_set_keys(change.udp)),
+        links={name: _link_after(link, change.links.get(name)) for name, link in before.links.items()},
     )
 
 
-def _given(change: Raw | None) -> dict[str, Any]:
+def _set_keys(change: Raw | None) -> dict[str, Any]:
     """The keys that a change has; null is left out but where it removes a loss."""
-    given = {key: getattr(change, key) for key in change.model_fields_set} if change else {}
-    return {key: value for key, value in given.items() if value is not None or key == "loss"}
+    keys = {key: getattr(change, key) for key in change.model_fields_set} if change else {}
+    return {key: value for key, value in keys.items() if value is not None or key == "loss"}
 
 
-def _changed_link(link: RawLink, change: RawLinkChange | None) -> RawLink:
+def _link_after(link: RawLink, change: RawLinkChange | None) -> RawLink:
     if change is None:
         return link
-    ways = {name: getattr(link, name).model_copy(update=_given(getattr(change, name))) for name in DIRECTIONS}
-    return link.model_copy(update=ways)
+    directions = {name: getattr(link, name).model_copy(update=_set_keys(getattr(change, name))) for name in DIRECTIONS}
+    return link.model_copy(update=directions)
 
 
 def resolve_version(document: Document, version: DescribedVersion) -> SteeringVersion:
@@ -109,7 +109,7 @@ def resolve_version(document: Document, version: DescribedVersion) -> SteeringVe
 def check_changes(raw: RawExperiment, mistakes: Mistakes) -> None:
     """Note changes out of order, after the end, without effect, or of parts that do not exist."""
     for place, message in _mistakes(raw, mistakes.document):
-        mistakes.wrong(place, message)
+        mistakes.note(place, message)
 
 
 def _mistakes(raw: RawExperiment, document: Document) -> Iterator[tuple[Place, str]]:
@@ -118,8 +118,8 @@ def _mistakes(raw: RawExperiment, document: Document) -> Iterator[tuple[Place, s
         if change.at >= raw.duration:
             yield (*after.place, "at"), f"{change.at} is not before the end at {raw.duration}; make it earlier"
         if before.place and change.at <= before.at:
-            first = f"{change.at} is not after change {index} at {before.at}{on_line(document.line(before.place))}"
-            yield (*after.place, "at"), f"{first}; list changes in order of time, and merge changes of the same time"
+            message = f"{change.at} is not after change {index} at {before.at}{on_line(document.line(before.place))}"
+            yield (*after.place, "at"), f"{message}; list changes in order of time, and merge changes of the same time"
         if not change.model_fields_set - {"at"}:
             yield after.place, "this change is empty; name a chain, branches, latency, traffic, udp or links"
         elif wrong := list(_load_mistakes(raw, change, after)):
@@ -145,6 +145,6 @@ def _load_mistakes(raw: RawExperiment, change: RawChange, after: DescribedVersio
         if name not in raw.links:
             yield place, f"{name!r} has no settings that could change; {suggest(name, raw.links, 'links')}"
         else:
-            for way in DIRECTIONS:
-                if _given(getattr(link, way)) and getattr(raw.links[name], way).trace is not None:
-                    yield (*place, way), "it follows a trace; write the change into that"
+            for direction in DIRECTIONS:
+                if _set_keys(getattr(link, direction)) and getattr(raw.links[name], direction).trace is not None:
+                    yield (*place, direction), "it follows a trace; write the change into that"

@@ -36,12 +36,12 @@ from atoll_core.experiment.tunnels import allocate_tunnels, pairs_of
 from atoll_core.lab.network import HostRole
 from atoll_core.units import Rate, Size
 
-_NEEDED = {  # by every experiment
+_REQUIRED_ROLES = {  # by every experiment
     HostRole.WORLD_SPECIAL: "the ping series starts there",
     HostRole.WORLD_WHISTLE: "the whistle pings start there",
     HostRole.ISLAND_SPECIAL: "ping series and whistle go there",
 }
-_NEEDED_FOR_LOAD = {
+_ROLES_FOR_LOAD = {
     HostRole.WORLD_SERVER: "the channels receive from it",
     HostRole.ISLAND_CLIENT: "the channels run on it",
 }
@@ -67,7 +67,7 @@ class _Resolver:
         self.network = lab.network
         self.files = files
         self.mistakes = Mistakes(document)
-        self.wrong = self.mistakes.wrong
+        self.note = self.mistakes.note
         self.links = tuple(self.resolve_links())
         self.traffic = resolve_traffic(raw.traffic, self.mistakes, files)
         self.udp = resolve_udp(raw.udp, self.mistakes, files) if raw.udp else None
@@ -102,7 +102,7 @@ class _Resolver:
             boxes=self.boxes,
             branches=versions[0].branches,
             schedule=versions if raw.changes else (),
-            given=tuple((".".join(map(str, place)), setting) for place, setting in self.document.given.items()),
+            given=tuple((".".join(map(str, place)), setting) for place, setting in self.document.settings.items()),
         )
 
     def resolve_links(self) -> Iterator[Link]:
@@ -121,7 +121,7 @@ class _Resolver:
         """Every version; with load or links if any change names them."""
         changes = self.raw.changes
         traffic, links = self.traffic, self.links
-        named = [any(getattr(change, key) for change in changes) for key in ("traffic", "udp", "links")]
+        is_changed = [any(getattr(change, key) for change in changes) for key in ("traffic", "udp", "links")]
         for version, change in zip(described_versions(self.raw), (None, *changes), strict=True):
             if change and change.traffic:
                 traffic = resolve_traffic(version.traffic, self.mistakes, self.files, (*version.place, "traffic"))
@@ -134,15 +134,15 @@ class _Resolver:
                 )
             yield replace(
                 resolve_version(self.document, version),
-                traffic=traffic if named[0] else None,
-                udp_rate=version.udp.rate if named[1] and version.udp else None,
-                links=links if named[2] else (),
+                traffic=traffic if is_changed[0] else None,
+                udp_rate=version.udp.rate if is_changed[1] and version.udp else None,
+                links=links if is_changed[2] else (),
             )
 
     def check(self) -> None:
         transfer, duration = self.raw.transfer, self.raw.duration
         if transfer and transfer.start >= duration:
-            self.wrong(("transfer", "start"), f"{transfer.start} is not before the end at {duration}; start it earlier")
+            self.note(("transfer", "start"), f"{transfer.start} is not before the end at {duration}; start it earlier")
         check_changes(self.raw, self.mistakes)
         check_chains(self.raw, self.lab, self.mistakes)
         self.check_links()
@@ -160,12 +160,12 @@ class _Resolver:
         links = [box.name for box in self.network.boxes if box.is_link]
         for name in self.raw.links:
             if name not in boxes:
-                self.wrong(("links", name), f"unknown box {name!r}; {suggest(name, links, 'satellite emulators')}")
+                self.note(("links", name), f"unknown box {name!r}; {suggest(name, links, 'satellite emulators')}")
             elif not boxes[name].is_link:
                 kind = boxes[name].kind.name
-                self.wrong(("links", name), f"box {name!r} is a {kind}, which has no link settings; remove them")
+                self.note(("links", name), f"box {name!r} is a {kind}, which has no link settings; remove them")
             elif self.is_unused(name):
-                self.wrong(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
+                self.note(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
         for place, links in self.described_links():
             for link in links:
                 if link.box in boxes and boxes[link.box].is_link:
@@ -185,7 +185,7 @@ class _Resolver:
             for key, queue in queues.items():
                 if queue.bytes < mtu:
                     text = f"{queue} is too small; it must be at least {mtu} B (one MTU of {link.box!r})"
-                    self.wrong((*place, name, *key), f"{text}, or no full-size packet ever fits")
+                    self.note((*place, name, *key), f"{text}, or no full-size packet ever fits")
 
     def check_udp(self) -> None:
         """Check that a packet fits on its path; the default is as long as the path allows, 1500 B at most."""
@@ -200,7 +200,7 @@ class _Resolver:
         if self.udp.packet.bytes > mtu and "packet" not in self.raw.udp.model_fields_set:
             self.udp = replace(self.udp, packet=Size(mtu))
         elif self.udp.packet.bytes > mtu:
-            self.wrong(("udp", "packet"), f"{self.udp.packet} exceeds the MTU of its path; write at most {mtu} B")
+            self.note(("udp", "packet"), f"{self.udp.packet} exceeds the MTU of its path; write at most {mtu} B")
 
     def resolve_boxes(self) -> Iterator[BoxConfiguration]:
         """The settings of every box that has any, those of the experiment in place of the lab's."""
@@ -216,7 +216,7 @@ class _Resolver:
         boxes = {box.name: box for box in self.network.boxes}
         for name, given in self.raw.boxes.items():
             if name not in boxes:
-                self.wrong(("boxes", name), f"unknown box {name!r}; {suggest(name, boxes, 'boxes')}")
+                self.note(("boxes", name), f"unknown box {name!r}; {suggest(name, boxes, 'boxes')}")
                 continue
             for key, message in resolve_settings(boxes[name], given)[1]:
                 place: Place = ("boxes", name, key) if key in given else ("boxes", name)
@@ -232,14 +232,14 @@ class _Resolver:
         for chain in experiment.all_chains:
             for world, island in pairs_of(network, chain):
                 for box, key, message in pair_disagreements(world, island, settings):
-                    written = key in self.raw.boxes.get(box, {})
-                    self.wrong(("boxes", box, key) if written else places[chain], message)
+                    is_set = key in self.raw.boxes.get(box, {})
+                    self.note(("boxes", box, key) if is_set else places[chain], message)
         for box, chain, reason in find_peers(network, experiment)[1]:
             key, _ = network.box(box).kind.peer_setting or ("mode", None)
-            written = key in self.raw.boxes.get(box, {})
-            self.wrong(("boxes", box, key) if written else places[chain], reason)
+            is_set = key in self.raw.boxes.get(box, {})
+            self.note(("boxes", box, key) if is_set else places[chain], reason)
         for chain, reason in () if self.mistakes.diagnostics else allocate_tunnels(network, experiment)[1]:
-            self.wrong(places[chain], reason)
+            self.note(places[chain], reason)
 
     def places_of_chains(self, experiment: Experiment) -> dict[Chain, Place]:
         """Where each chain is described first."""
@@ -252,9 +252,9 @@ class _Resolver:
 
     def is_unused(self, name: str) -> bool:
         """Whether no chain has this link; a misspelt hop counts as this link."""
-        hops, usable = hops_of(self.raw), (*self.lab.raw.boxes, *self.lab.raw.taps)
-        meant = {nearest(hop, usable) for hop in hops if hop not in usable}
-        return name not in {*hops, *meant}
+        hops, known_hops = hops_of(self.raw), (*self.lab.raw.boxes, *self.lab.raw.taps)
+        intended = {nearest(hop, known_hops) for hop in hops if hop not in known_hops}
+        return name not in {*hops, *intended}
 
     def check_latency(self) -> None:
         roles = {host.name: host.role for host in self.network.hosts}
@@ -265,13 +265,13 @@ class _Resolver:
             for server, name in latency.items():
                 place: Place = (*at, "latency", server)
                 if server not in roles:
-                    self.wrong(place, f"unknown world host {server!r}; {suggest(server, hosts, 'world hosts')}")
+                    self.note(place, f"unknown world host {server!r}; {suggest(server, hosts, 'world hosts')}")
                 elif not roles[server].is_world:
                     role = roles[server].value
-                    self.wrong(place, f"an {role} has no terrestrial latency; give it to world hosts only")
+                    self.note(place, f"an {role} has no terrestrial latency; give it to world hosts only")
                 if name is not None and name not in classes:
                     suggestion = suggest(name, classes, "classes")
-                    self.wrong(place, f"no delay box carries the latency class {name!r}; {suggestion}")
+                    self.note(place, f"no delay box carries the latency class {name!r}; {suggestion}")
 
     def check_servers(self) -> None:
         """Only world servers have a congestion control of their own: they send to the channels."""
@@ -280,18 +280,18 @@ class _Resolver:
         for server in self.raw.tcp.servers:
             place = ("tcp", "servers", server)
             if server not in roles:
-                self.wrong(place, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
+                self.note(place, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
             elif roles[server] is HostRole.WORLD_SPECIAL:
-                self.wrong(place, "this host only sends the transfer; write transfer: congestion_control instead")
+                self.note(place, "this host only sends the transfer; write transfer: congestion_control instead")
             elif roles[server] is not HostRole.WORLD_SERVER:
-                self.wrong(place, f"a host of role {roles[server].value} sends no load; name world servers only")
+                self.note(place, f"a host of role {roles[server].value} sends no load; name world servers only")
 
     def check_roles(self) -> None:
         load = any(version.traffic.channels > 0 for version in described_versions(self.raw))
-        needed = _NEEDED | (_NEEDED_FOR_LOAD if load else {})
-        for role, why in needed.items():
+        required = _REQUIRED_ROLES | (_ROLES_FOR_LOAD if load else {})
+        for role, why in required.items():
             if not self.network.with_role(role):
-                self.wrong(("lab",), f"{self.network.file} has no host with role {role.value}: {why}; add one")
+                self.note(("lab",), f"{self.network.file} has no host with role {role.value}: {why}; add one")
 
     def check_capacity(self, steerings: tuple[TrunkSteering, ...]) -> None:
         """Check that cables are as fast as the links of a version."""
@@ -304,29 +304,29 @@ class _Resolver:
         for box, on_trunk in delay_boxes_in_use(network, steerings):
             load = both_ways if on_trunk else one_way
             if load > box.rate:
-                sums = f"{to_island} to the island + {to_world} to the world = {load}"
-                cable, carried = ("the trunk", sums) if on_trunk else ("a class's cable", load)
+                sum_text = f"{to_island} to the island + {to_world} to the world = {load}"
+                cable, carried_load = ("the trunk", sum_text) if on_trunk else ("a class's cable", load)
                 where = f"{box.rate}, {document.where(('delay_boxes', box.name, 'rate'))}"
-                text = f"{cable} of delay box {box.name!r} ({where}) is too slow: each way it carries {carried}"
-                self.wrong(place, f"{text}; write 'rate: {load}' there, or lower the link's")
+                text = f"{cable} of delay box {box.name!r} ({where}) is too slow: each way it carries {carried_load}"
+                self.note(place, f"{text}; write 'rate: {load}' there, or lower the link's")
         for learning in network.learning_switches:
             if one_way > learning.rate:
                 where = f"{learning.rate}, {document.where(('learning_switches', learning.name, 'rate'))}"
                 text = f"the uplink of learning switch {learning.name!r} ({where}) is too slow"
                 load = f"its hosts have up to {one_way}; write 'rate: {one_way}' there, or lower the link's"
-                self.wrong(place, f"{text}: {load}")
+                self.note(place, f"{text}: {load}")
         fullest = {load[0]: load for load in sorted(trunk_loads(network, steerings), key=lambda load: load[2])}
         for trunk, out, load in fullest.values():
             if load > trunk.rate:
                 name = f"trunk {trunk.a} - {trunk.b} ({trunk.rate}, {self.lab.where_rate_of(trunk)})"
                 text = f"{name} is too slow: {load} leave {out.switch} by it"
-                self.wrong(place, f"{text}; write 'rate: {load}' there, or lower the link's")
+                self.note(place, f"{text}; write 'rate: {load}' there, or lower the link's")
 
     def steerings(self, version: SteeringVersion) -> Iterator[TrunkSteering]:
         """Each chain with at least one link, as far as its hops are known."""
-        known = {box.name for box in self.network.boxes} | {tap.name for tap in self.network.taps}
+        known_hops = {box.name for box in self.network.boxes} | {tap.name for tap in self.network.taps}
         for chain in (version.chain, *version.branches):
             links = tuple(link for link in version.links or self.links if link.box in chain.hops)
             if links:
-                hops = tuple(hop for hop in chain.hops if hop in known)
+                hops = tuple(hop for hop in chain.hops if hop in known_hops)
                 yield TrunkSteering(hops, links, version.latency)

@@ -41,34 +41,32 @@ def load_inventory(path: Path, network: Network | None = None) -> Inventory:
 
 
 class _Resolver:
-    """One pass over a raw inventory; ``wanted``: the slots of the lab's machines, if there is a lab."""
+    """One pass over a raw inventory; ``slots``: the slots of the lab's machines, if there is a lab."""
 
-    def __init__(
-        self, raw: RawInventory, document: Document, path: Path, wanted: Mapping[str, Collection[str]]
-    ) -> None:
+    def __init__(self, raw: RawInventory, document: Document, path: Path, slots: Mapping[str, Collection[str]]) -> None:
         self.raw = raw
         self.document = document
         self.path = path.absolute()
-        self.wanted = wanted
+        self.slots = slots
         self.mistakes: list[Diagnostic] = []
 
     def resolve(self) -> Inventory:
         machines = tuple(self.machine(name, raw) for name, raw in self.raw.machines.items())
-        self.check_once(machines)
+        self.check_duplicates(machines)
         switches = tuple(InventorySwitch(name, raw.dpid, raw.driver) for name, raw in self.raw.switches.items())
-        where = self.raw.controller
-        return Inventory(str(self.path), where.address, where.port, machines, switches)
+        controller = self.raw.controller
+        return Inventory(str(self.path), controller.address, controller.port, machines, switches)
 
     def machine(self, name: str, raw: RawMachine) -> InventoryMachine:
-        named = dict(raw.interfaces)
-        if raw.interface is not None and named:
-            self.wrong(("machines", name), f"{name}: both 'interface' and 'interfaces'; keep one of them")
+        by_slot = dict(raw.interfaces)
+        if raw.interface is not None and by_slot:
+            self.note(("machines", name), f"{name}: both 'interface' and 'interfaces'; keep one of them")
         if raw.interface is not None:
-            slot = next(iter(self.wanted[name])) if len(self.wanted.get(name, ())) == 1 else ONLY
-            named[slot] = raw.interface  # a machine with one interface need not name its slot
-        interfaces = tuple(NamedInterface(slot, interface.name, interface.mac) for slot, interface in named.items())
+            slot = next(iter(self.slots[name])) if len(self.slots.get(name, ())) == 1 else ONLY
+            by_slot[slot] = raw.interface  # a machine with one interface need not name its slot
+        interfaces = tuple(NamedInterface(slot, interface.name, interface.mac) for slot, interface in by_slot.items())
         if len({interface.name for interface in interfaces}) < len(interfaces):
-            self.wrong(("machines", name, "interfaces"), f"{name}: the same interface is used twice; name another one")
+            self.note(("machines", name, "interfaces"), f"{name}: the same interface is used twice; name another one")
         in_memory = None if raw.files_in is None else raw.files_in == "memory"
         return InventoryMachine(name, self.access(raw), interfaces, raw.arch, raw.capacity, in_memory, raw.files_limit)
 
@@ -90,7 +88,7 @@ class _Resolver:
     def absolute(self, file: str | None) -> str | None:
         return None if file is None else str(self.path.parent / Path(file).expanduser())
 
-    def check_once(self, machines: tuple[InventoryMachine, ...]) -> None:
+    def check_duplicates(self, machines: tuple[InventoryMachine, ...]) -> None:
         """Refuse two machines with one SSH target, or with one MAC address."""
         targets: dict[tuple[str, int | None, str | None], str] = {}
         macs: dict[str, str] = {}
@@ -98,59 +96,59 @@ class _Resolver:
             access = machine.access
             first = targets.setdefault((access.host, access.port, access.jump), machine.name)
             if first != machine.name:
-                both = f"{machine.name} and {first} are both {access}; each machine has one role in the lab"
-                self.wrong(("machines", machine.name, "ssh"), both)
+                message = f"{machine.name} and {first} are both {access}; each machine has one role in the lab"
+                self.note(("machines", machine.name, "ssh"), message)
             for interface in machine.interfaces:
                 owner = macs.setdefault(interface.mac, machine.name) if interface.mac else machine.name
                 if owner != machine.name:
-                    taken = f"{machine.name}: MAC address {interface.mac} is that of {owner}; correct one of them"
-                    self.wrong(("machines", machine.name), taken)
+                    message = f"{machine.name}: MAC address {interface.mac} is that of {owner}; correct one of them"
+                    self.note(("machines", machine.name), message)
 
     def check_complete(self, network: Network) -> None:
         """Check that the inventory has every machine and interface of the lab, and no others."""
-        slots = self.wanted
+        slots = self.slots
         for name in slots:
             if name not in self.raw.machines:
                 missing = f"machine {shown(name)} of lab {network.name} is missing; add {_example(name, slots)}"
-                self.wrong(("machines",), missing)
+                self.note(("machines",), missing)
         self.check_management(network)
         clients = [host.name for host in network.with_role(HostRole.ISLAND_CLIENT)]
         for name, raw in self.raw.machines.items():
             if name not in slots:
                 suggestion = suggest(name, slots, "machines")
-                self.wrong(("machines", name), f"unknown machine {shown(name)} in lab {network.name}; {suggestion}")
+                self.note(("machines", name), f"unknown machine {shown(name)} in lab {network.name}; {suggestion}")
                 continue
             self.check_slots(name, raw)
             self.check_address(network, name, raw)
             if raw.capacity is not None and name not in clients:
-                self.wrong(("machines", name, "capacity"), f"{name}: only island clients have channels; remove it")
+                self.note(("machines", name, "capacity"), f"{name}: only island clients have channels; remove it")
         known_switches = [switch.name for switch in network.switches]
         for name in self.raw.switches:
             if name not in known_switches:
                 suggestion = suggest(name, known_switches, "switches")
-                self.wrong(("switches", name), f"unknown switch {shown(name)} in lab {network.name}; {suggestion}")
+                self.note(("switches", name), f"unknown switch {shown(name)} in lab {network.name}; {suggestion}")
         dpids: dict[int, str] = {}
         for switch in network.switches:
             other = self.raw.switches.get(switch.name)
             dpid = (other.dpid if other else None) or switch.dpid
             if (owner := dpids.setdefault(dpid, switch.name)) != switch.name:
                 place = ("switches", switch.name if other else owner)
-                self.wrong(place, f"datapath id {dpid} is both {owner}'s and {switch.name}'s; correct one of them")
+                self.note(place, f"datapath id {dpid} is both {owner}'s and {switch.name}'s; correct one of them")
 
     def check_management(self, network: Network) -> None:
         """Check that no address by which a machine is reached is in a network of the experiment."""
-        given: list[tuple[Place, str, str | None]] = [
+        targets: list[tuple[Place, str, str | None]] = [
             (("controller", "address"), "controller", str(self.raw.controller.address)),
             (("ssh", "jump"), "ssh", self.raw.ssh.jump),
         ]
         for name, raw in self.raw.machines.items():
-            given += [(("machines", name, key), name, getattr(raw, key)) for key in ("ssh", "jump")]
-        for place, whose, target in given:
+            targets += [(("machines", name, key), name, getattr(raw, key)) for key in ("ssh", "jump")]
+        for place, owner, target in targets:
             address = _address(split_target(target)[1]) if target else None
-            for end, around in (("world", network.world), ("island", network.island)):
-                if address is not None and address in around:
-                    text = f"{whose}: {address} is in the {end} network {around} of the lab"
-                    self.wrong(place, f"{text}; write its address on the management network")
+            for end, end_network in (("world", network.world), ("island", network.island)):
+                if address is not None and address in end_network:
+                    text = f"{owner}: {address} is in the {end} network {end_network} of the lab"
+                    self.note(place, f"{text}; write its address on the management network")
 
     def check_address(self, network: Network, name: str, raw: RawMachine) -> None:
         """Check the address of a host that is reached in-band."""
@@ -160,21 +158,21 @@ class _Resolver:
             return
         control = next((host.control for host in network.hosts if host.name == name), None)
         if control is not None and address != control:
-            self.wrong(
+            self.note(
                 place, f"{name}: its 'control' in lab.yaml is {control}, and this is {address}; correct one of them"
             )
 
     def check_slots(self, name: str, raw: RawMachine) -> None:
-        wanted = set(self.wanted[name])
-        given = set(raw.interfaces) or (wanted if len(wanted) == 1 and raw.interface else set())
+        needed = set(self.slots[name])
+        written = set(raw.interfaces) or (needed if len(needed) == 1 and raw.interface else set())
         place: Place = ("machines", name)
-        if missing := sorted(wanted - given):
-            self.wrong(place, f"{name}: no interface for {', '.join(missing)}; write {_example(name, self.wanted)}")
-        if more := sorted(given - wanted):
-            suggestion = suggest(more[0], sorted(wanted), "interfaces")
-            self.wrong(place, f"{name}: the lab has no interface {', '.join(more)} there; {suggestion}")
+        if missing := sorted(needed - written):
+            self.note(place, f"{name}: no interface for {', '.join(missing)}; write {_example(name, self.slots)}")
+        if extra := sorted(written - needed):
+            suggestion = suggest(extra[0], sorted(needed), "interfaces")
+            self.note(place, f"{name}: the lab has no interface {', '.join(extra)} there; {suggestion}")
 
-    def wrong(self, place: Place, message: str) -> None:
+    def note(self, place: Place, message: str) -> None:
         self.mistakes.append(self.document.mistake(place, message))
 
 

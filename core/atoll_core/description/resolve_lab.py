@@ -13,7 +13,7 @@ from typing import NamedTuple, get_args
 from atoll_core.description.raw_lab import Driver, RawBox, RawBoxPort, RawCable, RawDelayBox, RawLab
 from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX, RESERVED_INTERFACES
 from atoll_core.description.resolve_box import resolve_settings, unfit_keys, unknown_placeholders
-from atoll_core.description.validation_messages import ENTRY, Mistakes, entry_name, on_line, parse, suggest
+from atoll_core.description.validation_messages import ENTRY_NOUNS, Mistakes, entry_name, on_line, parse, suggest
 from atoll_core.description.yaml_document import Document, Place
 from atoll_core.errors import DescriptionError
 from atoll_core.lab.network import (
@@ -45,23 +45,23 @@ HARDWARE = tuple(driver for driver in get_args(Driver) if driver != "ovs")
 
 SWITCH_NAME_MAX = INTERFACE_NAME_MAX  # the bridge of an emulated switch is an interface
 
-_ONE_OF_ITS_KIND = (HostRole.WORLD_SPECIAL, HostRole.WORLD_WHISTLE, HostRole.ISLAND_SPECIAL)
-_FIRST_NUMBER = 4096  # of classes with ports: above all VLAN ids
-_TALK = (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL)  # their jobs print results while a run measures
+_SINGLE_ROLES = (HostRole.WORLD_SPECIAL, HostRole.WORLD_WHISTLE, HostRole.ISLAND_SPECIAL)
+_FIRST_CLASS_NUMBER = 4096  # of classes with ports: above all VLAN ids
+_REPORTING_ROLES = (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL)  # their jobs print results while a run measures
 _SECTIONS = ("switches", "learning_switches", "hosts", "boxes", "delay_boxes", "taps")
-_MACHINES = ("hosts", "boxes", "delay_boxes")  # sections whose entries are machines
+_MACHINE_SECTIONS = ("hosts", "boxes", "delay_boxes")  # sections whose entries are machines
 
 _Mistakes = Iterator[tuple[Place, str]]
 
 
 class _Cable(NamedTuple):
-    """The cable of a machine's interface. ``place``, ``written``: of the interface in the description."""
+    """The cable of a machine's interface. ``place``, ``raw``: of the interface in the description."""
 
     place: Place
     key: str  # of its port: "port", "trunk", or "cable" of a splitter in another cable
     port: PortRef
     machine: str
-    written: RawCable
+    raw: RawCable
     interface: Interface
 
 
@@ -82,7 +82,7 @@ class Lab:
         lab = cls(document, raw, builder.network(), tuple(builder.cables))
         for check in _CHECKS:
             for place, message in check(lab):
-                mistakes.wrong(place, message)
+                mistakes.note(place, message)
         for box in lab.network.boxes:
             for key, message in resolve_settings(box, {})[1]:
                 mistakes.diagnostics.append(document.mistake(("boxes", box.name, "settings", key), message))
@@ -92,7 +92,7 @@ class Lab:
 
     def kind_of(self, name: str) -> str | None:
         """The noun for a name ("host", "delay box"), or None."""
-        return next((ENTRY[section] for section in _SECTIONS if name in getattr(self.raw, section)), None)
+        return next((ENTRY_NOUNS[section] for section in _SECTIONS if name in getattr(self.raw, section)), None)
 
     def where_rate_of(self, trunk: Trunk) -> str:
         """File and line of a trunk's rate."""
@@ -117,7 +117,7 @@ class Lab:
         used = {port.port for port, _ in self.ports() if port.switch == switch}
         return PortRef(switch, next((number for number in range(1, PORT_MAX + 1) if number not in used), PORT_MAX))
 
-    def named(self, place: Place) -> str:
+    def entry_with_line(self, place: Place) -> str:
         """The name of a place in messages, with its line."""
         return entry_name(place) + on_line(self.document.line(place))
 
@@ -129,7 +129,7 @@ class _Builder:
         self.file, self.line = document.file, document.line
         self.raw = raw
         self.cables: list[_Cable] = []
-        self.numbers_of_classes = count(_FIRST_NUMBER, 2)
+        self.numbers_of_classes = count(_FIRST_CLASS_NUMBER, 2)
         switches = (*self.raw.switches, *self.raw.learning_switches)
         self.switch_numbers = {name: number for number, name in enumerate(switches, start=1)}
 
@@ -249,9 +249,9 @@ class _Builder:
         self.cables.append(_Cable(place, key, port, machine or str(place[1]), raw, interface))
         return interface
 
-    def default_mac(self, port: PortRef, second: int) -> str:
-        """A locally administered address for each port: 02, ``second``, the switch's index in the file, the port."""
-        octets = bytes((0x02, second)) + self.switch_numbers.get(port.switch, 0).to_bytes(2) + port.port.to_bytes(2)
+    def default_mac(self, port: PortRef, octet: int) -> str:
+        """A locally administered address for each port: 02, ``octet``, the switch's index in the file, the port."""
+        octets = bytes((0x02, octet)) + self.switch_numbers.get(port.switch, 0).to_bytes(2) + port.port.to_bytes(2)
         return octets.hex(":")
 
 
@@ -266,8 +266,8 @@ def _names(lab: Lab) -> _Mistakes:
             if first != place:
                 line = lab.document.line(first)
                 where = f"line {line}" if line else "a setting"
-                yield place, f"{where} already gives this name to a {ENTRY[str(first[0])]}; rename one"
-            if section in _MACHINES:
+                yield place, f"{where} already gives this name to a {ENTRY_NOUNS[str(first[0])]}; rename one"
+            if section in _MACHINE_SECTIONS:
                 machines.append((name, place))
             if lab.raw.control and name == CONTROL:
                 yield place, "this name is that of the machine that runs atoll; choose another one"
@@ -275,7 +275,7 @@ def _names(lab: Lab) -> _Mistakes:
         place = ("taps", name, "host")
         machines.append((tap.host, place))
         if tap.host in owners:
-            yield place, f"{lab.named(owners[tap.host])} has this name; give the capture host one of its own"
+            yield place, f"{lab.entry_with_line(owners[tap.host])} has this name; give the capture host one of its own"
     for name, place in machines:
         if name == EMULATION:
             yield place, f"the machine of an emulated lab is called {EMULATION!r} in every run; choose another name"
@@ -283,11 +283,11 @@ def _names(lab: Lab) -> _Mistakes:
 
 def _uniqueness(lab: Lab) -> _Mistakes:
     """Numbers, addresses, ports and names within a machine have one user."""
-    first: dict[tuple[str, object], Place] = {}
-    for what, thing, place, remedy in _uses(lab):
-        owner = first.setdefault((what, thing), place)
+    owners: dict[tuple[str, object], Place] = {}
+    for noun, value, place, remedy in _uses(lab):
+        owner = owners.setdefault((noun, value), place)
         if owner != place:
-            yield place, f"{what} {thing} is already taken by {lab.named(owner)}; {remedy}"
+            yield place, f"{noun} {value} is already taken by {lab.entry_with_line(owner)}; {remedy}"
 
 
 def _uses(lab: Lab) -> Iterator[tuple[str, object, Place, str]]:
@@ -311,17 +311,17 @@ def _uses(lab: Lab) -> Iterator[tuple[str, object, Place, str]]:
     for cable in lab.cables:
         name, place = cable.interface.name, (*cable.place, "interface")
         yield f"{cable.machine}'s interface", name, place, "give it another name"
-        own = "give each interface its own, or leave it out"
-        if cable.written.mac and cable.key != "cable":
-            yield "MAC address", cable.written.mac, (*cable.place, "mac"), own
+        remedy = "give each interface its own, or leave it out"
+        if cable.raw.mac and cable.key != "cable":
+            yield "MAC address", cable.raw.mac, (*cable.place, "mac"), remedy
 
 
 def _default_macs(lab: Lab) -> _Mistakes:
     """No MAC address that is given is another interface's default."""
     cables = [cable for cable in lab.cables if cable.key != "cable"]
-    defaults = {cable.interface.mac: cable.place for cable in cables if not cable.written.mac}
+    defaults = {cable.interface.mac: cable.place for cable in cables if not cable.raw.mac}
     for cable in cables:
-        mac = cable.written.mac
+        mac = cable.raw.mac
         if mac in defaults:
             owner = entry_name(defaults[mac])
             yield (*cable.place, "mac"), f"{mac} is the default of {owner}; choose another or leave it out"
@@ -360,12 +360,12 @@ def _interface_names(lab: Lab) -> _Mistakes:
                 text = f"the name is longer than {SWITCH_NAME_MAX} characters, an interface's most; shorten it"
                 yield (section, name), text
             elif name in RESERVED_INTERFACES:
-                yield (section, name), "its bridge would have this name, which is the system's own word; rename it"
+                yield (section, name), "its bridge would have this name, which is reserved by Linux; rename it"
     for cable in lab.cables:
         name = cable.interface.name
         if len(name) > INTERFACE_NAME_MAX and cable.key != "cable":
-            would = f"its interface would be named {name!r}, longer than {INTERFACE_NAME_MAX} characters"
-            yield cable.place, f"{would}; shorten the name, or add 'interface: ...'"
+            text = f"its interface would be named {name!r}, longer than {INTERFACE_NAME_MAX} characters"
+            yield cable.place, f"{text}; shorten the name, or add 'interface: ...'"
 
 
 def _twins(lab: Lab) -> _Mistakes:
@@ -380,50 +380,50 @@ def _twins(lab: Lab) -> _Mistakes:
 def _networks(lab: Lab) -> _Mistakes:
     """The networks are apart, each host's addresses are in theirs, and that of control has one to spare."""
     network, control = lab.network, lab.network.control
-    within = {"world": network.world, "island": network.island}
+    networks = {"world": network.world, "island": network.island}
     if network.world.overlaps(network.island):
         text = f"{network.island} overlaps the world's {network.world}; choose networks that do not"
         yield ("networks", "island"), text
     if control:
-        for end, other in within.items():
+        for end, other in networks.items():
             if control.network.overlaps(other):
                 text = f"{control.network} overlaps the {end} network {other}; choose a network of its own"
                 yield (CONTROL, "network"), text
-        within[CONTROL] = control.network
-        taken = {host.control for host in network.in_band_hosts if host.control in control.network}
+        networks[CONTROL] = control.network
+        control_addresses = {host.control for host in network.in_band_hosts if host.control in control.network}
         usable = control.network.num_addresses - (2 if control.network.prefixlen < 31 else 0)
-        if len(taken) >= usable:
+        if len(control_addresses) >= usable:
             text = f"hosts take all addresses of {control.network}, and the machine that runs atoll needs one"
             yield (CONTROL, "network"), f"{text}; choose a larger network"
     for host in network.hosts:
         end = "world" if host.role.is_world else "island"
         for key, name, address in (("ip", end, host.address), (CONTROL, CONTROL, host.control)):
-            around = within.get(name)
-            if address is None or around is None:
+            own_network = networks.get(name)
+            if address is None or own_network is None:
                 continue
             place = ("hosts", host.name, key)
-            if address not in around:
-                inside = around[1] if around.num_addresses > 1 else around[0]
-                text = f"{address} is outside the {name} network {around}; choose one inside, such as {inside}"
+            if address not in own_network:
+                example = own_network[1] if own_network.num_addresses > 1 else own_network[0]
+                text = f"{address} is outside the {name} network {own_network}; choose one inside, such as {example}"
                 yield place, text
-            elif around.prefixlen < 31 and address in (around.network_address, around.broadcast_address):
-                yield place, f"{address} is the network's own or its broadcast address; choose another of {around}"
+            elif own_network.prefixlen < 31 and address in (own_network.network_address, own_network.broadcast_address):
+                yield place, f"{address} is the network's own or its broadcast address; choose another of {own_network}"
 
 
 def _hosts(lab: Lab) -> _Mistakes:
-    firsts: dict[HostRole, str] = {}
+    first_by_role: dict[HostRole, str] = {}
     for name, raw in lab.raw.hosts.items():
         place, role = ("hosts", name), raw.role.value
-        first = firsts.setdefault(raw.role, name)
-        if raw.role in _ONE_OF_ITS_KIND and first != name:
-            yield (*place, "role"), f"{lab.named(('hosts', first))} already is the {role}; a lab has only one"
+        first = first_by_role.setdefault(raw.role, name)
+        if raw.role in _SINGLE_ROLES and first != name:
+            yield (*place, "role"), f"{lab.entry_with_line(('hosts', first))} already is the {role}; a lab has only one"
         if raw.capacity is not None and raw.role is not HostRole.ISLAND_CLIENT:
             yield (*place, "capacity"), "only island clients have channels; remove it"
         if raw.control is not None and lab.raw.control is None:
             example = "{network: 192.168.10.0/24, port: SWITCH/PORT}"
             text = f"the lab has no in-band control; add a section 'control: {example}'"
             yield (*place, CONTROL), text
-        if raw.control is not None and raw.role in _TALK:
+        if raw.control is not None and raw.role in _REPORTING_ROLES:
             text = f"results of the {role} would pass the network while it is measured"
             yield (*place, CONTROL), f"{text}; give it a second interface for control, and remove this key"
 
@@ -466,19 +466,19 @@ def _delay_boxes(lab: Lab) -> _Mistakes:
             yield place, f"trunk is missing; add 'trunk: {lab.free_port(next(iter(lab.raw.switches)))}'"
         longest = max((interface.mtu for interface in box.interfaces), default=MTU)
         for latency in box.classes:
-            written, here = raw.classes[latency.name], (*place, "classes", latency.name)
-            given = [each is not None for each in (written.vlan, written.world, written.island)]
-            if given not in ([True, False, False], [False, True, True]):
-                yield here, "write either vlan (a tag on the trunk), or world and island (two ports of its own)"
-            elif written.vlan is not None and box.trunk is None and has_ports:
-                yield (*here, "vlan"), "its delay box has no trunk; add 'trunk: SWITCH/PORT' to it"
+            raw_class, class_place = raw.classes[latency.name], (*place, "classes", latency.name)
+            is_given = [each is not None for each in (raw_class.vlan, raw_class.world, raw_class.island)]
+            if is_given not in ([True, False, False], [False, True, True]):
+                yield class_place, "write either vlan (a tag on the trunk), or world and island (two ports of its own)"
+            elif raw_class.vlan is not None and box.trunk is None and has_ports:
+                yield (*class_place, "vlan"), "its delay box has no trunk; add 'trunk: SWITCH/PORT' to it"
             if 2 * latency.jitter.ns > latency.rtt.ns:
                 most = Duration(latency.rtt.ns // 2)
                 text = f"{latency.jitter} exceeds the delay each way; at most half the rtt: {most}"
-                yield (*here, "jitter"), text
+                yield (*class_place, "jitter"), text
             if latency.ports and (least := min(latency.ports.world.mtu, latency.ports.island.mtu)) < longest:
                 text = f"an MTU of {least}, and its delay box has one of {longest}; write one mtu for the box"
-                yield here, text
+                yield class_place, text
 
 
 def _reachability(lab: Lab) -> _Mistakes:
@@ -488,18 +488,18 @@ def _reachability(lab: Lab) -> _Mistakes:
     if not names or any(a == b or not {a, b} <= {*names} for a, b in ends):
         return  # a wrong trunk may be the one that is missing
     topology = Topology(names, lab.network.trunks)
-    rest = max(map(topology.reachable, names), key=len)
+    connected = max(map(topology.reachable, names), key=len)
     for name in names:
-        if name in rest:
+        if name in connected:
             continue
-        stranded = [
+        unreachable = [
             machine
             for machine, interfaces in lab.network.machines.items()
             if name in {interface.attached.switch for interface in interfaces}
         ]
-        consequence = f", so {', '.join(stranded)} cannot be reached" if stranded else ""
-        add = f"{{from: {lab.free_port(name)}, to: {lab.free_port(min(rest))}, rate: 1 Gbit/s}}"
-        text = f"no trunk connects it with the rest of the lab{consequence}; add one such as {add}"
+        consequence = f", so {', '.join(unreachable)} cannot be reached" if unreachable else ""
+        example = f"{{from: {lab.free_port(name)}, to: {lab.free_port(min(connected))}, rate: 1 Gbit/s}}"
+        text = f"no trunk connects it with the rest of the lab{consequence}; add one such as {example}"
         yield ("switches", name), text
 
 

@@ -25,7 +25,7 @@ from atoll_core.experiment.experiment import (
     mean_loss,
 )
 
-_SMALLEST_PROBE = 84  # bytes of a ping
+_SMALLEST_PROBE_BYTES = 84  # bytes of a ping
 _LESS_LOSS = {
     Bernoulli: "write less than 100 %",
     BitError: "write a smaller one, such as 1e-7",
@@ -51,14 +51,14 @@ def resolve_direction(raw: RawDirection, place: Place, mistakes: Mistakes, files
         reorder=raw.reorder,
         loss=raw.loss and _loss(raw.loss, (*place, "loss"), mistakes, files),
         aqm=aqm and (Codel if raw.aqm and raw.aqm.codel else Red)(**dict(aqm)),
-        trace=replace(trace.found, file=raw.trace) if trace and trace.found else None,
+        trace=replace(trace.value, file=raw.trace) if trace and trace.value else None,
     )
     for key, message in _mistakes(direction, may_lose_all=place[0] != "links"):
-        mistakes.wrong((*place, *key), message)
-    if trace and trace.found:
-        for row, message in _trace_mistakes(trace.found, direction, mistakes.document.where((*place, "rate"))):
+        mistakes.note((*place, *key), message)
+    if trace and trace.value:
+        for row, message in _trace_mistakes(trace.value, direction, mistakes.document.where((*place, "rate"))):
             text = f"{entry_name(place)}: {message}"
-            mistakes.diagnostics.append(Diagnostic(trace.found.file, trace.lines[row], text))
+            mistakes.diagnostics.append(Diagnostic(trace.value.file, trace.lines[row], text))
     return direction
 
 
@@ -66,7 +66,7 @@ def _loss(raw: RawLoss, place: Place, mistakes: Mistakes, files: ReferencedFiles
     if raw.trace is not None:
         trace = files.read(raw.trace, read_loss_trace)
         mistakes.of_file((*place, "trace"), trace.mistakes)
-        return trace.found and replace(trace.found, file=raw.trace, where=raw.where)
+        return trace.value and replace(trace.value, file=raw.trace, where=raw.where)
     if raw.bit_error is not None:
         return BitError(raw.bit_error, raw.where)
     if raw.model is None:
@@ -82,12 +82,12 @@ def _loss(raw: RawLoss, place: Place, mistakes: Mistakes, files: ReferencedFiles
 
 def _mistakes(direction: LinkDirection, *, may_lose_all: bool) -> Iterator[tuple[Place, str]]:
     """``may_lose_all``: a direction after a change."""
-    least, _ = direction.delays
-    if direction.jitter and direction.jitter.amount > least:
-        delay = "the delay" if least == direction.delay else "the least delay of the trace"
-        yield ("jitter",), f"{direction.jitter.amount} exceeds {delay}; write at most {least}"
+    least_delay, _ = direction.delays
+    if direction.jitter and direction.jitter.amount > least_delay:
+        delay = "the delay" if least_delay == direction.delay else "the least delay of the trace"
+        yield ("jitter",), f"{direction.jitter.amount} exceeds {delay}; write at most {least_delay}"
     loss = direction.loss
-    if loss and not may_lose_all and mean_loss(loss, _SMALLEST_PROBE) == 1:
+    if loss and not may_lose_all and mean_loss(loss, _SMALLEST_PROBE_BYTES) == 1:
         yield ("loss",), f"every packet is lost, {_UNTESTABLE}; {_LESS_LOSS[type(loss)]}"
     match direction.aqm:
         case Codel(target, interval) if target > interval:
@@ -108,8 +108,8 @@ def _trace_mistakes(trace: LinkTrace, direction: LinkDirection, rate_at: str) ->
         state = "the link is blocked" if first.blocked else "every packet is lost"
         remedy = "blocked 0" if first.blocked else "a loss below 1"
         yield 0, f"{state} at t_s 0, {_UNTESTABLE}; write {remedy} in the first row"
-    fast = next((index for index, row in enumerate(trace.rows) if row.rate and row.rate > direction.rate), None)
-    if fast is not None:
+    too_fast = next((index for index, row in enumerate(trace.rows) if row.rate and row.rate > direction.rate), None)
+    if too_fast is not None:
         most = max(row.rate for row in trace.rows if row.rate)
         allowed = f"rate is {direction.rate} ({rate_at}), the largest rate that the link can have"
-        yield fast, f"{trace.rows[fast].rate} is too fast: {allowed}; raise that to {most}"
+        yield too_fast, f"{trace.rows[too_fast].rate} is too fast: {allowed}; raise that to {most}"

@@ -14,16 +14,16 @@ from atoll_core.units import Size
 def resolve_traffic(raw: RawTraffic, mistakes: Mistakes, files: ReferencedFiles, at: Place = ("traffic",)) -> Traffic:
     """The channels' load. Its mistakes, and those in the file that it names, are noted. ``at``: where its sizes are."""
     sizes = _sizes(raw.flow_sizes.distribution, (*at, "flow_sizes"), mistakes, files)
-    of_ip = raw.flow_sizes.counts is SizesCount.IP
-    pro_rate = raw.pro_rate or (Size(LEAST_IP_BYTES) if of_ip else None)
+    counts_ip = raw.flow_sizes.counts is SizesCount.IP
+    pro_rate = raw.pro_rate or (Size(LEAST_IP_BYTES) if counts_ip else None)
     place: Place = ("traffic", "pro_rate") if raw.pro_rate and at == ("traffic",) else (*at, "flow_sizes")
-    if of_ip and pro_rate and pro_rate.bytes < LEAST_IP_BYTES:
+    if counts_ip and pro_rate and pro_rate.bytes < LEAST_IP_BYTES:
         least = f"write at least {LEAST_IP_BYTES} B of IP bytes"
-        mistakes.wrong(place, f"{pro_rate} is smaller than the smallest connection; {least}")
+        mistakes.note(place, f"{pro_rate} is smaller than the smallest connection; {least}")
     elif pro_rate and sizes.max_bytes < pro_rate.bytes:
         most = Size(sizes.max_bytes)
         text = f"the largest flow, {most}, has fewer IP bytes than a connection, {pro_rate}"
-        mistakes.wrong(place, f"{pro_rate} exceeds the largest flow, {most}; lower it" if raw.pro_rate else text)
+        mistakes.note(place, f"{pro_rate} exceeds the largest flow, {most}; lower it" if raw.pro_rate else text)
     elif pro_rate:
         sizes = sizes.pro_rated(pro_rate.bytes)
     return Traffic(
@@ -56,4 +56,4 @@ def _sizes(text: str, place: Place, mistakes: Mistakes, files: ReferencedFiles) 
     except ValueError:
         content = files.read(text, read_flow_sizes)
     mistakes.of_file(place, content.mistakes)
-    return content.found or published()
+    return content.value or published()

@@ -24,7 +24,7 @@ from atoll_core.description.yaml_document import Document, Place
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.lab.box_kind import BoxKind
 
-ENTRY = {  # sections whose keys are names, and the noun for one entry
+ENTRY_NOUNS = {  # sections whose keys are names, and the noun for one entry
     "switches": "switch",
     "learning_switches": "learning switch",
     "hosts": "host",
@@ -39,15 +39,15 @@ ENTRY = {  # sections whose keys are names, and the noun for one entry
     "machines": "machine",
     "interfaces": "interface",
 }
-_MOST_LISTED = 20
-_SIMILAR = 0.6  # difflib's default for a close match
-_LEAST_BEGUN = 3  # letters
+_MOST_NAMES = 20
+_LEAST_SIMILARITY = 0.6  # difflib's default for a close match
+_LEAST_LETTERS = 3  # letters
 _SYNONYMS = {"kind": {"satellite": "link", "emulator": "link", "modem": "external"}}
 _OF_THE_LAB = ("chain", "links", "branches", "changes", "latency", "servers")  # keys that name things of the lab
-_LONGEST_COMPARED = 100  # characters; the comparison takes quadratic time
+_MOST_COMPARED = 100  # characters; the comparison takes quadratic time
 _PORT = re.compile(r"\b([a-z][a-z0-9-]*)/[0-9]+\b")
 _ANY_PORT = "switch/number"
-_MOST_IN_AN_EXAMPLE = 2  # ports of one switch
+_MOST_EXAMPLE_PORTS = 2  # ports of one switch
 _NUMBERS = re.compile("[0-9]+")
 _BOUNDS = ("ge", "le")  # of a whole number, as annotated-types has them
 
@@ -63,7 +63,7 @@ class Mistakes:
         self.document = document
         self.diagnostics: list[Diagnostic] = []
 
-    def wrong(self, place: Place, message: str) -> None:
+    def note(self, place: Place, message: str) -> None:
         """Note a mistake."""
         name = entry_name(place)
         self.diagnostics.append(self.document.mistake(place, f"{name}: {message}" if name else message))
@@ -74,7 +74,7 @@ class Mistakes:
             if mistake.line:
                 self.diagnostics.append(mistake)
             else:
-                self.wrong(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
+                self.note(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
 
 
 def parse(model: type[M], document: Document, examples: Mapping[str, str] = MappingProxyType({})) -> M:
@@ -90,11 +90,11 @@ def parse(model: type[M], document: Document, examples: Mapping[str, str] = Mapp
             details = error.errors(include_url=False)
             ports = _free_ports(document.tree)
             # A key that is missing because it is misspelt is reported once, as the misspelling.
-            meant = {(*place[:-1], _suggest_key(model, place)) for place in map(_place, details) if place}
+            suggested = {(*place[:-1], _suggest_key(model, place)) for place in map(_place, details) if place}
             mistakes += [
                 document.mistake(_place(detail), error_message(model, detail, ports, examples))
                 for detail in details
-                if detail["type"] != "missing" or _place(detail) not in meant
+                if detail["type"] != "missing" or _place(detail) not in suggested
             ]
         else:
             if not mistakes:
@@ -120,33 +120,33 @@ def error_message(
     ``within``: the place of the model in the description.
     """
     place = _place(error)
-    around, here = _prefix(entry_name((*within, *place[:-1]))), _prefix(entry_name((*within, *place)))
+    outer, inner = _prefix(entry_name((*within, *place[:-1]))), _prefix(entry_name((*within, *place)))
     key, given = str(place[-1]) if place else "", error.get("input")
     field = field_at(model, place)
     match error["type"]:
         case "missing":
-            return f"{around}{key} is missing; add {_example(key, field, ports, examples)}"
+            return f"{outer}{key} is missing; add {_example(key, field, ports, examples)}"
         case "extra_forbidden":
             known = sorted(_keys(model_at(model, place[:-1])))
-            return f"{around}unknown key {shown(key)}; {suggest(key, known, 'keys')}"
+            return f"{outer}unknown key {shown(key)}; {suggest(key, known, 'keys')}"
         case "value_error":
             reason = str(cast(Any, error)["ctx"]["error"])
-            return f"{here}{reason.replace(PORT_EXAMPLE, _port_example(given, ports))}"
+            return f"{inner}{reason.replace(PORT_EXAMPLE, _port_example(given, ports))}"
         case "enum" | "literal_error":
             remedy = suggest(given, _choices(field), f"{key.rstrip('s')}s", also=_SYNONYMS.get(key, {}))
-            return f"{here}unknown {key} {shown(given)}; {remedy}"
+            return f"{inner}unknown {key} {shown(given)}; {remedy}"
         case "int_type" | "greater_than_equal" | "less_than_equal":
-            return f"{here}{shown(given)} is not a whole number{_range(model, place)}"
+            return f"{inner}{shown(given)} is not a whole number{_range(model, place)}"
         case "bool_type":
-            return f"{here}{shown(given)} is neither true nor false; write one of them without quotes"
+            return f"{inner}{shown(given)} is neither true nor false; write one of them without quotes"
         case "string_type":
-            return f"{here}expected text{_such_as(key, field, ports, examples)}; found {shown(given)}"
+            return f"{inner}expected text{_such_as(key, field, ports, examples)}; found {shown(given)}"
         case "list_type":
-            return f"{here}expected a list{_such_as(key, field, ports, examples)}; found {shown(given)}"
+            return f"{inner}expected a list{_such_as(key, field, ports, examples)}; found {shown(given)}"
         case "dict_type" | "model_type" | "model_attributes_type":
-            return f"{here}expected keys{_such_as(key, field, ports, examples)}; found {shown(given)}"
+            return f"{inner}expected keys{_such_as(key, field, ports, examples)}; found {shown(given)}"
         case _:
-            return f"{here}{shown(given)} is not valid here{_such_as(key, field, ports, examples)}"
+            return f"{inner}{shown(given)} is not valid here{_such_as(key, field, ports, examples)}"
 
 
 def entry_name(place: Place) -> str:
@@ -158,11 +158,11 @@ def entry_name(place: Place) -> str:
             parts.append(
                 {"trunks": "trunk", "chain": "chain hop", "changes": "change"}.get(section, "entry") + f" {key + 1}"
             )
-        elif section in ENTRY:
-            parts.append(f"{ENTRY[section]} {shown(key)}")
-        elif key not in {*ENTRY, "trunks", "chain", "changes"} or key == place[-1]:
+        elif section in ENTRY_NOUNS:
+            parts.append(f"{ENTRY_NOUNS[section]} {shown(key)}")
+        elif key not in {*ENTRY_NOUNS, "trunks", "chain", "changes"} or key == place[-1]:
             parts.append(key)
-        section = str(key) if section not in ENTRY else ""
+        section = str(key) if section not in ENTRY_NOUNS else ""
     return ": ".join(parts)
 
 
@@ -172,7 +172,7 @@ def on_line(line: int) -> str:
 
 
 def suggest(
-    given: object, known: Iterable[str], nouns: str, most: int = _MOST_LISTED, also: Mapping[str, str] | None = None
+    given: object, known: Iterable[str], nouns: str, most: int = _MOST_NAMES, also: Mapping[str, str] | None = None
 ) -> str:
     """The remedy for an unknown word: the most similar known one, and the first ``most`` of them.
 
@@ -181,10 +181,10 @@ def suggest(
     names, synonyms = list(known), also or {}
     if not names:
         return f"there are no known {nouns}"
-    near = nearest(str(given), [*names, *synonyms])
-    near = synonyms.get(near, near) if near else None
+    best = nearest(str(given), [*names, *synonyms])
+    best = synonyms.get(best, best) if best else None
     listed = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
-    return f"did you mean {shown(near)}? known {nouns}: {listed}" if near else f"known {nouns}: {listed}"
+    return f"did you mean {shown(best)}? known {nouns}: {listed}" if best else f"known {nouns}: {listed}"
 
 
 def nearest(given: str, known: Iterable[str]) -> str | None:
@@ -192,15 +192,15 @@ def nearest(given: str, known: Iterable[str]) -> str | None:
 
     Words that differ in a number alone are not misspellings of each other: rtt-60 does not suggest rtt-20.
     """
-    likeness = {name: _likeness(given[:_LONGEST_COMPARED], name) for name in known}
-    best = max(likeness, key=lambda name: likeness[name], default="")
-    return best if likeness.get(best, 0) >= _SIMILAR and not _differ_in_number(given, best) else None
+    similarity = {name: _likeness(given[:_MOST_COMPARED], name) for name in known}
+    best = max(similarity, key=lambda name: similarity[name], default="")
+    return best if similarity.get(best, 0) >= _LEAST_SIMILARITY and not _differ_in_number(given, best) else None
 
 
 def _likeness(given: str, name: str) -> float:
     """The similarity of two words, from 0 to 1. A word that begins with the other counts as similar."""
-    begun = min(len(given), len(name)) >= _LEAST_BEGUN and (given.startswith(name) or name.startswith(given))
-    return max(difflib.SequenceMatcher(None, given, name).ratio(), _SIMILAR if begun else 0)
+    is_prefix = min(len(given), len(name)) >= _LEAST_LETTERS and (given.startswith(name) or name.startswith(given))
+    return max(difflib.SequenceMatcher(None, given, name).ratio(), _LEAST_SIMILARITY if is_prefix else 0)
 
 
 def _differ_in_number(one: str, other: str) -> bool:
@@ -232,17 +232,17 @@ def field_at(model: type[Raw], place: Place) -> FieldInfo | None:
 
 def model_at(model: type[Raw], place: Place) -> type[Raw] | None:
     """The raw model of the mapping at ``place``."""
-    at: Any = model
+    node: Any = model
     for key in place:
-        if isinstance(at, type) and issubclass(at, Raw):
-            field = _keys(at).get(str(key))
-            at = bare(field.annotation) if field else None
+        if isinstance(node, type) and issubclass(node, Raw):
+            field = _keys(node).get(str(key))
+            node = without_none(field.annotation) if field else None
         else:  # an entry of dict[str, X] or list[X]
-            at = bare(typing.get_args(at)[-1]) if typing.get_args(at) else None
-    return at if isinstance(at, type) and issubclass(at, Raw) else None
+            node = without_none(typing.get_args(node)[-1]) if typing.get_args(node) else None
+    return node if isinstance(node, type) and issubclass(node, Raw) else None
 
 
-def bare(hint: Any) -> Any:
+def without_none(hint: Any) -> Any:
     """The type ``X`` of ``X | None``."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return next(member for member in typing.get_args(hint) if member is not type(None))
@@ -250,7 +250,7 @@ def bare(hint: Any) -> Any:
 
 
 def _choices(field: FieldInfo | None) -> list[str]:
-    hint = bare(field.annotation) if field else None
+    hint = without_none(field.annotation) if field else None
     if hint is BoxKind:
         return list(BoxKind.known)
     if isinstance(hint, type) and issubclass(hint, Enum):
@@ -307,14 +307,14 @@ def _entries(tree: Mapping[str, Any], section: str) -> dict[str, dict[str, Any]]
 def _example(key: str, field: FieldInfo | None, ports: Ports, examples: Mapping[str, str]) -> str:
     if key in examples:
         return f"'{key}: {examples[key]}'"
-    return f"'{key}: {_of_this_lab(str(field.examples[0]), ports)}'" if field and field.examples else f"'{key}: ...'"
+    return f"'{key}: {_with_ports(str(field.examples[0]), ports)}'" if field and field.examples else f"'{key}: ...'"
 
 
 def _such_as(key: str, field: FieldInfo | None, ports: Ports, examples: Mapping[str, str]) -> str:
     return f", such as {_example(key, field, ports, examples)}" if field and field.examples else ""
 
 
-def _of_this_lab(example: str, ports: Ports) -> str:
+def _with_ports(example: str, ports: Ports) -> str:
     """An example with its ports replaced by free ports of the lab's switches; without a switch, by words."""
     switch_of: dict[str, str] = {}
     free = {switch: iter(numbers) for switch, numbers in ports.items()}
@@ -334,9 +334,9 @@ def _port_example(given: object, ports: Ports) -> str:
 
 def _free_ports(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Some free ports of every switch of a lab: ports that are nowhere in its tree."""
-    written = set(_texts(tree))
+    used = set(_texts(tree))
     return {
-        switch: tuple(islice((port for port in _ports_of(switch) if port not in written), _MOST_IN_AN_EXAMPLE))
+        switch: tuple(islice((port for port in _ports_of(switch) if port not in used), _MOST_EXAMPLE_PORTS))
         for switch in _entries(tree, "switches")
     }
 

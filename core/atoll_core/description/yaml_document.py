@@ -48,7 +48,7 @@ class Document:
     """One description: its tree and the line of every entry.
 
     ``tree`` is None when the text is not a mapping; ``mistakes`` has the reason. Otherwise ``mistakes`` has the errors
-    of the YAML that leave a usable tree, such as a key given twice. ``given``: settings of the command line
+    of the YAML that leave a usable tree, such as a key given twice. ``settings``: settings of the command line
     (atoll_core.description.overrides), by their place.
     """
 
@@ -56,7 +56,7 @@ class Document:
     tree: dict[str, Any] | None
     lines: Mapping[Place, int]
     mistakes: tuple[Diagnostic, ...]
-    given: Mapping[Place, str] = field(default_factory=dict[Place, str])
+    settings: Mapping[Place, str] = field(default_factory=dict[Place, str])
 
     def line(self, place: Place) -> int:
         """The line of ``place``, or of the nearest entry around it that is in the file."""
@@ -74,7 +74,7 @@ class Document:
     def mistake(self, place: Place, message: str) -> Diagnostic:
         """A mistake at ``place``; for a value from the command line it names the setting."""
         for length in range(len(place), 0, -1):
-            if (setting := self.given.get(place[:length])) is not None:
+            if (setting := self.settings.get(place[:length])) is not None:
                 return Diagnostic(self.file, 0, f"--set {setting}: {message}", place)
         return Diagnostic(self.file, self.line(place), message, place)
 
@@ -87,16 +87,16 @@ def read_document(path: Path) -> Document:
     )
 
 
-def read_text(path: Path, what: str, most_bytes: int) -> str | Diagnostic:
-    """The text of a regular UTF-8 file, or the mistake that prevents reading it; ``what``: the kind of file."""
+def read_text(path: Path, kind: str, most_bytes: int) -> str | Diagnostic:
+    """The text of a regular UTF-8 file, or the mistake that prevents reading it; ``kind``: the kind of file."""
     file = label(path)
     try:
-        with open(path, "rb", opener=_open_without_waiting) as opened:  # Path.open takes no opener
+        with open(path, "rb", opener=_open_nonblocking) as opened:  # Path.open takes no opener
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                return Diagnostic(file, 0, f"is not a regular file; give a {what} file")
+                return Diagnostic(file, 0, f"is not a regular file; give a {kind} file")
             content = opened.read(most_bytes + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        return Diagnostic(file, 0, _why_unreadable(error, what))
+        return Diagnostic(file, 0, _why_unreadable(error, kind))
     if len(content) > most_bytes:
         return Diagnostic(file, 0, f"is larger than {most_bytes // 10**6} MB, the limit for a description")
     try:
@@ -137,20 +137,20 @@ def label(path: Path) -> str:
     Unprintable characters are replaced, so it is always one line.
     """
     absolute = os.path.normpath(Path.cwd() / path)  # not Path.resolve: symbolic links keep the name the user knows
-    here = f"{Path.cwd()}/"
-    name = absolute.removeprefix(here) if absolute.startswith(here) else os.path.normpath(path)
+    folder = f"{Path.cwd()}/"
+    name = absolute.removeprefix(folder) if absolute.startswith(folder) else os.path.normpath(path)
     return "".join(character if character.isprintable() else "?" for character in name)
 
 
-def _open_without_waiting(name: str, flags: int) -> int:
+def _open_nonblocking(name: str, flags: int) -> int:
     return os.open(name, flags | os.O_NONBLOCK)  # a FIFO without a writer would never open
 
 
-def _why_unreadable(error: OSError | ValueError, what: str) -> str:
+def _why_unreadable(error: OSError | ValueError, kind: str) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
     if isinstance(error, IsADirectoryError):
-        return f"is a directory; give a {what} file"
+        return f"is a directory; give a {kind} file"
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return f"cannot be read: {reason}"
 
@@ -214,9 +214,9 @@ class _Builder:
         if self.nodes > _MOST_NODES:
             raise _TooLargeError
 
-    def build(self, node: _Node, place: Place, key_line: int, around: frozenset[int]) -> Any:
+    def build(self, node: _Node, place: Place, key_line: int, ancestors: frozenset[int]) -> Any:
         self.count()
-        if id(node) in around:
+        if id(node) in ancestors:
             self.mistakes.append(
                 Diagnostic(self.file, key_line, "an alias refers to a node that contains the alias; remove it")
             )
@@ -231,27 +231,27 @@ class _Builder:
         if node.id == "sequence":
             items = cast("list[_Node]", node.value)
             return [
-                self.build(item, (*place, index), max(key_line, self.line_of(item)), around | {id(node)})
+                self.build(item, (*place, index), max(key_line, self.line_of(item)), ancestors | {id(node)})
                 for index, item in enumerate(items)
             ]
-        return self.mapping(node, place, around)
+        return self.mapping(node, place, ancestors)
 
-    def mapping(self, node: _Node, place: Place, around: frozenset[int]) -> dict[str, Any]:
+    def mapping(self, node: _Node, place: Place, ancestors: frozenset[int]) -> dict[str, Any]:
         built: dict[str, Any] = {}
         first: dict[str, int] = {}
-        inside = around | {id(node)}
+        nested = ancestors | {id(node)}
         for key, child in self.pairs(node):
             line = self.line_of(key)
             if key.value in first:
-                again = f"key {key.value!r} is here twice, first at line {first[key.value]}; keep one of them"
-                self.mistakes.append(Diagnostic(self.file, line, again))
+                message = f"key {key.value!r} is here twice, first at line {first[key.value]}; keep one of them"
+                self.mistakes.append(Diagnostic(self.file, line, message))
                 continue
             first[key.value] = line
-            built[key.value] = self.build(child, (*place, key.value), line, inside)
-        for merged in self.merged(node, inside):
+            built[key.value] = self.build(child, (*place, key.value), line, nested)
+        for merged in self.merged(node, nested):
             for key, child in self.pairs(merged):
                 if key.value not in built:
-                    built[key.value] = self.build(child, (*place, key.value), self.line_of(key), inside | {id(merged)})
+                    built[key.value] = self.build(child, (*place, key.value), self.line_of(key), nested | {id(merged)})
         return built
 
     def pairs(self, node: _Node) -> Iterator[tuple[_Node, _Node]]:
@@ -264,7 +264,7 @@ class _Builder:
             elif not _is_merge(key):
                 yield key, child
 
-    def merged(self, node: _Node, inside: frozenset[int]) -> Iterator[_Node]:
+    def merged(self, node: _Node, ancestors: frozenset[int]) -> Iterator[_Node]:
         """The mappings merged into ``node``, in order of precedence."""
         for key, child in cast("list[tuple[_Node, _Node]]", node.value):
             if not _is_merge(key):
@@ -272,12 +272,12 @@ class _Builder:
             sources = cast("list[_Node]", child.value) if child.id == "sequence" else [child]
             for source in sources:
                 self.count()
-                if source.id != "mapping" or id(source) in inside:
-                    wrong = "'<<' merges a mapping that is not around it, such as '<<: *defaults'"
-                    self.mistakes.append(Diagnostic(self.file, self.line_of(key), wrong))
+                if source.id != "mapping" or id(source) in ancestors:
+                    message = "'<<' merges a mapping that is not around it, such as '<<: *defaults'"
+                    self.mistakes.append(Diagnostic(self.file, self.line_of(key), message))
                     continue
                 yield source
-                yield from self.merged(source, inside | {id(source)})
+                yield from self.merged(source, ancestors | {id(source)})
 
 
 class _TooLargeError(Exception):
@@ -309,8 +309,8 @@ def _integer(text: str) -> int | str:
     if len(digits) > _MOST_DIGITS:
         return text
     try:
-        based = digits.lstrip("+-")[:2].lower() in {"0x", "0o", "0b"}
-        return int(digits, 0 if based else 10)
+        has_prefix = digits.lstrip("+-")[:2].lower() in {"0x", "0o", "0b"}
+        return int(digits, 0 if has_prefix else 10)
     except ValueError:  # %YAML 1.1's sexagesimal
         return text
 

@@ -16,10 +16,10 @@ class Subscription(Generic[E]):
     ``error``: the first error that the subscriber raised. The block raises it at its end if nothing else was raised.
     """
 
-    def __init__(self, bus: "EventBus", take: Callable[[E], object]) -> None:
+    def __init__(self, bus: "EventBus", handle: Callable[[E], object]) -> None:
         self.error: Exception | None = None
         self._bus = bus
-        self._take = take
+        self._handle = handle
 
     def close(self) -> None:
         """End the subscription; does nothing if it has ended."""
@@ -28,7 +28,7 @@ class Subscription(Generic[E]):
     def put(self, event: E) -> Exception | None:
         """Pass an event to the subscriber; returns its error."""
         try:
-            self._take(event)
+            self._handle(event)
         except Exception as error:  # noqa: BLE001 - such as a full disk, which must not affect the publisher's work
             self.error = self.error or error
             return error
@@ -54,9 +54,9 @@ class EventBus:
     def __init__(self) -> None:
         self._subscribers: dict[type[Event], list[Subscription[Event]]] = {}
 
-    def subscribe(self, take: Callable[[E], object], *types: type[E]) -> Subscription[E]:
-        """Call ``take`` with every event of these types. Close the subscription, or use it as a context manager."""
-        subscription = Subscription(self, take)
+    def subscribe(self, handle: Callable[[E], object], *types: type[E]) -> Subscription[E]:
+        """Call ``handle`` with every event of these types. Close the subscription, or use it as a context manager."""
+        subscription = Subscription(self, handle)
         for kind in types:
             self._subscribers.setdefault(kind, []).append(subscription)  # pyright: ignore[reportArgumentType]
         return subscription
@@ -72,18 +72,18 @@ class EventBus:
         return tuple(error for subscriber in subscribers if (error := subscriber.put(event)) is not None)
 
 
-def reporting(take: Callable[[E], object], report: Callable[[str], object]) -> Callable[[E], None]:
-    """``take``, for a subscription that is never closed: its errors are reported, an equal one after another once."""
+def reporting(handle: Callable[[E], object], report: Callable[[str], object]) -> Callable[[E], None]:
+    """``handle``, for a subscription that is never closed: its errors are reported, an equal one after another once."""
     last = ""
 
-    def taken(event: E) -> None:
+    def handled(event: E) -> None:
         nonlocal last
         try:
-            take(event)
+            handle(event)
         except Exception as error:
             if (text := f"{type(event).__name__}: {error!r}") != last:
                 last = text
                 report(f"an event was not taken: {text}")
             raise
 
-    return taken
+    return handled

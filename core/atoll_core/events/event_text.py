@@ -15,7 +15,7 @@ _SAMPLES = frozenset({"hello", "points", "counters", "live"})
 _NOT_IN_TEXT = frozenset({"type", "t_ns", "seq"})
 _NOTABLE_STEP_NS = 5_000_000  # of this machine's clock during a measurement
 
-_STEPS = {
+_STEP_TEXTS = {
     "daemon": "starting the process that owns the lab",
     "namespaces": "creating the lab's namespaces",
     "controller and agent": "starting both inside the lab",
@@ -56,7 +56,7 @@ def event_text(event: _Fields) -> _Text | None:
 
 def step_text(step: str) -> str:
     """A step of a run or of a lab's start with its explanation; other texts are returned unchanged."""
-    return f"{step}: {_STEPS[step]}" if step in _STEPS else step
+    return f"{step}: {_STEP_TEXTS[step]}" if step in _STEP_TEXTS else step
 
 
 def _warning(text: str, *, if_: bool = True) -> _Text:
@@ -67,20 +67,20 @@ def _message(event: _Fields) -> str:
     return str(event["message"])
 
 
-def _why(event: _Fields) -> str:
+def _reason_text(event: _Fields) -> str:
     return f": {event['message']}" if event.get("message") else ""
 
 
 def _lab(event: _Fields) -> _Text:
     states = {"up": "is up", "down": "has been taken down", "failed": "has failed"}
-    return _warning(f"lab {event['lab']} {states[event['state']]}{_why(event)}", if_=event["state"] != "up")
+    return _warning(f"lab {event['lab']} {states[event['state']]}{_reason_text(event)}", if_=event["state"] != "up")
 
 
 def _work(event: _Fields) -> _Text:
     verdict, state = event.get("verdict"), event["state"]
     outcome = _judgement(event) if verdict else {"begin": "begun", "end": "done"}.get(state, state)
-    bad = state == "failed" or verdict == "invalid"
-    return _warning(f"{event['what']} {event['about']}: {outcome}{_why(event)}", if_=bad)
+    is_bad = state == "failed" or verdict == "invalid"
+    return _warning(f"{event['what']} {event['about']}: {outcome}{_reason_text(event)}", if_=is_bad)
 
 
 def _verdict(event: _Fields) -> _Text:
@@ -88,8 +88,8 @@ def _verdict(event: _Fields) -> _Text:
 
 
 def _judgement(event: _Fields) -> str:
-    because = "; ".join(event.get("reasons") or event.get("caveats") or ())
-    return f"{event['verdict']}: {because}" if because else str(event["verdict"])
+    reasons = "; ".join(event.get("reasons") or event.get("caveats") or ())
+    return f"{event['verdict']}: {reasons}" if reasons else str(event["verdict"])
 
 
 def _step(event: _Fields) -> str | _Text:
@@ -99,7 +99,7 @@ def _step(event: _Fields) -> str | _Text:
             return step_text(step)
         case "failed":
             cancelled = event.get("message") == "cancelled"
-            return _warning(f"step {step} cancelled" if cancelled else f"step {step} failed{_why(event)}")
+            return _warning(f"step {step} cancelled" if cancelled else f"step {step} failed{_reason_text(event)}")
         case _:
             return f"step {step} done"
 
@@ -114,8 +114,8 @@ def _applied(event: _Fields) -> str:
 
 def _start(event: _Fields) -> str:
     clocks = len(event.get("clocks") or ())
-    compared = f", {counted(clocks, 'clock')} compared" if clocks else ""
-    return f"the load begins in {(event['at_ns'] - event['t_ns']) / 1e9:.1f} s{compared}"
+    clocks_text = f", {counted(clocks, 'clock')} compared" if clocks else ""
+    return f"the load begins in {(event['at_ns'] - event['t_ns']) / 1e9:.1f} s{clocks_text}"
 
 
 def _clocks(event: _Fields) -> _Text:
@@ -126,8 +126,8 @@ def _clocks(event: _Fields) -> _Text:
 
 def _change(event: _Fields) -> _Text:
     state = event["state"]
-    what = ", ".join(event.get("what") or ()) or {"end": "active"}.get(state, state)
-    return _warning(f"change {event['change']}: {what}{_why(event)}", if_=state == "failed")
+    text = ", ".join(event.get("what") or ()) or {"end": "active"}.get(state, state)
+    return _warning(f"change {event['change']}: {text}{_reason_text(event)}", if_=state == "failed")
 
 
 def _swap(event: _Fields) -> str | _Text:
@@ -145,8 +145,8 @@ def _swap(event: _Fields) -> str | _Text:
         case "undone":
             return _warning(f"swap rolled back: {event['reason']}")
         case "end":
-            took, beyond = event["duration_ns"] / 1e6, event["beyond_drain_ns"] / 1e6
-            return f"swapped in {took:.0f} ms ({took - beyond:.0f} ms of it draining)"
+            total_ms, draining_ms = event["duration_ns"] / 1e6, event["beyond_drain_ns"] / 1e6
+            return f"swapped in {total_ms:.0f} ms ({total_ms - draining_ms:.0f} ms of it draining)"
         case _:
             raise KeyError
 
@@ -197,7 +197,7 @@ _TEXTS: dict[str, Callable[[_Fields], str | _Text]] = {
     "switch": lambda event: _warning(f"switch {event['switch']} is {event['state']}", if_=event["state"] == "down"),
     "terrestrial": _terrestrial,
     "trace_start": lambda event: f"the trace of {', '.join(event['boxes'])} begins",
-    "transfer": lambda event: _warning(f"transfer {event['state']}{_why(event)}"),
+    "transfer": lambda event: _warning(f"transfer {event['state']}{_reason_text(event)}"),
     "verdict": _verdict,
     "whistle": lambda event: f"whistle {event['what']}",
     "window": lambda event: f"measured for {(event['end_ns'] - event['start_ns']) / 1e9:g} s",

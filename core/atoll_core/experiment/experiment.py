@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from atoll_core.codec import tagged
-from atoll_core.described import Described, FileName, changed, percent, stated
+from atoll_core.described import Described, FileName, changes, percent, settings_of
 from atoll_core.experiment.traffic import Traffic, UdpReceivers, UdpTraffic
 from atoll_core.lab.box_kind import ROUTER
 from atoll_core.lab.network import Host, HostRole, Network
@@ -31,7 +31,7 @@ class JitterShape(StrEnum):
     PARETO = "pareto"
 
 
-_LONGEST_DEVIATIONS = 4  # where the link cuts both tails, as netem does
+_MOST_DEVIATIONS = 4  # where the link cuts both tails, as netem does
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,7 @@ class Jitter:
     @property
     def reach(self) -> Duration:
         """The largest deviation from the delay."""
-        return (
-            self.amount if self.distribution is JitterShape.UNIFORM else Duration(_LONGEST_DEVIATIONS * self.amount.ns)
-        )
+        return self.amount if self.distribution is JitterShape.UNIFORM else Duration(_MOST_DEVIATIONS * self.amount.ns)
 
     @property
     def described(self) -> Duration | dict[str, Any]:
@@ -120,15 +118,15 @@ class GilbertElliott:
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        shares = stated(self, "good_to_bad", "bad_to_good", "loss_good", "loss_bad")
+        shares = settings_of(self, "good_to_bad", "bad_to_good", "loss_good", "loss_bad")
         percents = {key: percent(share) for key, share in shares.items()}
         return {"model": "gilbert-elliott", **percents, "where": self.where}
 
     @property
     def mean(self) -> float:
         """The share of lost packets in the long run; a channel that never changes is good."""
-        changes = self.good_to_bad + self.bad_to_good
-        bad = self.good_to_bad / changes if changes else 0.0
+        change_rate = self.good_to_bad + self.bad_to_good
+        bad = self.good_to_bad / change_rate if change_rate else 0.0
         return bad * self.loss_bad + (1 - bad) * self.loss_good
 
 
@@ -158,7 +156,7 @@ class Codel:
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        return {"codel": stated(self, "target", "interval")}
+        return {"codel": settings_of(self, "target", "interval")}
 
 
 @tagged("Red")
@@ -174,7 +172,7 @@ class Red:
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        return {"red": {**stated(self, "min", "max", "weight"), "probability": percent(self.probability)}}
+        return {"red": {**settings_of(self, "min", "max", "weight"), "probability": percent(self.probability)}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +255,8 @@ class LinkDirection:
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        queues = stated(self, "rate", "delay", "queue", "queue_packets", "low_priority", "aqm")
-        return {**queues, **stated(self, "jitter", "reorder", "loss", "trace")}
+        queues = settings_of(self, "rate", "delay", "queue", "queue_packets", "low_priority", "aqm")
+        return {**queues, **settings_of(self, "jitter", "reorder", "loss", "trace")}
 
     @property
     def rate_at_start(self) -> Rate:
@@ -281,13 +279,13 @@ class LinkDirection:
     @property
     def longest_pause(self) -> Duration:
         """The longest time for which the trace blocks the direction, without a blockage that never ends."""
-        began: Duration | None = None
+        begin: Duration | None = None
         longest = 0
         for row in self.trace.rows if self.trace else ():
             if row.blocked or (row.rate is not None and not row.rate.bit_s):
-                began = began or row.t
-            elif began is not None:
-                longest, began = max(longest, row.t.ns - began.ns), None
+                begin = begin or row.t
+            elif begin is not None:
+                longest, begin = max(longest, row.t.ns - begin.ns), None
         return Duration(longest)
 
     @property
@@ -314,7 +312,7 @@ class Link:
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        return stated(self, *DIRECTIONS, "counts")
+        return settings_of(self, *DIRECTIONS, "counts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +409,7 @@ class TcpSettings:
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        return {**stated(self, "congestion_control", "ecn", "buffer_max"), "servers": dict(self.servers)}
+        return {**settings_of(self, "congestion_control", "ecn", "buffer_max"), "servers": dict(self.servers)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,8 +461,8 @@ class VerdictBounds:
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        shares = stated(self, "stalled_share", "lateness_of_rtt", "failed_flows")
-        return {**stated(self, "lateness_p99", "stall"), **{key: percent(share) for key, share in shares.items()}}
+        shares = settings_of(self, "stalled_share", "lateness_of_rtt", "failed_flows")
+        return {**settings_of(self, "lateness_p99", "stall"), **{key: percent(share) for key, share in shares.items()}}
 
 
 USUAL_LIMITS = VerdictBounds(Duration(10**6), Duration(5 * 10**6), 0.001, 0.1, 0.1)
@@ -500,14 +498,14 @@ class SteeringVersion:
 
     def since(self, before: "SteeringVersion") -> dict[str, Any]:
         """The change that makes this version of the one before it, as in a description."""
-        was, now = before.described, self.described
+        old, new = before.described, self.described
         links = {
-            link: {way: differing for way in DIRECTIONS if (differing := changed(was["links"][link][way], ways[way]))}
-            for link, ways in now["links"].items()
+            link: {way: differing for way in DIRECTIONS if (differing := changes(old["links"][link][way], ways[way]))}
+            for link, ways in new["links"].items()
         }
         parts = {
-            **changed({"chain": was["chain"]}, {"chain": now["chain"]}),
-            **{key: changed(was[key], now[key]) for key in ("branches", "latency", "traffic", "udp")},
+            **changes({"chain": old["chain"]}, {"chain": new["chain"]}),
+            **{key: changes(old[key], new[key]) for key in ("branches", "latency", "traffic", "udp")},
             "links": {link: ways for link, ways in links.items() if ways},
         }
         return {"at": self.at, **{key: part for key, part in parts.items() if part != {}}}
@@ -554,11 +552,11 @@ class Experiment:
         kinds = {box.box: network.box(box.box).kind for box in self.boxes}
         begin = replace(self.versions[0], links=self.links)
         return {
-            **stated(self, "name", "seed", "duration"),
+            **settings_of(self, "name", "seed", "duration"),
             **begin.described,
             "boxes": {box.box: kinds[box.box].described_settings(dict(box.settings)) for box in self.boxes},
             "changes": [after.since(before) for before, after in pairwise(self.schedule)],
-            **stated(self, "traffic", "transfer", "udp", "ping", "captures", "tcp", "limits"),
+            **settings_of(self, "traffic", "transfer", "udp", "ping", "captures", "tcp", "limits"),
         }
 
     def at(self, instant: Duration) -> "Experiment":
@@ -682,17 +680,17 @@ class Experiment:
     @property
     def congestion_controls(self) -> dict[str, tuple[str, ...]]:
         """Every congestion control that the experiment names, and the keys of the description that name it."""
-        named = [("tcp.congestion_control", self.tcp.congestion_control)]
-        named += [(f"tcp.servers.{server}", control) for server, control in self.tcp.servers]
+        keys_and_controls = [("tcp.congestion_control", self.tcp.congestion_control)]
+        keys_and_controls += [(f"tcp.servers.{server}", control) for server, control in self.tcp.servers]
         if self.transfer and self.transfer.congestion_control:
-            named.append(("transfer.congestion_control", self.transfer.congestion_control))
-        named += [
+            keys_and_controls.append(("transfer.congestion_control", self.transfer.congestion_control))
+        keys_and_controls += [
             (f"boxes.{box.box}.{key}", str(setting))
             for box in self.boxes
             for key, setting in box.settings
             if key.endswith("congestion_control") and not box.is_off
         ]
         keys_of: dict[str, tuple[str, ...]] = {}
-        for key, control in named:
+        for key, control in keys_and_controls:
             keys_of[control] = (*keys_of.get(control, ()), key)
         return keys_of

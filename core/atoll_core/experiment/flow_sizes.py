@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-WHOLE = 10**9
+ONE = 10**9
 """Probabilities of knots are whole numbers of 10^-9."""
 
 SIZE_MAX_BYTES = 2**53
@@ -50,21 +50,21 @@ class FlowSizes:
 
     def quantile(self, probability: float) -> float:
         """The size in bytes that this share of the flows, 0 to 1, does not exceed."""
-        at = min(max(probability, 0.0), 1.0) * WHOLE
-        after = min(bisect_right(self.knots, at, key=lambda knot: knot[0]), len(self.knots) - 1)
+        cumulative = min(max(probability, 0.0), 1.0) * ONE
+        index = min(bisect_right(self.knots, cumulative, key=lambda knot: knot[0]), len(self.knots) - 1)
         if self.kind is Interpolation.STEPS:
-            return float(self.knots[after][1])
-        (low_p, low), (high_p, high) = self.knots[after - 1], self.knots[after]
-        return low * (high / low) ** ((at - low_p) / (high_p - low_p))
+            return float(self.knots[index][1])
+        (low_share, low), (high_share, high) = self.knots[index - 1], self.knots[index]
+        return low * (high / low) ** ((cumulative - low_share) / (high_share - low_share))
 
     def share_up_to(self, size: float) -> float:
         """The share of flows no larger than ``size`` bytes."""
-        return self._up_to(size)[0]
+        return self._share_and_mean_up_to(size)[0]
 
     @property
     def mean_bytes(self) -> float:
         """The mean size."""
-        return self._up_to(math.inf)[1]
+        return self._share_and_mean_up_to(math.inf)[1]
 
     @property
     def min_bytes(self) -> int:
@@ -78,11 +78,11 @@ class FlowSizes:
 
     def bytes_share_up_to(self, size: float) -> float:
         """The share of all bytes that flows no larger than ``size`` carry."""
-        return self._up_to(size)[1] / self.mean_bytes
+        return self._share_and_mean_up_to(size)[1] / self.mean_bytes
 
     def mean_with_largest(self, size: float) -> float:
         """The mean size if all larger flows had ``size`` bytes."""
-        share, mean = self._up_to(size)
+        share, mean = self._share_and_mean_up_to(size)
         return mean + (1 - share) * size
 
     def pro_rated(self, least: int) -> "FlowSizes":
@@ -93,14 +93,14 @@ class FlowSizes:
         """
         if least <= self.min_bytes:
             return self
-        gone, its_bytes = self._up_to(least)
-        merged = its_bytes / least
-        scale = 1 / (merged + 1 - gone)
-        kept = [((merged + p / WHOLE - gone) * scale, size) for p, size in self.knots if size > least]
-        edge = [(0.0, least)] if self.kind is Interpolation.CURVE else []
-        return FlowSizes(self.name, self.kind, _rounded([*edge, (merged * scale, least), *kept]))
+        small_share, small_bytes = self._share_and_mean_up_to(least)
+        merged = small_bytes / least
+        scale = 1 / (merged + 1 - small_share)
+        larger = [((merged + p / ONE - small_share) * scale, size) for p, size in self.knots if size > least]
+        first_knot = [(0.0, least)] if self.kind is Interpolation.CURVE else []
+        return FlowSizes(self.name, self.kind, _rounded([*first_knot, (merged * scale, least), *larger]))
 
-    def _up_to(self, size: float) -> tuple[float, float]:
+    def _share_and_mean_up_to(self, size: float) -> tuple[float, float]:
         """The share of flows no larger than ``size``, and their contribution to the mean."""
         share = mean = 0.0
         for width, low, high in self._segments():
@@ -117,11 +117,11 @@ class FlowSizes:
     def _segments(self) -> Iterator[tuple[float, float, float]]:
         """Probability, least and largest size between one knot and the next."""
         if self.kind is Interpolation.STEPS:
-            for (below, _), (p, size) in pairwise([(0, 0), *self.knots]):
-                yield (p - below) / WHOLE, size, size
+            for (previous, _), (p, size) in pairwise([(0, 0), *self.knots]):
+                yield (p - previous) / ONE, size, size
         else:
             for (low_p, low), (high_p, high) in pairwise(self.knots):
-                yield (high_p - low_p) / WHOLE, low, high
+                yield (high_p - low_p) / ONE, low, high
 
 
 def published() -> FlowSizes:
@@ -131,7 +131,7 @@ def published() -> FlowSizes:
 
 def fixed(name: str, size: int) -> FlowSizes:
     """Every flow of the same size."""
-    return FlowSizes(name, Interpolation.STEPS, ((WHOLE, size),))
+    return FlowSizes(name, Interpolation.STEPS, ((ONE, size),))
 
 
 def from_counts(name: str, counts: Mapping[int, float]) -> FlowSizes:
@@ -168,7 +168,7 @@ _PUBLISHED: tuple[Knot, ...] = (
     (999_890_000, 40_000_000),
     (999_950_000, 110_000_000),
     (999_980_000, 360_000_000),
-    (WHOLE, 900_000_000),
+    (ONE, 900_000_000),
 )
 
 
@@ -180,11 +180,11 @@ def _rounded(points: Iterable[tuple[float, int]]) -> tuple[Knot, ...]:
     """Knots with whole probabilities, the last one 1; of knots with equal probability the largest is kept."""
     knots: list[Knot] = []
     for probability, size in points:
-        whole = round(probability * WHOLE)
-        if knots and whole <= knots[-1][0] and knots[-1][0] > 0:
+        cumulative = round(probability * ONE)
+        if knots and cumulative <= knots[-1][0] and knots[-1][0] > 0:
             knots.pop()
-        knots.append((whole, size))
-    knots[-1] = (WHOLE, knots[-1][1])
+        knots.append((cumulative, size))
+    knots[-1] = (ONE, knots[-1][1])
     return tuple(knots)
 
 

@@ -20,17 +20,17 @@ class Side:
         self.hosts = hosts
         self._by_address = {host.address: (host,) for host in hosts}
         self._within: dict[IPv4Network, tuple[Host, ...]] = {}
-        distinct = tuple(dict.fromkeys(prefix for prefix in prefixes if prefix is not None))
-        self._kinds = {host.name: tuple(host.address in prefix for prefix in distinct) for host in hosts}
+        prefixes_once = tuple(dict.fromkeys(prefix for prefix in prefixes if prefix is not None))
+        self._memberships = {host.name: tuple(host.address in prefix for prefix in prefixes_once) for host in hosts}
         groups: dict[tuple[bool, ...], list[Host]] = {}
         for host in hosts:
-            groups.setdefault(self._kinds[host.name], []).append(host)
+            groups.setdefault(self._memberships[host.name], []).append(host)
         self.groups = tuple(map(tuple, groups.values()))
         """Hosts within the same prefixes: a chain carries traffic of all hosts of a group or of none."""
 
-    def kind(self, host: Host) -> tuple[bool, ...]:
+    def membership(self, host: Host) -> tuple[bool, ...]:
         """Equal for hosts of one group."""
-        return self._kinds[host.name]
+        return self._memberships[host.name]
 
     def within(self, prefix: IPv4Network | None) -> tuple[Host, ...]:
         """The hosts within a prefix; all for None."""

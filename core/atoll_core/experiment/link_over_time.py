@@ -43,7 +43,7 @@ class LinkOverTime:
         rates = [step.rate for _, _, step in self.spans(from_ns, to_ns)] or [self.at(from_ns).rate]
         return min(rates), max(rates)
 
-    def catching_up(self) -> Iterator[tuple[int, int, float]]:
+    def compressions(self) -> Iterator[tuple[int, int, float]]:
         """Yield begin, end and bytes of each time in which packets arrive more closely than they were sent.
 
         When the delay falls, later packets reach those in propagation: they arrive among them, or with the last one.
@@ -85,4 +85,4 @@ def link_over_time(versions: Iterable[tuple[int, LinkDirection]], trace_ns: int 
                 steps.append(LinkStep(trace_ns + row.t.ns, row.rate or way.rate, way.queue, row.blocked, delay))
         else:
             steps.append(LinkStep(since_ns, way.rate, way.queue, blocked=False, delay=way.delay))
-    return LinkOverTime(tuple(next(same) for _, same in groupby(steps, key=lambda step: step[1:])))
+    return LinkOverTime(tuple(next(equal_steps) for _, equal_steps in groupby(steps, key=lambda step: step[1:])))

@@ -38,22 +38,22 @@ def chain_legs(network: Network, chain: Chain) -> tuple[Leg, ...]:
     """The legs that a packet to the island passes in turn: of each box the world's side, then the island's."""
     boxes = {box.name: box for box in network.boxes}
     legs: list[Leg] = []
-    inside: list[BoxKind] = []  # the boxes that have encapsulated the packet, the innermost first
+    encapsulating: list[BoxKind] = []  # the boxes that have encapsulated the packet, the innermost first
     for box in (boxes[hop] for hop in chain.hops if hop in boxes):
-        before = _added(inside)
-        if inside and inside[-1].pair == box.kind.name:
-            inside.pop()
+        bytes_before = _added_bytes(encapsulating)
+        if encapsulating and encapsulating[-1].pair == box.kind.name:
+            encapsulating.pop()
         elif box.kind.overhead_bytes:
-            inside.append(box.kind)
-        behind = _added(inside)
-        legs += [Leg(box.name, box.world, *before), Leg(box.name, box.island, *behind)]
+            encapsulating.append(box.kind)
+        bytes_behind = _added_bytes(encapsulating)
+        legs += [Leg(box.name, box.world, *bytes_before), Leg(box.name, box.island, *bytes_behind)]
     return tuple(legs)
 
 
-def _added(inside: list[BoxKind]) -> tuple[int, int]:
+def _added_bytes(encapsulating: list[BoxKind]) -> tuple[int, int]:
     """The bytes that these boxes add to a packet, and to one of a test."""
-    tested = (kind.overhead_bytes for kind in inside if not kind.passes_tests)
-    return sum(kind.overhead_bytes for kind in inside), sum(tested)
+    test_bytes = (kind.overhead_bytes for kind in encapsulating if not kind.passes_tests)
+    return sum(kind.overhead_bytes for kind in encapsulating), sum(test_bytes)
 
 
 class PathMtus:
@@ -67,17 +67,17 @@ class PathMtus:
         self.legs = {chain: chain_legs(used, chain) for chain in experiment.all_chains}
         """Of every chain."""
         groups = (*self._sides.world.groups, *self._sides.island.groups)
-        self._first = {host.name: group[0] for group in groups for host in group}
-        self._found: dict[tuple[bool, str | None, int, str | None], Routes] = {}
+        self._representative = {host.name: group[0] for group in groups for host in group}
+        self._route_cache: dict[tuple[bool, str | None, int, str | None], Routes] = {}
         trunks = {
             latency.name: min(box.ends(latency).world.mtu, box.ends(latency).island.mtu)
             for box in network.delay_boxes
             for latency in box.classes
         }
-        self._delayed: dict[str, int] = {}  # the least MTU of its delay boxes, by world host
+        self._delay_box_mtus: dict[str, int] = {}  # the least MTU of its delay boxes, by world host
         for host, name in (pair for version in experiment.versions for pair in version.latency):
             if name in trunks:
-                self._delayed[host] = min(trunks[name], self._delayed.get(host, trunks[name]))
+                self._delay_box_mtus[host] = min(trunks[name], self._delay_box_mtus.get(host, trunks[name]))
 
     def between(self, world: Host, island: Host, protocol: Protocol | None) -> int:
         """IP bytes of the longest packet between two hosts."""
@@ -89,40 +89,40 @@ class PathMtus:
         """IP bytes of the longest packet that hosts make pass a box, with all that other boxes have added to it."""
         ends = (self._network.world_hosts, self._network.island_hosts)
         hosts = min(max(map(self._of_host, end), default=box.mtu) for end in ends)
-        here = [
+        lengths = [
             min(hosts, *(leg.mtu for leg in legs)) + leg.overhead_bytes
             for legs in self.legs.values()
             for leg in legs
             if leg.box == box.name
         ]
-        return min(max(here, default=box.mtu), box.mtu)
+        return min(max(lengths, default=box.mtu), box.mtu)
 
     def least_at(self, box: ChainBox) -> int:
         """IP bytes of the longest packet at a box that all chains through it carry whole."""
-        here = [
+        lengths = [
             min(other.mtu for other in legs) + leg.overhead_bytes
             for legs in self.legs.values()
             for leg in legs
             if leg.box == box.name
         ]
-        return min(here, default=box.mtu)
+        return min(lengths, default=box.mtu)
 
     def of_host(self, host: Host) -> Routes:
         """The MTUs of a host's routes to the other end."""
-        return self._routes(host.role.is_world, None, self._of_host(host), self._first[host.name])
+        return self._routes(host.role.is_world, None, self._of_host(host), self._representative[host.name])
 
     def of_box(self, box: ChainBox, *, to_island: bool) -> Routes:
         """The MTUs of a routed box's routes to the hosts of one end: those of the cables on the rest of the path."""
         return self._routes(to_island, box.name, (box.island if to_island else box.world).mtu, None)
 
-    def _routes(self, to_island: bool, box: str | None, own: int, host: Host | None) -> Routes:
-        """``box``, or ``host`` and those of its group: where the packets leave, with the MTU ``own``."""
-        key = (to_island, box, own, host and host.name)
-        if key not in self._found:
-            self._found[key] = self._new_routes(to_island, box, own, host)
-        return self._found[key]
+    def _routes(self, to_island: bool, box: str | None, own_mtu: int, host: Host | None) -> Routes:
+        """``box``, or ``host`` and those of its group: where the packets leave, with the MTU ``own_mtu``."""
+        key = (to_island, box, own_mtu, host and host.name)
+        if key not in self._route_cache:
+            self._route_cache[key] = self._new_routes(to_island, box, own_mtu, host)
+        return self._route_cache[key]
 
-    def _new_routes(self, to_island: bool, box: str | None, own: int, first: Host | None) -> Routes:
+    def _new_routes(self, to_island: bool, box: str | None, own_mtu: int, source_host: Host | None) -> Routes:
         network = self._network.island if to_island else self._network.world
         near, far = (self._sides.world, self._sides.island) if to_island else (self._sides.island, self._sides.world)
         prefixes = sorted(
@@ -134,30 +134,30 @@ class PathMtus:
             },
             key=lambda prefix: (prefix.prefixlen, prefix),
         )
-        sources = (first,) if first else tuple(group[0] for group in near.groups)
+        sources = (source_host,) if source_host else tuple(group[0] for group in near.groups)
         mtus: dict[IPv4Network, int] = {}
         for group in far.groups:
             pairs = ((source, group[0]) if to_island else (group[0], source) for source in sources)
-            paths = {path for pair in pairs for path in self._ahead(*pair, box, to_island=to_island)}
+            paths = {path for pair in pairs for path in self._legs_ahead(*pair, box, to_island=to_island)}
             if not paths:
                 continue
-            of_hosts = {
+            mtu_of = {
                 IPv4Network(host.address): min(
-                    own, *(mtu + overhead for cables, overhead in paths for mtu in (*cables, self._of_host(host)))
+                    own_mtu, *(mtu + overhead for cables, overhead in paths for mtu in (*cables, self._of_host(host)))
                 )
                 for host in group
             }
-            usual = max(Counter(of_hosts.values()).items(), key=lambda counted: counted[::-1])[0]  # of most hosts
+            common = max(Counter(mtu_of.values()).items(), key=lambda counted: counted[::-1])[0]  # of most hosts
             prefix = next((prefix for prefix in reversed(prefixes) if group[0].address in prefix), network)
-            mtus |= {single: mtu for single, mtu in of_hosts.items() if mtu != usual} | {prefix: usual}
-        routes = {network: mtus.pop(network, min(mtus.values(), default=own))}
+            mtus |= {host: mtu for host, mtu in mtu_of.items() if mtu != common} | {prefix: common}
+        routes = {network: mtus.pop(network, min(mtus.values(), default=own_mtu))}
         for prefix in sorted(mtus, key=lambda prefix: (prefix.prefixlen, prefix)):
-            around = max((other for other in routes if prefix.subnet_of(other)), key=lambda other: other.prefixlen)
-            if mtus[prefix] != routes[around]:
+            outer = max((other for other in routes if prefix.subnet_of(other)), key=lambda other: other.prefixlen)
+            if mtus[prefix] != routes[outer]:
                 routes[prefix] = mtus[prefix]
         return tuple(routes.items())
 
-    def _ahead(
+    def _legs_ahead(
         self, world: Host, island: Host, box: str | None, *, to_island: bool
     ) -> Iterator[tuple[tuple[int, ...], int]]:
         """The MTUs of the legs of each chain between two hosts, and the bytes added before a packet leaves ``box``.
@@ -175,4 +175,4 @@ class PathMtus:
                     yield tuple(leg.mtu for leg in legs[index + 1 :]), legs[index + 1].overhead_bytes
 
     def _of_host(self, host: Host) -> int:
-        return min(host.interface.mtu, self._delayed.get(host.name, host.interface.mtu))
+        return min(host.interface.mtu, self._delay_box_mtus.get(host.name, host.interface.mtu))

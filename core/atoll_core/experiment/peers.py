@@ -19,38 +19,38 @@ def find_peers(network: Network, experiment: Experiment) -> tuple[dict[str, Peer
     """
     boxes = {box.name: box for box in experiment.as_used(network).boxes}
     settings = {box.box: dict(box.settings) for box in experiment.boxes}
-    keeping = {name for name, box in boxes.items() if box.kind.keeps_peer(settings.get(name, {}))}
+    peer_boxes = {name for name, box in boxes.items() if box.kind.keeps_peer(settings.get(name, {}))}
     peers: dict[str, Peer] = {}
-    other: dict[str, str] = {}
+    partner: dict[str, str] = {}
     mistakes: list[tuple[str, Chain, str]] = []
     for state in experiment.states:
         connected: set[str] = set()
         for chain in state.chains:
             ends = [boxes[hop] for hop in chain.hops if hop in boxes and boxes[hop].kind.ends_connections]
-            pair = [box.name for box in ends if box.name in keeping]
+            pair = [box.name for box in ends if box.name in peer_boxes]
             if not pair or chain.carries.protocol not in (None, Protocol.TCP):
                 continue
-            if wrong := [*_misplaced(ends, pair, keeping), *_ambiguous(pair, other, connected)]:
-                mistakes += [(box, chain, reason) for box, reason in wrong]
+            if problems := [*_misplaced(ends, pair, peer_boxes), *_ambiguous(pair, partner, connected)]:
+                mistakes += [(box, chain, reason) for box, reason in problems]
                 continue
             world, island = pair
             connected |= {world, island}
-            addresses = next(_carried(network, state, chain), None)
+            addresses = next(_address_pairs(network, state, chain), None)
             if addresses is None:
                 reason = f"{world!r} and {island!r} are connected, but their chain carries TCP between no two hosts"
                 mistakes.append((world, chain, reason))
                 continue
             if world not in peers:
-                other |= {world: island, island: world}
+                partner |= {world: island, island: world}
                 peers |= {world: Peer("island", *addresses), island: Peer("world", *addresses)}
     return peers, tuple(dict.fromkeys(mistakes))
 
 
-def _misplaced(ends: list[ChainBox], pair: list[str], keeping: set[str]) -> Iterator[tuple[str, str]]:
+def _misplaced(ends: list[ChainBox], pair: list[str], peer_boxes: set[str]) -> Iterator[tuple[str, str]]:
     names = [box.name for box in ends]
     if len(pair) == 1:
-        rest = [name for name in names if name not in keeping]
-        remedy = f"write it for {rest[0]!r}, too" if rest else "add the other box to the chain, or switch it on"
+        others = [name for name in names if name not in peer_boxes]
+        remedy = f"write it for {others[0]!r}, too" if others else "add the other box to the chain, or switch it on"
         text = f"{pair[0]!r} keeps a connection to another box, but no other box of its chain does"
         yield pair[0], f"{text}; {remedy}"
     elif len(pair) > 2:
@@ -62,19 +62,19 @@ def _misplaced(ends: list[ChainBox], pair: list[str], keeping: set[str]) -> Iter
         yield pair[0], text
 
 
-def _ambiguous(pair: list[str], other: dict[str, str], connected: set[str]) -> Iterator[tuple[str, str]]:
+def _ambiguous(pair: list[str], partner: dict[str, str], connected: set[str]) -> Iterator[tuple[str, str]]:
     for box in pair:
         if box in connected:
             text = f"two chains at a time pass {box!r}, but one connection takes one path"
             yield box, f"{text}; let only one of them carry TCP through it"
             return
-        if box in other and other[box] not in pair:
-            text = f"{box!r} is connected to {other[box]!r} in another version of the chain; keep that box in this one"
-            yield box, text
+        if box in partner and partner[box] not in pair:
+            text = f"{box!r} is connected to {partner[box]!r} in another version of the chain"
+            yield box, f"{text}; keep that box in this one"
             return
 
 
-def _carried(network: Network, state: Experiment, chain: Chain) -> Iterator[tuple[str, str]]:
+def _address_pairs(network: Network, state: Experiment, chain: Chain) -> Iterator[tuple[str, str]]:
     """Addresses of hosts between which the chain carries TCP."""
     for world in network.world_hosts:
         for island in network.island_hosts:

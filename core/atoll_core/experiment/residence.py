@@ -10,10 +10,10 @@ def residence_ns(network: Network, experiment: Experiment, chain: Chain) -> int:
     """The longest time for which all boxes of a chain but its links hold a packet. A pair of boxes counts once."""
     used = experiment.as_used(network)
     settings = {configuration.box: dict(configuration.settings) for configuration in experiment.boxes}
-    held = {box.name: box.max_residence_ns(settings.get(box.name, {})) for box in used.boxes if box.name in chain.hops}
+    times = {box.name: box.max_residence_ns(settings.get(box.name, {})) for box in used.boxes if box.name in chain.hops}
     for world, island in pairs_of(used, chain):
-        held[island.name] = max(held.pop(world.name), held[island.name])
-    return sum(held.values())
+        times[island.name] = max(times.pop(world.name), times[island.name])
+    return sum(times.values())
 
 
 def longest_residence_ns(network: Network, experiment: Experiment) -> int:

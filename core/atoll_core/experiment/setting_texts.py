@@ -19,8 +19,8 @@ from atoll_core.lab.network import Network
 NO_COUNTERPART = "\N{EN DASH}"
 """Text of a part that only other descriptions have."""
 
-_UNSET = ("null", "{}", "[]")
-_DIGITS = 8  # of a SHA-256
+_UNSET_TEXTS = ("null", "{}", "[]")
+_HASH_DIGITS = 8  # of a SHA-256
 _DEPTHS = {"links": 3, "boxes": 2, "lab": 2}  # how many keys name a part of a description; of others, 1
 
 
@@ -39,7 +39,7 @@ class Setting:
     @property
     def is_unset(self) -> bool:
         """Whether all descriptions leave it out, and it has no value then."""
-        return self.alike and self.texts[0] in _UNSET
+        return self.alike and self.texts[0] in _UNSET_TEXTS
 
 
 def settings_table(key: str, described: Sequence[Any]) -> Iterator[Setting]:
@@ -50,8 +50,8 @@ def settings_table(key: str, described: Sequence[Any]) -> Iterator[Setting]:
         yield Setting(key, _texts(described))
         return
     for name in names:
-        below = f"{key}.{name}" if key else name
-        yield from settings_table(below, [mapping.get(name, NO_COUNTERPART) for mapping in mappings])
+        full_key = f"{key}.{name}" if key else name
+        yield from settings_table(full_key, [mapping.get(name, NO_COUNTERPART) for mapping in mappings])
 
 
 def parts(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
@@ -80,11 +80,11 @@ def part_text(part: str, settings: Sequence[Setting]) -> str:
 def version_differences(before: SteeringVersion, after: SteeringVersion) -> Iterator[str]:
     """Return the differences of two versions: ``latency.w1 rtt-90 instead of rtt-5``, ``no branches.coded``."""
     for setting in settings_table("", [before.described, after.described]):
-        was, now = setting.texts
-        if now == NO_COUNTERPART:
+        old, new = setting.texts
+        if new == NO_COUNTERPART:
             yield f"no {setting.key}"
-        elif was != now:
-            yield f"{setting.key} {now}" + (f" instead of {was}" if was != NO_COUNTERPART else "")
+        elif old != new:
+            yield f"{setting.key} {new}" + (f" instead of {old}" if old != NO_COUNTERPART else "")
 
 
 def settings_tree(experiment: Experiment, network: Network) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _tree(described: Any) -> Any:
 
 def short_hash(data: Any) -> str:
     """Return the beginning of the SHA-256 of JSON, which distinguishes values with equal names."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_HASH_DIGITS]
 
 
 def _texts(described: Sequence[Any]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from atoll_core.described import FileName, stated
+from atoll_core.described import FileName, settings_of
 from atoll_core.experiment.flow_sizes import PUBLISHED, FlowSizes, published
 from atoll_core.units import Duration, Rate, Size
 
@@ -43,7 +43,7 @@ class Think:
     @property
     def described(self) -> Duration | dict[str, Any]:
         """As in a description; a constant pause alone."""
-        return self.mean if self.distribution is ThinkTime.CONSTANT else stated(self, "mean", "distribution")
+        return self.mean if self.distribution is ThinkTime.CONSTANT else settings_of(self, "mean", "distribution")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,12 @@ class Traffic:
     def described(self) -> dict[str, Any]:
         """As in a description."""
         sizes = _described(self.flow_sizes, self.sizes)
-        of_ip = self.sizes_count is SizesCount.IP
+        counts_ip = self.sizes_count is SizesCount.IP
         return {
             "channels": self.channels,
-            "flow_sizes": {"distribution": sizes, "counts": self.sizes_count} if of_ip else sizes,
+            "flow_sizes": {"distribution": sizes, "counts": self.sizes_count} if counts_ip else sizes,
             "think_time": self.think and self.think.described,
-            **stated(self, "pro_rate", "flows_per_s", "write_rate", "port"),
+            **settings_of(self, "pro_rate", "flows_per_s", "write_rate", "port"),
         }
 
 
@@ -115,7 +115,7 @@ class UdpTraffic:
     def described(self) -> dict[str, Any]:
         """As in a description."""
         sizes = _described(self.flow_sizes, self.sizes)
-        return {**stated(self, "rate", "packet", "parallel", "port", "receivers"), "flow_sizes": sizes}
+        return {**settings_of(self, "rate", "packet", "parallel", "port", "receivers"), "flow_sizes": sizes}
 
 
 def _described(sizes: str, distribution: FlowSizes | None) -> str | FileName:
@@ -142,15 +142,15 @@ def allocate_channels(channels: int, capacities: Sequence[float]) -> tuple[tuple
     Each capacity is above 0 and is taken as its shortest decimal text, so that 0.1 and 0.3 are exactly one to three.
     The client of channel c does not depend on the number of channels after it.
     """
-    exact = [Fraction(str(capacity)) for capacity in capacities]
-    common = math.lcm(*(capacity.numerator for capacity in exact))
-    steps = [2 * common * capacity.denominator // capacity.numerator for capacity in exact]
-    given: list[list[int]] = [[] for _ in capacities]
+    fractions = [Fraction(str(capacity)) for capacity in capacities]
+    common = math.lcm(*(capacity.numerator for capacity in fractions))
+    steps = [2 * common * capacity.denominator // capacity.numerator for capacity in fractions]
+    channels_of_client: list[list[int]] = [[] for _ in capacities]
     # In halves of a step: (2 x given + 1) / capacity, times a number that makes all of them whole.
-    due = [(step // 2, index) for index, step in enumerate(steps)]
-    heapq.heapify(due)
+    queue = [(step // 2, index) for index, step in enumerate(steps)]
+    heapq.heapify(queue)
     for channel in range(channels if capacities else 0):
-        quotient, index = due[0]
-        given[index].append(channel)
-        heapq.heapreplace(due, (quotient + steps[index], index))
-    return tuple(tuple(numbers) for numbers in given)
+        quotient, index = queue[0]
+        channels_of_client[index].append(channel)
+        heapq.heapreplace(queue, (quotient + steps[index], index))
+    return tuple(tuple(numbers) for numbers in channels_of_client)

@@ -75,12 +75,12 @@ def trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterato
     topology = Topology.of(network)
     total: Counter[PortRef] = Counter()
     for group in _sharing_links(steerings):
-        worst: Counter[PortRef] = Counter()
+        group_load: Counter[PortRef] = Counter()
         for steering in group:
-            worst |= _loads(network, topology, steering)
-        total += worst
+            group_load |= _loads(network, topology, steering)
+        total += group_load
     for trunk in network.trunks:
-        yield from ((trunk, out, Rate(total[out])) for out in (trunk.a, trunk.b))
+        yield from ((trunk, port, Rate(total[port])) for port in (trunk.a, trunk.b))
 
 
 def _sharing_links(steerings: Iterable[TrunkSteering]) -> list[list[TrunkSteering]]:
@@ -116,13 +116,13 @@ def longest_rtt(network: Network, steering: TrunkSteering) -> Duration:
 
 def rtt_of_links(steering: TrunkSteering) -> Duration:
     """The base RTT of the links at their longest."""
-    ways = (way for link in steering.links for way in (link.to_island, link.to_world))
-    return Duration(sum(way.delays[1].ns for way in ways))
+    directions = (direction for link in steering.links for direction in (link.to_island, link.to_world))
+    return Duration(sum(direction.delays[1].ns for direction in directions))
 
 
 def pause(experiment: Experiment) -> Duration:
     """The time between two flows of a channel: two round trips of the links, and its pause."""
-    rtt_ns = sum(way.delay.ns for link in experiment.links for way in (link.to_island, link.to_world))
+    rtt_ns = sum(direction.delay.ns for link in experiment.links for direction in (link.to_island, link.to_world))
     think = experiment.traffic.think
     return Duration(2 * max(rtt_ns, _LEAST_RTT_NS) + (think.mean.ns if think else 0))
 
@@ -184,6 +184,6 @@ def _reversed(path: tuple[_Station, ...]) -> tuple[_Station, ...]:
     """The path of a frame in the other direction: the taps between two stations that see it stay there."""
     taps = [tuple((switch, one_way) for switch, one_way in station.taps if not one_way) for station in path[:-1]]
     return tuple(
-        _Station(station.leaves, station.enters, between)
-        for station, between in zip(reversed(path), (*reversed(taps), ()), strict=True)
+        _Station(station.leaves, station.enters, taps_between)
+        for station, taps_between in zip(reversed(path), (*reversed(taps), ()), strict=True)
     )

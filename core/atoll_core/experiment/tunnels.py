@@ -29,20 +29,20 @@ class Tunnel:
     links: tuple[str, ...]
 
 
-def pairs(boxes: Iterable[ChainBox]) -> Iterator[tuple[ChainBox, ChainBox]]:
+def pairs_in(boxes: Iterable[ChainBox]) -> Iterator[tuple[ChainBox, ChainBox]]:
     """The pairs among the boxes of a chain, the one at the world's end first; of nested pairs the inner one first."""
-    waiting: list[ChainBox] = []
+    unpaired: list[ChainBox] = []
     for box in boxes:
-        if waiting and waiting[-1].kind.pair == box.kind.name:
-            yield waiting.pop(), box
+        if unpaired and unpaired[-1].kind.pair == box.kind.name:
+            yield unpaired.pop(), box
         elif box.kind.pair:
-            waiting.append(box)
+            unpaired.append(box)
 
 
 def pairs_of(network: Network, chain: Chain) -> tuple[tuple[ChainBox, ChainBox], ...]:
-    """The pairs of a chain (see :func:`pairs`)."""
+    """The pairs of a chain (see :func:`pairs_in`)."""
     boxes = {box.name: box for box in network.boxes}
-    return tuple(pairs(boxes[hop] for hop in chain.hops if hop in boxes))
+    return tuple(pairs_in(boxes[hop] for hop in chain.hops if hop in boxes))
 
 
 def allocate_tunnels(
@@ -52,27 +52,27 @@ def allocate_tunnels(
 
     Equal inputs give equal addresses: the highest ones that are free.
     """
-    used = experiment.as_used(network)
+    network_in_use = experiment.as_used(network)
     uses_of: dict[tuple[str, str, TrafficSelector], list[tuple[Experiment, Chain, Protocol]]] = {}
     for state in experiment.states:
         for chain in state.chains:
-            for world, island in pairs_of(used, chain):
+            for world, island in pairs_of(network_in_use, chain):
                 if world.kind.encapsulates:
                     uses = uses_of.setdefault((world.name, island.name, chain.carries), [])
                     uses.append((state, chain, Protocol(world.kind.encapsulates)))
     taken = {host.address for host in network.hosts}
     tunnels: list[Tunnel] = []
-    refused: dict[Chain, str] = {}
+    reasons: dict[Chain, str] = {}
     for (world, island, carries), uses in uses_of.items():
         addresses = _free_addresses(network, carries, uses, taken)
         if addresses is None:
-            refused.setdefault(uses[0][1], _reason(network, world, island, uses))
+            reasons.setdefault(uses[0][1], _reason(network, world, island, uses))
             continue
         taken |= {*addresses}
         between = (_links_between(network, chain, world, island) for _, chain, _ in uses)
         links = dict.fromkeys(link for names in between for link in names)
         tunnels.append(Tunnel(world, island, carries, *addresses, tuple(links)))
-    return tuple(tunnels), tuple(refused.items())
+    return tuple(tunnels), tuple(reasons.items())
 
 
 def _links_between(network: Network, chain: Chain, world: str, island: str) -> Iterator[str]:
@@ -102,16 +102,16 @@ def _candidates(
     network: IPv4Network, prefix: IPv4Network | None, others: Iterable[IPv4Network | None], taken: set[IPv4Address]
 ) -> list[IPv4Address]:
     """The highest free address of each part of ``prefix`` that the prefixes of ``others`` cut it into."""
-    own = prefix or network
-    inside = {other for other in others if other is not None and other.subnet_of(own)}
-    tops = {own[-1], *(other[-1] for other in inside), *(other[0] - 1 for other in inside)}
+    scope = prefix or network
+    parts = {other for other in others if other is not None and other.subnet_of(scope)}
+    tops = {scope[-1], *(other[-1] for other in parts), *(other[0] - 1 for other in parts)}
     unusable = {*taken, network[0], network[-1]}
     candidates: set[IPv4Address] = set()
     for top in tops:
         address = top
-        while address in own and address in unusable:
+        while address in scope and address in unusable:
             address -= 1
-        if address in own:
+        if address in scope:
             candidates.add(address)
     return sorted(candidates, reverse=True)
 
@@ -124,5 +124,5 @@ def _reason(network: Network, world: str, island: str, uses: list[tuple[Experime
         return f"it carries {selector.protocol.value.upper()} only, but {outer}; select its traffic by prefixes alone"
     if others := [other for other in version.chains if other.carries.protocol is protocol is not selector.protocol]:
         return f"{outer}, which branch {others[0].name!r} carries; select the traffic of that branch by prefixes alone"
-    within = f"{selector.world or network.world} and {selector.island or network.island}"
-    return f"{outer}, and need an address in each of {within} that no host has and no other chain; widen the prefixes"
+    prefixes = f"{selector.world or network.world} and {selector.island or network.island}"
+    return f"{outer}, and need an address in each of {prefixes} that no host has and no other chain; widen the prefixes"

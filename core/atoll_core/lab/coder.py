@@ -13,10 +13,10 @@ _OVERHEAD_BYTES = 44
 """Outer IPv4 (20) and UDP (8), the header of a repair packet (12), and the length within its symbol (2), which
 Reed-Solomon rounds up to an even one."""
 
-_AS_WRITTEN = ("scheme", "generation", "interleave", "direction", "low_priority", "signal")
+_COPIED_KEYS = ("scheme", "generation", "interleave", "direction", "low_priority", "signal")
 
 
-_ROOM_PART, _ROOM_LEAST_BYTES = 10, 3000
+_ROOM_DIVISOR, _ROOM_LEAST_BYTES = 10, 3000
 """A tenth of the queue, but two packets of 1500 bytes: docs/decisions/0078-room-of-titrated-repair-packets.md."""
 
 _FEEDBACK_NS = 100 * 10**6
@@ -39,7 +39,7 @@ def _configuration(use: BoxUse) -> Configuration:
             "island": {str(host): use.macs[str(host)] for host in use.island_hosts},
         },
         "tunnels": [{**tunnel, "way": tunnel["way"] if is_titrated else 0} for tunnel in use.tunnels],
-        **{key: given[key] for key in _AS_WRITTEN},
+        **{key: given[key] for key in _COPIED_KEYS},
         **_repairs(given),
         "flush_ns": given["flush"],
         "scheduler": _scheduler(use),
@@ -55,13 +55,13 @@ def _configuration(use: BoxUse) -> Configuration:
 def _repairs(given: Mapping[str, Any]) -> Configuration:
     """How many repair packets there are, and the reports by which they are adapted."""
     is_adapted = given["redundancy"] == "adaptive"
-    most = given["redundancy_max"] or given["generation"] // 2
-    every_ns = given["feedback"] or (_FEEDBACK_NS if is_adapted or given["feedback_packets"] else None)
-    feedback = {"every_ns": every_ns, "packets": given["feedback_packets"], "timeout_ns": given["feedback_timeout"]}
+    most_repairs = given["redundancy_max"] or given["generation"] // 2
+    interval_ns = given["feedback"] or (_FEEDBACK_NS if is_adapted or given["feedback_packets"] else None)
+    feedback = {"every_ns": interval_ns, "packets": given["feedback_packets"], "timeout_ns": given["feedback_timeout"]}
     return {
         "redundancy": given["redundancy_fallback"] if is_adapted else given["redundancy"],
-        "adaptive": {"most": most, "residual_loss": given["residual_loss"]} if is_adapted else None,
-        "feedback": feedback if every_ns else None,
+        "adaptive": {"most": most_repairs, "residual_loss": given["residual_loss"]} if is_adapted else None,
+        "feedback": feedback if interval_ns else None,
     }
 
 
@@ -72,7 +72,7 @@ def _scheduler(use: BoxUse) -> Configuration:
         return {"kind": kind, "after_ns": given["defer"], "generations": given["defer_generations"]}
     if kind == "titrated":
         queue = given["link_queue"]
-        room = given["room"] or min(queue, max(queue // _ROOM_PART, _ROOM_LEAST_BYTES))
+        room = given["room"] or min(queue, max(queue // _ROOM_DIVISOR, _ROOM_LEAST_BYTES))
         return {"kind": kind, "rate_bit_s": given["link_rate"], "queue_bytes": queue, "room_bytes": room}
     return {"kind": kind}
 
@@ -89,8 +89,8 @@ def _max_residence_ns(given: Mapping[str, Any]) -> int:
     A setting that the manifest of an older run does not have held no packet then.
     """
     stale_ns = given.get("stale", 0)
-    most_ns = {"deferred": min(given.get("defer", 0), stale_ns), "titrated": stale_ns}
-    return given.get("flush", 0) + most_ns.get(given.get("scheduler", ""), 0) + given.get("in_order_hold", 0)
+    waiting_ns = {"deferred": min(given.get("defer", 0), stale_ns), "titrated": stale_ns}
+    return given.get("flush", 0) + waiting_ns.get(given.get("scheduler", ""), 0) + given.get("in_order_hold", 0)
 
 
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:

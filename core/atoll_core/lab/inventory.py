@@ -106,12 +106,12 @@ def interface_slots(network: Network) -> dict[str, dict[str, Interface]]:
     slots: dict[str, dict[str, Interface]] = {}
     external = {box.name for box in network.boxes if not box.is_managed}
 
-    def note(machine: str, slot: str, interface: Interface) -> Interface:
+    def add(machine: str, slot: str, interface: Interface) -> Interface:
         if machine not in external:
             slots.setdefault(machine, {})[slot] = interface
         return interface
 
-    _with_interfaces(network, note)
+    _with_interfaces(network, add)
     return slots
 
 
@@ -121,23 +121,23 @@ def apply_inventory(network: Network, inventory: Inventory, macs: Mapping[tuple[
     ``macs``: addresses read from the machines, by machine and slot; others are the inventory's, or else lab.yaml's. The
     inventory must be complete.
     """
-    named = {
+    interfaces = {
         (machine.name, interface.slot): interface for machine in inventory.machines for interface in machine.interfaces
     }
 
-    def real(machine: str, slot: str, interface: Interface) -> Interface:
-        if (machine, slot) not in named:
+    def real_interface(machine: str, slot: str, interface: Interface) -> Interface:
+        if (machine, slot) not in interfaces:
             return interface  # an external box's
-        own = named[machine, slot]
-        return replace(interface, name=own.name, mac=macs.get((machine, slot), own.mac or interface.mac))
+        entry = interfaces[machine, slot]
+        return replace(interface, name=entry.name, mac=macs.get((machine, slot), entry.mac or interface.mac))
 
     def switch_of(switch: Switch) -> Switch:
-        own = others.get(switch.name, InventorySwitch(switch.name))
-        return replace(switch, dpid=own.dpid or switch.dpid, driver=own.driver or switch.driver)
+        entry = others.get(switch.name, InventorySwitch(switch.name))
+        return replace(switch, dpid=entry.dpid or switch.dpid, driver=entry.driver or switch.driver)
 
     others = {switch.name: switch for switch in inventory.switches}
     capacities = {machine.name: machine.capacity for machine in inventory.machines}
-    network = _with_interfaces(network, real)
+    network = _with_interfaces(network, real_interface)
     return replace(
         network,
         switches=tuple(map(switch_of, network.switches)),
@@ -145,11 +145,11 @@ def apply_inventory(network: Network, inventory: Inventory, macs: Mapping[tuple[
     )
 
 
-def _with_interfaces(network: Network, of: Callable[[str, str, Interface], Interface]) -> Network:
-    """The network with other interfaces: ``of`` has the machine, the slot and the interface in its place."""
+def _with_interfaces(network: Network, replaced: Callable[[str, str, Interface], Interface]) -> Network:
+    """The network with other interfaces: ``replaced`` has the machine, the slot and the interface in its place."""
 
     def pair(machine: str, ports: PortPair, world: str, island: str) -> PortPair:
-        return PortPair(of(machine, world, ports.world), of(machine, island, ports.island))
+        return PortPair(replaced(machine, world, ports.world), replaced(machine, island, ports.island))
 
     def box_of(box: ChainBox) -> ChainBox:
         ports = pair(box.name, PortPair(box.world, box.island), WORLD, ISLAND)
@@ -157,7 +157,7 @@ def _with_interfaces(network: Network, of: Callable[[str, str, Interface], Inter
         return replace(box, world=ports.world, island=ports.island, spare=spare)
 
     def delay_of(box: DelayBox) -> DelayBox:
-        trunk = box.trunk and of(box.name, TRUNK, box.trunk)
+        trunk = box.trunk and replaced(box.name, TRUNK, box.trunk)
         classes = tuple(
             replace(
                 latency,
@@ -170,8 +170,8 @@ def _with_interfaces(network: Network, of: Callable[[str, str, Interface], Inter
 
     return replace(
         network,
-        hosts=tuple(replace(host, interface=of(host.name, ONLY, host.interface)) for host in network.hosts),
+        hosts=tuple(replace(host, interface=replaced(host.name, ONLY, host.interface)) for host in network.hosts),
         boxes=tuple(map(box_of, network.boxes)),
         delay_boxes=tuple(map(delay_of, network.delay_boxes)),
-        taps=tuple(replace(tap, interface=of(tap.host, tap.name, tap.interface)) for tap in network.taps),
+        taps=tuple(replace(tap, interface=replaced(tap.host, tap.name, tap.interface)) for tap in network.taps),
     )

@@ -8,7 +8,7 @@ from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
-from atoll_core.described import Described, stated
+from atoll_core.described import Described, settings_of
 from atoll_core.lab.box_kind import EXTERNAL, LINK, PROGRAM, ROUTER, BoxKind, Forwarding
 from atoll_core.lab.coder import CODER
 from atoll_core.lab.pep import PEP
@@ -99,8 +99,8 @@ class Host:
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        own = ("role", "control", *(["capacity"] if self.role is HostRole.ISLAND_CLIENT else []))
-        return {"ip": self.address, **stated(self, *own), **self.interface.described}
+        keys = ("role", "control", *(["capacity"] if self.role is HostRole.ISLAND_CLIENT else []))
+        return {"ip": self.address, **settings_of(self, *keys), **self.interface.described}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Program:
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        return {**stated(self, "start", "stop", "report", "privileges", "memory_max"), "needs": dict(self.needs)}
+        return {**settings_of(self, "start", "stop", "report", "privileges", "memory_max"), "needs": dict(self.needs)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class PortPair(Described):
     island: Interface
 
 
-_NONE = Duration(0)
+_NO_TIME = Duration(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +162,14 @@ class ChainBox:
     conserves_packets: bool | None = None
     settings: tuple[tuple[str, Any], ...] = ()
     conserves_payload: bool = True
-    residence_max: Duration = _NONE
+    residence_max: Duration = _NO_TIME
 
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
         foreign = ("forwarding", "stateful", "conserves_packets", "conserves_payload", "residence_max")
         keys = ("kind", "world", "island", "spare", "program", *(foreign if self.kind.is_foreign else ()))
-        return {**stated(self, *keys), "settings": dict(self.settings)}
+        return {**settings_of(self, *keys), "settings": dict(self.settings)}
 
     def max_residence_ns(self, settings: Mapping[str, Any]) -> int:
         """The longest time for which it holds a packet with these settings; 0 of a link, which has its own."""
@@ -243,7 +243,7 @@ class LatencyClass:
     def described(self) -> dict[str, Any]:
         """As in a description."""
         ends = self.ports.described if self.ports else {"world": None, "island": None}
-        return {"vlan": self.tag, **ends, **stated(self, "rtt", "jitter")}
+        return {"vlan": self.tag, **ends, **settings_of(self, "rtt", "jitter")}
 
     @property
     def tag(self) -> int | None:
@@ -383,8 +383,8 @@ class Network:
         """As in a description."""
         sections = ("switches", "learning_switches", "hosts", "boxes", "delay_boxes", "taps")
         return {
-            **stated(self, "name", "control"),
-            "networks": stated(self, "world", "island"),
+            **settings_of(self, "name", "control"),
+            "networks": settings_of(self, "world", "island"),
             "trunks": [entry.described for entry in self.trunks],
             **{key: {entry.name: entry.described for entry in getattr(self, key)} for key in sections},
         }

@@ -36,7 +36,7 @@ _LOCAL_TABLE = 100
 _PAIR_MASK = 6
 _FROM_WORLD = 8
 _SYN_MASK = _LOCAL.mask | _PAIR_MASK | _FROM_WORLD
-_FIRST_PORT = 5001
+_FIRST_LISTEN_PORT = 5001
 _TCP_HEADERS = 40  # IPv4 and TCP without options (RFC 9293, 3.7.1)
 _TCP_OPTIONS = 12  # time stamps (RFC 7323)
 _SIDES = ("world", "island")
@@ -56,7 +56,7 @@ def _mark(pair: int) -> int:
 
 def _ports(pair: int) -> dict[str, int]:
     """The ports of the listeners for clients of either side."""
-    return {side: _FIRST_PORT + 2 * pair + number for number, side in enumerate(_SIDES)}
+    return {side: _FIRST_LISTEN_PORT + 2 * pair + number for number, side in enumerate(_SIDES)}
 
 
 def _configuration(use: BoxUse) -> Configuration:
@@ -90,8 +90,8 @@ def _between(use: BoxUse, peer: Peer) -> Configuration:
         "stream_bytes": given["buffer_max"],
     }
     if rate := given["between_rate"]:
-        payload = (use.mtu - _TCP_HEADERS - _TCP_OPTIONS) / use.mtu
-        configuration["pacing_bit_s"] = round(_UTILISATION * rate * payload)
+        payload_share = (use.mtu - _TCP_HEADERS - _TCP_OPTIONS) / use.mtu
+        configuration["pacing_bit_s"] = round(_UTILISATION * rate * payload_share)
     if window := given[f"{peer.side}_initial_window"]:
         configuration["window_segments"] = window
         configuration["padding_bytes"] = window * (use.mtu - _TCP_HEADERS) // 2
@@ -123,8 +123,8 @@ def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
             for leg in router.interfaces
         ),
         sysctls=(
-            ("net.ipv4.tcp_rmem", _buffer(*TCP_RECEIVE_BUFFER, given["buffer_max"])),
-            ("net.ipv4.tcp_wmem", _buffer(*TCP_SEND_BUFFER, given["buffer_max"])),
+            ("net.ipv4.tcp_rmem", _buffer_sizes(*TCP_RECEIVE_BUFFER, given["buffer_max"])),
+            ("net.ipv4.tcp_wmem", _buffer_sizes(*TCP_SEND_BUFFER, given["buffer_max"])),
             ("net.ipv4.tcp_ecn", "1" if given["ecn"] else "0"),
             ("net.ipv4.tcp_no_metrics_save", "1"),
             ("net.ipv4.tcp_tw_reuse", "1"),
@@ -141,8 +141,8 @@ def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
     )
 
 
-def _buffer(least: int, first: int, most: int) -> str:
-    return f"{least} {first} {max(most, first)}"
+def _buffer_sizes(least: int, initial: int, most: int) -> str:
+    return f"{least} {initial} {max(most, initial)}"
 
 
 def _rules(use: BoxUse) -> Iterator[PacketRule]:
@@ -158,8 +158,8 @@ def _rules(use: BoxUse) -> Iterator[PacketRule]:
             yield PacketRule((name,), Packets.TCP, set_mark=_LOCAL, tproxy_port=port, verdict=accept)
     yield PacketRule(legs, Packets.TCP, verdict=drop)
     for pair in range(len(use.legs)):
-        for side, extra in zip(_SIDES, (_FROM_WORLD, 0), strict=True):
-            mark = PacketMark(_LOCAL.value | extra | _mark(pair), _SYN_MASK)
+        for side, side_mark in zip(_SIDES, (_FROM_WORLD, 0), strict=True):
+            mark = PacketMark(_LOCAL.value | side_mark | _mark(pair), _SYN_MASK)
             yield PacketRule(("lo",), Packets.SYN, mark=mark, tproxy_port=_ports(pair)[side], verdict=accept)
     yield PacketRule(legs, Packets.TCP_ICMP_ERRORS, set_mark=_LOCAL, verdict=accept)
 

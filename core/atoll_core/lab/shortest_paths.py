@@ -37,13 +37,13 @@ class Topology:
             self._hops[trunk.b.switch].append(TrunkHop(trunk.b, trunk.a))
         for hops in self._hops.values():
             hops.sort(key=lambda hop: hop.out.port)
-        self._towards: dict[str, dict[str, TrunkHop]] = {}
+        self._hops_by_target: dict[str, dict[str, TrunkHop]] = {}
 
     def step(self, at: str, towards: str) -> TrunkHop | None:
         """The next trunk on a shortest path from switch ``at`` to another switch; None when there is no path."""
-        if towards not in self._towards:
-            self._towards[towards] = self._first_hops(towards)
-        return self._towards[towards].get(at)
+        if towards not in self._hops_by_target:
+            self._hops_by_target[towards] = self._first_hops(towards)
+        return self._hops_by_target[towards].get(at)
 
     def next_hop(self, at: str, towards: str) -> TrunkHop:
         """As :meth:`step`; raises PlanError when there is no path."""
@@ -67,13 +67,13 @@ class Topology:
 
     def _first_hops(self, towards: str) -> dict[str, TrunkHop]:
         distance = {towards: 0}
-        waiting = deque([towards])
-        while waiting:
-            switch = waiting.popleft()
+        queue = deque([towards])
+        while queue:
+            switch = queue.popleft()
             for hop in self._hops[switch]:
                 if hop.arrival.switch not in distance:
                     distance[hop.arrival.switch] = distance[switch] + 1
-                    waiting.append(hop.arrival.switch)
+                    queue.append(hop.arrival.switch)
         return {
             switch: next(hop for hop in self._hops[switch] if distance[hop.arrival.switch] == steps - 1)
             for switch, steps in distance.items()

@@ -54,9 +54,9 @@ class TwinBehaviour:
     def with_settings(self, settings: TwinSettings) -> "TwinBehaviour":
         """The behaviour with the values that a lab sets; one end of the lag moves the other one along, if it must."""
         names = [field.name for field in fields(TwinBehaviour)]
-        given = {name: getattr(settings, name) for name in names if getattr(settings, name) is not None}
-        behaviour = replace(self, **given)
+        set_values = {name: getattr(settings, name) for name in names if getattr(settings, name) is not None}
+        behaviour = replace(self, **set_values)
         if behaviour.lag_min.ns <= behaviour.lag_max.ns:
             return behaviour
-        moved = {"lag_min": behaviour.lag_max} if "lag_max" in given else {"lag_max": behaviour.lag_min}
-        return replace(behaviour, **moved)
+        other_end = {"lag_min": behaviour.lag_max} if "lag_max" in set_values else {"lag_max": behaviour.lag_min}
+        return replace(behaviour, **other_end)

@@ -17,10 +17,10 @@ Field = float | int | bool | str
 _INT64_MAX = 2**63 - 1
 _INT64_MIN = -(2**63)
 # A point is one line: control characters that would end or split it are written as two characters.
-_CONTROL = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_NAME = str.maketrans({",": "\\,", " ": "\\ ", **_CONTROL})
-_TAG = str.maketrans({",": "\\,", " ": "\\ ", "=": "\\=", **_CONTROL})
-_TEXT = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r"})
+_CONTROL_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_NAME_ESCAPES = str.maketrans({",": "\\,", " ": "\\ ", **_CONTROL_ESCAPES})
+_TAG_ESCAPES = str.maketrans({",": "\\,", " ": "\\ ", "=": "\\=", **_CONTROL_ESCAPES})
+_TEXT_ESCAPES = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r"})
 # The parts of a line with escaped or quoted characters.
 _HEAD = re.compile(r"(?:\\.|[^\\ ])*")
 _PART = re.compile(r"(?:\\.|[^\\,])+")
@@ -28,7 +28,7 @@ _TAG_PAIR = re.compile(r"((?:\\.|[^\\=])*)=(.*)", re.DOTALL)
 _FIELD_PAIR = re.compile(r'((?:\\.|[^\\=,])+)=("(?:\\.|[^"\\])*"|[^,"]+)(?:,|$)')
 _ESCAPED_NAME = re.compile(r"\\([,= ])")
 _ESCAPED_TEXT = re.compile(r'\\(["\\])')
-_REMEMBERED = 1 << 14  # series and field names: a laboratory of 140 hosts has a tenth of it
+_CACHE_SIZE = 1 << 14  # series and field names: a laboratory of 140 hosts has a tenth of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class MetricPoint:
         NaN, infinities and integers beyond 64 bits cannot be expressed; a point left without fields is None.
         Tags with an empty name or value are omitted, as the protocol has no empty tags.
         """
-        written = [text for name, figure in self.fields.items() if (text := _field(name, figure)) is not None]
-        left_out = len(self.fields) - len(written)
-        if not written:
+        texts = [text for name, figure in self.fields.items() if (text := _field(name, figure)) is not None]
+        left_out = len(self.fields) - len(texts)
+        if not texts:
             return None, left_out
-        return f"{_series(self.measurement, tuple(self.tags.items()))} {','.join(written)} {self.t_ns}", left_out
+        return f"{_series(self.measurement, tuple(self.tags.items()))} {','.join(texts)} {self.t_ns}", left_out
 
     @classmethod
     def parse(cls, line: str) -> "MetricPoint":
@@ -70,35 +70,35 @@ class MetricPoint:
 
         It has the same tags and fields as its line.
         """
-        fields = {name: figure for name, figure in self.fields.items() if _expressible(figure)}
+        fields = {name: figure for name, figure in self.fields.items() if _is_expressible(figure)}
         tags = {name: tag for name, tag in self.tags.items() if tag}
         return [self.measurement, tags, fields, self.t_ns] if fields else None
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _series(measurement: str, tags: tuple[tuple[str, str], ...]) -> str:
-    written = "".join(f",{_tag(name)}={_tag(tag)}" for name, tag in sorted(tags) if _tag(name) and _tag(tag))
-    return _unfinished(measurement.translate(_NAME)) + written
+    tag_text = "".join(f",{_tag(name)}={_tag(tag)}" for name, tag in sorted(tags) if _tag(name) and _tag(tag))
+    return _without_final_backslash(measurement.translate(_NAME_ESCAPES)) + tag_text
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _tag(text: str) -> str:
-    return _unfinished(text.translate(_TAG))
+    return _without_final_backslash(text.translate(_TAG_ESCAPES))
 
 
-def _unfinished(text: str) -> str:
+def _without_final_backslash(text: str) -> str:
     # A final backslash would escape the separator behind it, and the protocol has no way to write one.
     return text.rstrip("\\")
 
 
-def _expressible(figure: Field) -> bool:
+def _is_expressible(figure: Field) -> bool:
     if isinstance(figure, float):
         return math.isfinite(figure)
     return not isinstance(figure, int) or _INT64_MIN <= figure <= _INT64_MAX
 
 
 def _field(name: str, figure: Field) -> str | None:
-    if not _expressible(figure):
+    if not _is_expressible(figure):
         return None
     if isinstance(figure, bool):
         return f"{_tag(name)}={'true' if figure else 'false'}"
@@ -106,10 +106,10 @@ def _field(name: str, figure: Field) -> str | None:
         return f"{_tag(name)}={figure}i"
     if isinstance(figure, float):
         return f"{_tag(name)}={figure!r}"
-    return f'{_tag(name)}="{figure.translate(_TEXT)}"'
+    return f'{_tag(name)}="{figure.translate(_TEXT_ESCAPES)}"'
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _names(names: str) -> tuple[str, dict[str, str]]:
     """Measurement and tags; the dictionary is shared by all points of a series."""
     measurement, *tags = _PART.findall(names) or [""]
@@ -118,18 +118,18 @@ def _names(names: str) -> tuple[str, dict[str, str]]:
 
 
 def _simple_fields(figures: str) -> dict[str, Field]:
-    return {name: _read(figure) for name, _, figure in (pair.partition("=") for pair in figures.split(",")) if figure}
+    return {name: _parse(figure) for name, _, figure in (pair.partition("=") for pair in figures.split(",")) if figure}
 
 
 def _fields(figures: str) -> dict[str, Field]:
-    return {_plain(name): _read(figure) for name, figure in _FIELD_PAIR.findall(figures)}
+    return {_plain(name): _parse(figure) for name, figure in _FIELD_PAIR.findall(figures)}
 
 
 def _plain(name: str) -> str:
     return _ESCAPED_NAME.sub(r"\1", name)
 
 
-def _read(figure: str) -> Field:
+def _parse(figure: str) -> Field:
     if figure.startswith('"'):
         return _ESCAPED_TEXT.sub(r"\1", figure[1:-1])
     if figure in ("true", "false"):

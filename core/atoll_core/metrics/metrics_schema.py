@@ -57,7 +57,7 @@ EMULATION = "emulation"
 """Name of the machine that runs a whole emulated laboratory."""
 
 _RARELY = "every five minutes"
-_SUM = "sum since the box was started"
+_TOTAL = "sum since the box was started"
 _BOX = ("box", "name of the box in lab.yaml")
 _DIRECTION = ("direction", "`to_island` or `to_world`")
 _HOST = ("host", "name of the machine in lab.yaml")
@@ -73,10 +73,10 @@ _CAUSES = {
     "unsent": "because the interface did not accept them (overload)",
 }
 _LOW_PRIORITY = (
-    MetricField("low_priority_in_packets", "packets", f"arrived for the low-priority queue; {_SUM}"),
-    MetricField("low_priority_in_bytes", "bytes", f"arrived for the low-priority queue; {_SUM}"),
-    MetricField("low_priority_sent_packets", "packets", f"sent from the low-priority queue; {_SUM}"),
-    MetricField("low_priority_sent_bytes", "bytes", f"sent from the low-priority queue; {_SUM}"),
+    MetricField("low_priority_in_packets", "packets", f"arrived for the low-priority queue; {_TOTAL}"),
+    MetricField("low_priority_in_bytes", "bytes", f"arrived for the low-priority queue; {_TOTAL}"),
+    MetricField("low_priority_sent_packets", "packets", f"sent from the low-priority queue; {_TOTAL}"),
+    MetricField("low_priority_sent_bytes", "bytes", f"sent from the low-priority queue; {_TOTAL}"),
     MetricField("low_priority_queue_bytes", "bytes", "in the low-priority queue now"),
     MetricField(
         "low_priority_queue_max_bytes", "bytes", "most bytes in the low-priority queue since the previous point"
@@ -89,19 +89,19 @@ _TIMING = (
         "clamped_packets",
         "packets",
         "treated as arriving later than their receive timestamp, because an event after that timestamp had already "
-        f"been processed; {_SUM}",
+        f"been processed; {_TOTAL}",
     ),
     MetricField("clamped_max_ns", "ns", "largest difference between these two times since the previous point"),
-    MetricField("stall_count", "stalls", f"periods of late departures, each longer than `limits.stall`; {_SUM}"),
-    MetricField("stall_ns", "ns", f"length of these periods; {_SUM}"),
+    MetricField("stall_count", "stalls", f"periods of late departures, each longer than `limits.stall`; {_TOTAL}"),
+    MetricField("stall_ns", "ns", f"length of these periods; {_TOTAL}"),
 )
-_DOUBTFUL = (
-    MetricField("unread_packets", "packets", f"lost by the box's full socket; {_SUM}"),
-    MetricField("unstamped_packets", "packets", f"without a usable receive timestamp; {_SUM}"),
+_BAD_INPUT = (
+    MetricField("unread_packets", "packets", f"lost by the box's full socket; {_TOTAL}"),
+    MetricField("unstamped_packets", "packets", f"without a usable receive timestamp; {_TOTAL}"),
     MetricField(
         "no_checksum_packets",
         "packets",
-        f"without a checksum because of offload at the sender; receivers discard them; {_SUM}",
+        f"without a checksum because of offload at the sender; receivers discard them; {_TOTAL}",
     ),
 )
 
@@ -109,13 +109,13 @@ _DOUBTFUL = (
 def _both_ways(since: str) -> tuple[MetricField, ...]:
     """The counters of interfaces and ports."""
     return tuple(
-        MetricField(f"{way}_{what}", unit, f"{said}; sum since {since}")
-        for way, did in (("rx", "received"), ("tx", "sent"))
-        for what, unit, said in (
-            ("packets", "packets", did),
-            ("bytes", "bytes", did),
-            ("errors", "packets", f"not {did}, because of an error"),
-            ("dropped", "packets", f"not {did}, because a buffer was full"),
+        MetricField(f"{prefix}_{noun}", unit, f"{meaning}; sum since {since}")
+        for prefix, verb in (("rx", "received"), ("tx", "sent"))
+        for noun, unit, meaning in (
+            ("packets", "packets", verb),
+            ("bytes", "bytes", verb),
+            ("errors", "packets", f"not {verb}, because of an error"),
+            ("dropped", "packets", f"not {verb}, because a buffer was full"),
         )
     )
 
@@ -126,27 +126,27 @@ MEASUREMENTS = (
         "one direction of a satellite link; docs/contracts.md defines its counters",
         LINK_NS,
         (_BOX, _DIRECTION),
-        MetricField("in_packets", "packets", f"arrived; {_SUM}"),
-        MetricField("in_bytes", "bytes", f"arrived; {_SUM}"),
-        MetricField("out_packets", "packets", f"forwarded; {_SUM}"),
-        MetricField("out_bytes", "bytes", f"forwarded; {_SUM}"),
-        MetricField("dropped_packets", "packets", f"dropped for any cause; {_SUM}"),
-        MetricField("dropped_bytes", "bytes", f"dropped for any cause; {_SUM}"),
+        MetricField("in_packets", "packets", f"arrived; {_TOTAL}"),
+        MetricField("in_bytes", "bytes", f"arrived; {_TOTAL}"),
+        MetricField("out_packets", "packets", f"forwarded; {_TOTAL}"),
+        MetricField("out_bytes", "bytes", f"forwarded; {_TOTAL}"),
+        MetricField("dropped_packets", "packets", f"dropped for any cause; {_TOTAL}"),
+        MetricField("dropped_bytes", "bytes", f"dropped for any cause; {_TOTAL}"),
         *(
-            MetricField(f"dropped_{cause}_packets", "packets", f"dropped {why}; {_SUM}")
+            MetricField(f"dropped_{cause}_packets", "packets", f"dropped {why}; {_TOTAL}")
             for cause, why in _CAUSES.items()
         ),
-        *(MetricField(f"dropped_{cause}_bytes", "bytes", f"dropped {why}; {_SUM}") for cause, why in _CAUSES.items()),
-        MetricField("oversize_packets", "packets", f"longer than the MTU, discarded; {_SUM}"),
+        *(MetricField(f"dropped_{cause}_bytes", "bytes", f"dropped {why}; {_TOTAL}") for cause, why in _CAUSES.items()),
+        MetricField("oversize_packets", "packets", f"longer than the MTU, discarded; {_TOTAL}"),
         MetricField("queue_bytes", "bytes", "in the queue now"),
         MetricField("queue_max_bytes", "bytes", "most bytes in the queue since the previous point"),
         MetricField("held_packets", "packets", "in the link now: queued, being serialised, or propagating"),
-        MetricField("idle_ns", "ns", f"time in which the transmitter had nothing to send; {_SUM}"),
-        MetricField("lost_after_packets", "packets", f"dropped after they had used the link; {_SUM}"),
-        MetricField("lost_after_bytes", "bytes", f"dropped after they had used the link; {_SUM}"),
+        MetricField("idle_ns", "ns", f"time in which the transmitter had nothing to send; {_TOTAL}"),
+        MetricField("lost_after_packets", "packets", f"dropped after they had used the link; {_TOTAL}"),
+        MetricField("lost_after_bytes", "bytes", f"dropped after they had used the link; {_TOTAL}"),
         *_LOW_PRIORITY,
         *_TIMING,
-        *_DOUBTFUL,
+        *_BAD_INPUT,
     ),
     _measurement(
         "link_config",
@@ -163,10 +163,10 @@ MEASUREMENTS = (
         "a latency class of a delay box",
         LINK_NS,
         (_BOX, ("vlan", "VLAN id of the class"), ("class", "name of the class in lab.yaml")),
-        MetricField("in_packets", "packets", f"arrived; {_SUM}"),
-        MetricField("in_bytes", "bytes", f"arrived; {_SUM}"),
-        MetricField("out_packets", "packets", f"forwarded; {_SUM}"),
-        MetricField("out_bytes", "bytes", f"forwarded; {_SUM}"),
+        MetricField("in_packets", "packets", f"arrived; {_TOTAL}"),
+        MetricField("in_bytes", "bytes", f"arrived; {_TOTAL}"),
+        MetricField("out_packets", "packets", f"forwarded; {_TOTAL}"),
+        MetricField("out_bytes", "bytes", f"forwarded; {_TOTAL}"),
         MetricField("held_packets", "packets", "being delayed now"),
         *_TIMING,
     ),
@@ -175,9 +175,9 @@ MEASUREMENTS = (
         "a delay box as a whole",
         LINK_NS,
         (_BOX,),
-        MetricField("unknown_vlan_packets", "packets", f"of no class, discarded; {_SUM}"),
-        MetricField("oversize_packets", "packets", f"longer than the MTU, discarded; {_SUM}"),
-        *_DOUBTFUL,
+        MetricField("unknown_vlan_packets", "packets", f"of no class, discarded; {_TOTAL}"),
+        MetricField("oversize_packets", "packets", f"longer than the MTU, discarded; {_TOTAL}"),
+        *_BAD_INPUT,
     ),
     _measurement(
         "latency_config",

@@ -37,7 +37,7 @@ APPLY_ACTIONS = 4
 
 ALL_TABLES = 0xFF  # OFPTT_ALL (7.3.4.1)
 _ANY = 0xFFFFFFFF  # OFPP_ANY, OFPG_ANY and OFP_NO_BUFFER alike
-_ALL_OF_A_PACKET = 0xFFE5  # OFPCML_MAX
+_WHOLE_PACKET = 0xFFE5  # OFPCML_MAX
 _ADD, _DELETE_STRICT = 0, 4  # commands of a flow-mod (7.3.4.2)
 _DELETE = 2  # of a group-mod (7.3.4.3) and of a meter-mod (7.3.4.5) alike
 
@@ -48,7 +48,7 @@ _GROUP_OR_METER_MOD = struct.Struct("!BBHIHHI")
 _GROUP, _METER = struct.Struct("!H2xI"), struct.Struct("!HHI")  # length and number of a description (7.3.5.9, 7.3.5.13)
 _MULTIPART = struct.Struct("!BBHIHH4x")
 FLOW_REQUEST_BODY = struct.Struct("!B3xII4xQQ")
-_PLAIN = struct.Struct("!HHHHQ")  # priority, idle and hard time-out, flags, cookie
+_KEY_HEAD = struct.Struct("!HHHHQ")  # priority, idle and hard time-out, flags, cookie
 _OUTPUT = struct.Struct("!HHIH6x")
 _PUSH_VLAN = struct.Struct("!HHH2x")
 _SET_VLAN = struct.Struct("!HHIH6x")
@@ -60,7 +60,7 @@ class MalformedError(Exception):
     """A switch sent bytes that OpenFlow does not allow; the message is one line."""
 
 
-def pieces(body: bytes, least: int, length_at: int = 0, align: int = 1) -> Iterator[bytes]:
+def split(body: bytes, least: int, length_at: int = 0, align: int = 1) -> Iterator[bytes]:
     """The records of a body, each of which has its own length in two bytes at ``length_at``.
 
     ``align``: each record is padded to a multiple of it. Raises MalformedError at a record that is shorter than
@@ -93,8 +93,8 @@ def delete(entry: FlowEntry | UnmanagedEntry, table: int, xid: int) -> bytes:
 
 def entry_key(entry: FlowEntry) -> bytes:
     """The bytes that identify an entry, as ``flow_stats.record_key`` of the same entry in a switch's table."""
-    plain = _PLAIN.pack(entry.priority, 0, 0, 0, entry.cookie)
-    return plain + pack_match(entry.match) + _instructions(entry.actions)
+    head = _KEY_HEAD.pack(entry.priority, 0, 0, 0, entry.cookie)
+    return head + pack_match(entry.match) + _instructions(entry.actions)
 
 
 def table_digest(keys: Iterable[bytes]) -> str:
@@ -142,12 +142,12 @@ def meter_numbers(body: bytes) -> tuple[int, ...]:
 
 
 def _numbers(head: struct.Struct, body: bytes) -> tuple[int, ...]:
-    return tuple(sorted(head.unpack_from(piece)[-1] for piece in pieces(body, head.size)))
+    return tuple(sorted(head.unpack_from(piece)[-1] for piece in split(body, head.size)))
 
 
 def packet_out(entry: FlowEntry, frame: bytes, xid: int) -> bytes:
     """The message that has a switch deal with a frame as the entry would: as come in by its port (7.3.7)."""
-    actions = _packed(entry.actions)
+    actions = _pack_actions(entry.actions)
     length = _PACKET_OUT.size + len(actions) + len(frame)
     head = (VERSION, PACKET_OUT, length, xid, _ANY, entry.match.in_port, len(actions))
     return _PACKET_OUT.pack(*head) + actions + frame
@@ -214,26 +214,26 @@ def _instructions(actions: tuple[Action, ...]) -> bytes:
     """The one instruction that applies the actions; none at all for an entry that drops."""
     if not actions:
         return b""
-    packed = _packed(actions)
+    packed = _pack_actions(actions)
     return struct.pack("!HH4x", APPLY_ACTIONS, 8 + len(packed)) + packed
 
 
-def _packed(actions: tuple[Action, ...]) -> bytes:
+def _pack_actions(actions: tuple[Action, ...]) -> bytes:
     return b"".join(_action(action) for action in actions)
 
 
 def _action(action: Action) -> bytes:
     match action:
         case Output(port):
-            return _OUTPUT.pack(OUTPUT, 16, port, _ALL_OF_A_PACKET)
+            return _OUTPUT.pack(OUTPUT, 16, port, _WHOLE_PACKET)
         case PushVlan(vlan):
             return _PUSH_VLAN.pack(PUSH_VLAN, 8, TPID) + _SET_VLAN.pack(SET_FIELD, 16, VLAN_VID, vlan | VID_PRESENT)
         case PopVlan():
             return _POP_VLAN
 
 
-def flow_mod(xid: int, cookie: int, table: int, command: int, priority: int, match: bytes, rest: bytes) -> bytes:
-    """A flow-mod (7.3.4.2); ``match``: an ofp_match, ``rest``: the instructions."""
-    length = FLOW_MOD_HEAD.size + len(match) + len(rest)
+def flow_mod(xid: int, cookie: int, table: int, command: int, priority: int, match: bytes, packed: bytes) -> bytes:
+    """A flow-mod (7.3.4.2); ``match``: an ofp_match, ``packed``: the instructions."""
+    length = FLOW_MOD_HEAD.size + len(match) + len(packed)
     head = (VERSION, FLOW_MOD, length, xid, cookie, 0, table, command, 0, 0, priority, _ANY, _ANY, _ANY, 0)
-    return FLOW_MOD_HEAD.pack(*head) + match + rest
+    return FLOW_MOD_HEAD.pack(*head) + match + packed

@@ -22,7 +22,7 @@ _EXPERIMENTER = 0xFFFF0000  # class of a match field whose id has eight bytes
 # Types of properties (7.3.5.5.2)
 _APPLY_ACTIONS, _MATCH, _WILDCARDS, _APPLY_SET_FIELD = 6, 8, 10, 14
 
-_FIELDS = {  # class and number of a match field, in the upper 23 bits of its header
+_FIELD_NAMES = {  # class and number of a match field, in the upper 23 bits of its header
     encoder.IN_PORT >> 9: "in_port",
     encoder.ETH_TYPE >> 9: "eth_type",
     encoder.VLAN_VID >> 9: "vlan",
@@ -49,39 +49,39 @@ def tables(body: bytes) -> tuple[TableFeatures, ...]:
     """
     merged: list[TableFeatures] = []
     for table in _tables(body):
-        before = merged[-1] if merged else None
-        if before is not None and before == replace(table, first=before.first, last=table.first - 1, name=before.name):
-            merged[-1] = replace(before, last=table.last)
+        last = merged[-1] if merged else None
+        if last is not None and last == replace(table, first=last.first, last=table.first - 1, name=last.name):
+            merged[-1] = replace(last, last=table.last)
         else:
             merged.append(table)
     return tuple(merged)
 
 
 def _tables(body: bytes) -> Iterator[TableFeatures]:
-    for piece in encoder.pieces(body, _TABLE.size):
-        _, number, name, _, _, _, most = _TABLE.unpack_from(piece)
-        lists = dict(_properties(piece[_TABLE.size :]))
-        matches = _fields(lists.get(_MATCH, b""))
-        wildcards = _fields(lists.get(_WILDCARDS, b""))
+    for piece in encoder.split(body, _TABLE.size):
+        _, number, name, _, _, _, max_entries = _TABLE.unpack_from(piece)
+        properties = dict(_properties(piece[_TABLE.size :]))
+        matches = _fields(properties.get(_MATCH, b""))
+        wildcards = _fields(properties.get(_WILDCARDS, b""))
         yield TableFeatures(
             first=number,
             last=number,
             name=plain(name.split(b"\0")[0].decode(errors="replace")),
-            max_entries=most,
+            max_entries=max_entries,
             matches=tuple(sorted(matches)),
             required=tuple(sorted(matches - wildcards)),
-            actions=_actions(lists.get(_APPLY_ACTIONS, b""), lists.get(_APPLY_SET_FIELD, b"")),
+            actions=_actions(properties.get(_APPLY_ACTIONS, b""), properties.get(_APPLY_SET_FIELD, b"")),
         )
 
 
 def _properties(body: bytes) -> Iterator[tuple[int, bytes]]:
-    for piece in encoder.pieces(body, _PROPERTY.size, length_at=2, align=8):
+    for piece in encoder.split(body, _PROPERTY.size, length_at=2, align=8):
         yield int.from_bytes(piece[:2]), piece[_PROPERTY.size :]
 
 
 @lru_cache(maxsize=256)
 def _fields(ids: bytes) -> frozenset[str]:
-    fields = {_FIELDS[number] for number in _field_numbers(ids) if number in _FIELDS}
+    fields = {_FIELD_NAMES[number] for number in _field_numbers(ids) if number in _FIELD_NAMES}
     matches = {name for name in fields if not name.startswith(("tcp", "udp"))}
     matches |= {"untagged"} if "vlan" in fields else set()
     return frozenset(matches | {f"l4_{end}" for end in ("src", "dst") if {f"tcp_{end}", f"udp_{end}"} <= fields})

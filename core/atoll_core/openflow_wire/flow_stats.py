@@ -20,15 +20,15 @@ RECORD_HEAD = struct.Struct("!HBxIIHHHH4xQQQ")
 _AGGREGATE = struct.Struct("!QQI4x")
 _FIELD = struct.Struct("!I")
 _ACTION = struct.Struct("!HH")  # type and length, as of a match and an instruction
-_LEAST = RECORD_HEAD.size + 8  # with an empty match
+_LEAST_RECORD = RECORD_HEAD.size + 8  # with an empty match
 _LEAST_INSTRUCTION, _LEAST_ACTION = 8, 8  # bytes (7.2.4, 7.2.5)
 _APPLY, _SET_FIELD = (struct.pack("!H", kind) for kind in (encoder.APPLY_ACTIONS, encoder.SET_FIELD))
 _GOTO_TABLE = struct.pack("!H", 1)
 _WITH_ACTIONS = {3, 4, 5}  # write, apply, clear
 _VLAN_VID = _FIELD.pack(encoder.VLAN_VID)
-_TIMED_OR_FLAGGED = slice(5, 8)  # of a record's fields: those that no FlowEntry has
+_TIMEOUTS_AND_FLAGS = slice(5, 8)  # of a record's fields: those that no FlowEntry has
 
-_NUMBERS = {
+_NUMBER_FIELDS = {
     encoder.IN_PORT: "in_port",
     encoder.ETH_TYPE: "eth_type",
     encoder.IP_PROTO: "ip_proto",
@@ -37,7 +37,7 @@ _NUMBERS = {
     encoder.UDP_SRC: "l4_src",
     encoder.UDP_DST: "l4_dst",
 }
-_PREFIXES = {
+_PREFIX_FIELDS = {
     encoder.IPV4_SRC: "ipv4_src",
     encoder.IPV4_SRC_MASKED: "ipv4_src",
     encoder.IPV4_DST: "ipv4_dst",
@@ -54,10 +54,10 @@ class EntryStats:
     cookie: int
     packets: int
     octets: int
-    plain: bool  # no time-out, no flag
+    is_plain: bool  # no time-out, no flag
     match: bytes  # the fields, without header and padding
     instructions: bytes
-    whole: bytes
+    raw: bytes
 
     @property
     def oxm(self) -> bytes:
@@ -67,28 +67,28 @@ class EntryStats:
     @property
     def is_pipeline(self) -> bool:
         """Whether it is a table miss (5.4) that drops or leads to another table: switches with several have such."""
-        leads_on = self.instructions[:2] == _GOTO_TABLE and len(self.instructions) == _LEAST_INSTRUCTION
-        return self.priority == 0 and not self.match and (leads_on or not self.instructions)
+        goes_to_table = self.instructions[:2] == _GOTO_TABLE and len(self.instructions) == _LEAST_INSTRUCTION
+        return self.priority == 0 and not self.match and (goes_to_table or not self.instructions)
 
 
 def records(body: bytes) -> Iterator[EntryStats]:
     """The records of the body of a flow statistics reply. Raises MalformedError."""
-    for whole in encoder.pieces(body, _LEAST):
-        head = RECORD_HEAD.unpack_from(whole)
-        (_, match_length) = _ACTION.unpack_from(whole, RECORD_HEAD.size)
+    for raw in encoder.split(body, _LEAST_RECORD):
+        head = RECORD_HEAD.unpack_from(raw)
+        (_, match_length) = _ACTION.unpack_from(raw, RECORD_HEAD.size)
         match_end = RECORD_HEAD.size + match_length
-        if match_length < _ACTION.size or match_end > len(whole):
-            raise encoder.MalformedError(f"a match of {match_length} bytes in an entry of {len(whole)}")
+        if match_length < _ACTION.size or match_end > len(raw):
+            raise encoder.MalformedError(f"a match of {match_length} bytes in an entry of {len(raw)}")
         yield EntryStats(
             table=head[1],
             priority=head[4],
             cookie=head[8],
             packets=head[9],
             octets=head[10],
-            plain=not any(head[_TIMED_OR_FLAGGED]),
-            match=whole[RECORD_HEAD.size + _ACTION.size : match_end],
-            instructions=whole[-(-match_end // 8) * 8 :],
-            whole=whole,
+            is_plain=not any(head[_TIMEOUTS_AND_FLAGS]),
+            match=raw[RECORD_HEAD.size + _ACTION.size : match_end],
+            instructions=raw[-(-match_end // 8) * 8 :],
+            raw=raw,
         )
 
 
@@ -102,9 +102,9 @@ def held_records(body: bytes, table: int) -> Iterator[EntryStats]:
 
 def record_key(record: EntryStats, table: int) -> bytes:
     """All of a record but its counters and its age, as ``encoder.entry_key``; the table, too, if it is another one."""
-    whole = record.whole
-    elsewhere = b"" if record.table == table else b"table" + bytes([record.table])
-    return elsewhere + whole[12:20] + whole[24:32] + encoder.pack_oxm(ordered(record.match)) + record.instructions
+    raw = record.raw
+    table_mark = b"" if record.table == table else b"table" + bytes([record.table])
+    return table_mark + raw[12:20] + raw[24:32] + encoder.pack_oxm(ordered(record.match)) + record.instructions
 
 
 def ordered(fields: bytes) -> bytes:
@@ -121,9 +121,9 @@ def split_fields(fields: bytes) -> Iterator[bytes]:
         offset = end
 
 
-def understood(record: EntryStats, switch: str) -> FlowEntry | None:
+def parsed_entry(record: EntryStats, switch: str) -> FlowEntry | None:
     """The entry of a record, if a FlowEntry can express it completely."""
-    if not record.plain or (match := _match(record.match)) is None:
+    if not record.is_plain or (match := _match(record.match)) is None:
         return None
     actions = _actions(record.instructions)
     return None if actions is None else FlowEntry(switch, record.priority, match, actions, record.cookie, "")
@@ -138,10 +138,10 @@ def _match(fields: bytes) -> Match | None:
     conditions: dict[str, Any] = {"in_port": None, "eth_type": None}
     for field in split_fields(fields):
         header, content = int.from_bytes(field[:4]), field[4:]
-        if header in _NUMBERS:
-            conditions[_NUMBERS[header]] = int.from_bytes(content)
-        elif header in _PREFIXES:
-            conditions[_PREFIXES[header]] = _network(content)
+        if header in _NUMBER_FIELDS:
+            conditions[_NUMBER_FIELDS[header]] = int.from_bytes(content)
+        elif header in _PREFIX_FIELDS:
+            conditions[_PREFIX_FIELDS[header]] = _network(content)
         elif header == encoder.VLAN_VID:
             vid = int.from_bytes(content)
             conditions["vlan"] = vid & ~encoder.VID_PRESENT if vid else Vlan.UNTAGGED
@@ -169,13 +169,13 @@ def _actions(instructions: bytes) -> tuple[Action, ...] | None:
     if not instructions:
         return ()
     try:
-        (only,) = action_lists(instructions)
+        (action_list,) = action_lists(instructions)
     except (encoder.MalformedError, ValueError):
         return None
     if not instructions.startswith(_APPLY):
         return None
     parsed: list[Action] = []
-    actions = iter(only)
+    actions = iter(action_list)
     for action in actions:
         match int.from_bytes(action[:2]):
             case encoder.OUTPUT if (port := int.from_bytes(action[4:8])) <= encoder.PORT_MAX:
@@ -183,9 +183,9 @@ def _actions(instructions: bytes) -> tuple[Action, ...] | None:
             case encoder.POP_VLAN:
                 parsed.append(PopVlan())
             case encoder.PUSH_VLAN if int.from_bytes(action[4:6]) == encoder.TPID and _sets_vlan(
-                tag := next(actions, b"")
+                set_field := next(actions, b"")
             ):
-                parsed.append(PushVlan(int.from_bytes(tag[8:10]) & ~encoder.VID_PRESENT))
+                parsed.append(PushVlan(int.from_bytes(set_field[8:10]) & ~encoder.VID_PRESENT))
             case _:
                 return None
     return tuple(parsed)
@@ -194,8 +194,8 @@ def _actions(instructions: bytes) -> tuple[Action, ...] | None:
 def action_lists(instructions: bytes) -> list[list[bytes]]:
     """The actions of each instruction (7.2.4), without any for those of other kinds. Raises MalformedError."""
     return [
-        [*encoder.pieces(piece[8:], _LEAST_ACTION, length_at=2)] if int.from_bytes(piece[:2]) in _WITH_ACTIONS else []
-        for piece in encoder.pieces(instructions, _LEAST_INSTRUCTION, length_at=2)
+        [*encoder.split(piece[8:], _LEAST_ACTION, length_at=2)] if int.from_bytes(piece[:2]) in _WITH_ACTIONS else []
+        for piece in encoder.split(instructions, _LEAST_INSTRUCTION, length_at=2)
     ]
 
 

@@ -41,10 +41,10 @@ class Match:
         )
         text = f"port {self.in_port}, {vlan}, {self.ipv4_src or 'any'} -> {self.ipv4_dst or 'any'}"
         if self.eth_type != IPV4:
-            other = "ARP" if self.eth_type == ARP else f"EtherType {self.eth_type or 0:#06x}"
-            text += ", any protocol" if self.eth_type is None else f", {other}"
-        named = (("protocol", self.ip_proto), ("from port", self.l4_src), ("to port", self.l4_dst))
-        return text + "".join(f", {name} {number}" for name, number in named if number is not None)
+            kind = "ARP" if self.eth_type == ARP else f"EtherType {self.eth_type or 0:#06x}"
+            text += ", any protocol" if self.eth_type is None else f", {kind}"
+        numbers = (("protocol", self.ip_proto), ("from port", self.l4_src), ("to port", self.l4_dst))
+        return text + "".join(f", {name} {number}" for name, number in numbers if number is not None)
 
 
 @tagged("Output")
@@ -145,10 +145,10 @@ def _prefix_key(prefix: IPv4Network | None) -> tuple[int, int]:
 
 # A pass for every 700 new objects (Python's default) walks tables of ten thousand entries, which have no cycles, again
 # and again: two thirds of the time of reading one. Memory in cycles is freed a little later.
-_OBJECTS = 100_000
+_NEW_OBJECTS = 100_000
 
 
 def relax_collector() -> None:
     """Search for cycles less often, and not among the present objects."""
     gc.freeze()
-    gc.set_threshold(_OBJECTS)
+    gc.set_threshold(_NEW_OBJECTS)

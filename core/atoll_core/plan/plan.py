@@ -169,8 +169,8 @@ class JobLimits:
     @property
     def requested(self) -> dict[str, Any]:
         """The limits that are set, as in a request to an agent."""
-        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "follow_from"}
-        return {name: limit for name, limit in named.items() if limit not in (None, ())}
+        limits = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "follow_from"}
+        return {name: limit for name, limit in limits.items() if limit not in (None, ())}
 
 
 UNLIMITED = JobLimits()
@@ -203,8 +203,8 @@ class JobSpec:
     def files(self) -> frozenset[str]:
         """The files that it writes, by their paths below the run directory."""
         texts = (*self.argv, *(text for text in (self.config or {}).values() if isinstance(text, str)))
-        below = (name for word in texts for name in _BELOW_RUN.findall(word))
-        return frozenset({*below, *(text for text in (self.stdout, self.stderr) if text is not None)})
+        names = (name for word in texts for name in _BELOW_RUN.findall(word))
+        return frozenset({*names, *(text for text in (self.stdout, self.stderr) if text is not None)})
 
 
 def terrestrial_allowance_ns(configured_ns: float) -> float:

@@ -58,8 +58,8 @@ class Layout:
 
     def gap_vlan(self, chain: str, direction: Direction, gap: int) -> int | None:
         """The tag on the trunks of a gap; None: untagged."""
-        named = (tag.vlan for tag in self.gaps if (tag.chain, tag.direction, tag.gap) == (chain, direction, gap))
-        return next(named, None)
+        vlans = (tag.vlan for tag in self.gaps if (tag.chain, tag.direction, tag.gap) == (chain, direction, gap))
+        return next(vlans, None)
 
     def box_vlan(self, chain: str, box: str) -> int | None:
         """The tag with which a transparent box is passed; None: untagged."""

@@ -50,16 +50,16 @@ USE_ENGINE = "--backend engine (in a study: `backend: engine`)"
 _ETHERNET_HEADER = 14
 _BUCKET_SPARE = 40  # beyond one full-size packet: an inner VLAN tag, an Ethernet header if it counts, and some to spare
 _TICK_NS = 64  # the kernel shows a bucket as the ticks in which the rate fills it (PSCHED_SHIFT, linux/pkt_sched.h)
-_SHORTEST_PACKET = 20  # IP header alone
+_SHORTEST_PACKET_BYTES = 20  # IP header alone
 _SPARE_PACKETS = 1000
 _MOST_PACKETS = 2**31 - 1
 _MOST_JITTER = Duration(2**31 - 1)  # sch_netem.c, tabledist()
-_LONG_JITTER = f"netem's jitter is {_MOST_JITTER.s:.3f} s at most"
+_TOO_LONG = f"netem's jitter is {_MOST_JITTER.s:.3f} s at most"
 _LEAST_SHARE = 2**-32  # netem compares 32 random bits
-_IN_ORDER = Rate(100 * 10**9)  # netem sends no packet before the one ahead of it only where it also has a rate
-_UNSHAPED = "100gbit"  # rate of an HTB class that is there to be chosen, not to shape
+_IN_ORDER_RATE = Rate(100 * 10**9)  # netem sends no packet before the one ahead of it only where it also has a rate
+_UNSHAPED_RATE = "100gbit"  # rate of an HTB class that is there to be chosen, not to shape
 
-_EARLY = Duration(5_000_000)  # 1 % of a GEO link's round-trip time
+_NOTICEABLY_EARLY = Duration(5_000_000)  # 1 % of a GEO link's round-trip time
 
 TIMER_SLACK = Duration(1_000_000)
 """The lateness of a timer that costs no rate: the bucket has room for the bytes of this time and one packet.
@@ -146,8 +146,8 @@ def link_settings(
 
     ``over_time``: its greatest rates and delays, if it changes; the packets of all of them have room.
     """
-    if refused := engine_only([link]):
-        raise PlanError("\n".join(_refusal(place, reason) for place, reason in refused.items()))
+    if reasons := engine_only([link]):
+        raise PlanError("\n".join(_refusal(place, reason) for place, reason in reasons.items()))
     ends = (box.world.name, box.island.name)
     ways = (
         ("to_island", link.to_island, (over_time or link).to_island, ends[0], ends[1]),
@@ -156,16 +156,16 @@ def link_settings(
     commands: list[Qdisc | str] = []
     counters: dict[str, Any] = {}
     ip_bytes = link.counts is Counted.IP
-    for name, direction, most, _, out in ways:
+    for name, direction, widest, _, out in ways:
         ifb = _ifb(name)
         queue = _queue(ifb, direction, bucket_bytes(direction.rate, slack, box.mtu), ip_bytes=ip_bytes)
-        delay = _delay(out, direction, _flight(most.rate, most.delays[1], most.jitter), ip_bytes=ip_bytes)
-        waiting = _two_queues(queue[-1], direction.queue, direction.low_priority) if direction.low_priority else []
-        commands += [*queue, *waiting, delay]
+        delay = _delay(out, direction, _in_flight(widest.rate, widest.delays[1], widest.jitter), ip_bytes=ip_bytes)
+        two_queues = _two_queues(queue[-1], direction.queue, direction.low_priority) if direction.low_priority else []
+        commands += [*queue, *two_queues, delay]
         counters[name] = {
             "in": {"dev": ends[1] if name == "to_world" else ends[0], "parent": "ffff:fff2", "pref": 1},
             "in_header_bytes": 0 if ip_bytes else _ETHERNET_HEADER,
-            "loss": _lossy(direction, queue[0], delay),
+            "loss": _losing_qdisc(direction, queue[0], delay),
             "queue": _reference(queue[-1]),
             **({"low_priority": {"dev": ifb, "handle": _LOW_HANDLE}} if direction.low_priority else {}),
             "rate_bit_s": direction.rate.bit_s,
@@ -174,8 +174,8 @@ def link_settings(
     commands += [f"qdisc add dev {end} clsact" for end in ends]
     for name, _, _, into, out in ways:
         commands += [
-            f"filter add dev {out} egress {_EVERYTHING} {_redirect(_ifb(name))}",
-            f"filter add dev {into} ingress {_EVERYTHING} {_redirect(out)}",
+            f"filter add dev {out} egress {_ALL_FRAMES} {_redirect(_ifb(name))}",
+            f"filter add dev {into} ingress {_ALL_FRAMES} {_redirect(out)}",
         ]
     return TcSettings(link.box, box.mtu, ends, tuple(_ifb(way[0]) for way in ways), tuple(commands), {"link": counters})
 
@@ -187,8 +187,8 @@ def delay_settings(box: DelayBox) -> TcSettings:
 
     Raises PlanError naming every class that the kernel's qdiscs cannot do.
     """
-    if refused := [each.name for each in box.classes if each.jitter > _MOST_JITTER]:
-        raise PlanError("\n".join(_refusal(f"delay box {box.name}: class {name}", _LONG_JITTER) for name in refused))
+    if wrong := [each.name for each in box.classes if each.jitter > _MOST_JITTER]:
+        raise PlanError("\n".join(_refusal(f"delay box {box.name}: class {name}", _TOO_LONG) for name in wrong))
     commands: list[Qdisc | str] = []
     arrivals: list[str] = []
     classes: dict[str, Any] = {}
@@ -197,11 +197,11 @@ def delay_settings(box: DelayBox) -> TcSettings:
     for latency_class in box.classes:
         delay = Duration(latency_class.rtt.ns // 2)
         jitter = Jitter(JitterShape.UNIFORM, latency_class.jitter) if latency_class.jitter.ns else None
-        arguments, options = _delay_arguments(delay, jitter, _flight(box.rate, delay, jitter))
+        arguments, options = _delay_arguments(delay, jitter, _in_flight(box.rate, delay, jitter))
         ends = box.ends(latency_class)
         if latency_class.ports:
-            ways = ((ends.world.name, ends.island.name), (ends.island.name, ends.world.name))
-            for number, (into, out) in zip(latency_class.numbers, ways, strict=True):
+            directions = ((ends.world.name, ends.island.name), (ends.island.name, ends.world.name))
+            for number, (into, out) in zip(latency_class.numbers, directions, strict=True):
                 netem = Qdisc(out, "1:", None, "netem", arguments, options, ip_bytes=True)
                 commands.append(netem)
                 arrivals += [
@@ -214,16 +214,16 @@ def delay_settings(box: DelayBox) -> TcSettings:
         vlan = f"protocol 802.1Q flower vlan_id {latency_class.vlan}"
         netem = Qdisc(trunk, f"{_FIRST_CLASS_HANDLE + latency_class.vlan:x}:", leaf, "netem", arguments, options)
         commands += [
-            f"class add dev {trunk} parent 1: classid {leaf} htb rate {_UNSHAPED} quantum {ends.world.mtu}",
+            f"class add dev {trunk} parent 1: classid {leaf} htb rate {_UNSHAPED_RATE} quantum {ends.world.mtu}",
             netem,
             f"filter add dev {trunk} parent 1: prio {latency_class.vlan} {vlan} classid {leaf}",
         ]
         arrivals.append(f"filter add dev {trunk} ingress prio {latency_class.vlan} {vlan} {_redirect(trunk)}")
         classes[str(latency_class.vlan)] = _reference(netem)
-    first, unknown = box.interfaces[0].name, 1
+    first, unknown_prio = box.interfaces[0].name, 1
     if box.trunk:
-        unknown = _LAST_PRIO
-        arrivals.append(f"filter add dev {first} ingress protocol all prio {unknown} matchall action drop")
+        unknown_prio = _LAST_PRIO
+        arrivals.append(f"filter add dev {first} ingress protocol all prio {unknown_prio} matchall action drop")
     names = tuple(interface.name for interface in box.interfaces)
     return TcSettings(
         box.name,
@@ -231,11 +231,11 @@ def delay_settings(box: DelayBox) -> TcSettings:
         names,
         (),
         (*commands, *(f"qdisc add dev {name} clsact" for name in names), *arrivals),
-        {"delay": {"classes": classes, "unknown": {"dev": first, "parent": "ffff:fff2", "pref": unknown}}},
+        {"delay": {"classes": classes, "unknown": {"dev": first, "parent": "ffff:fff2", "pref": unknown_prio}}},
     )
 
 
-_EVERYTHING = "protocol all prio 1 matchall"
+_ALL_FRAMES = "protocol all prio 1 matchall"
 _FIRST_CLASS_HANDLE = 0x1000  # above 1:, the HTB itself
 _LAST_PRIO = 0xFFF0  # after every VLAN id
 
@@ -252,11 +252,11 @@ def _reference(qdisc: Qdisc) -> dict[str, str]:
     return {"dev": qdisc.dev, "handle": qdisc.handle}
 
 
-def _lossy(direction: LinkDirection, before: Qdisc, after: Qdisc) -> dict[str, str] | None:
+def _losing_qdisc(direction: LinkDirection, loss_before: Qdisc, loss_after: Qdisc) -> dict[str, str] | None:
     """The qdisc that loses by chance, if one does."""
     if direction.loss is None:
         return None
-    return _reference(before if direction.loss.where is Where.BEFORE else after)
+    return _reference(loss_before if direction.loss.where is Where.BEFORE else loss_after)
 
 
 def _queue(ifb: str, direction: LinkDirection, bucket: int, *, ip_bytes: bool) -> list[Qdisc]:
@@ -281,69 +281,69 @@ _LE_TOS = "0x04/0xfc"  # DSCP 1 (RFC 8622), whatever the ECN bits, in IPv4's TOS
 _BANDS = 16  # of a priomap (linux/pkt_sched.h, TC_PRIO_MAX + 1)
 
 
-def _two_queues(rate: Qdisc, queue: Size, low: LowPriority) -> list[Qdisc | str]:
+def _two_queues(rate: Qdisc, queue: Size, low_priority: LowPriority) -> list[Qdisc | str]:
     """The queues that tbf serves in turn, in place of its own: of everything, and of packets marked LE."""
     dev = rate.dev
-    first = [0] * _BANDS  # packets that no filter takes, of any socket priority
+    priomap = [0] * _BANDS  # packets that no filter takes, of any socket priority
     bands = Qdisc(
         dev,
         _PRIO_HANDLE,
         f"{rate.handle}1",
         "prio",
-        f"bands 2 priomap {' '.join(map(str, first))}",
-        {"bands": 2, "priomap": first},
+        f"bands 2 priomap {' '.join(map(str, priomap))}",
+        {"bands": 2, "priomap": priomap},
     )
     fifos = [
         Qdisc(dev, handle, f"{_PRIO_HANDLE}{band}", "bfifo", f"limit {size.bytes}", {"limit": size.bytes})
-        for band, handle, size in ((1, _MAIN_HANDLE, queue), (2, _LOW_HANDLE, low.queue))
+        for band, handle, size in ((1, _MAIN_HANDLE, queue), (2, _LOW_HANDLE, low_priority.queue))
     ]
-    marked = [
+    filters = [
         (
             f"filter add dev {dev} parent {_PRIO_HANDLE} protocol {protocol} prio {prio} "
             f"flower ip_tos {_LE_TOS} classid {_PRIO_HANDLE}2"
         )
         for prio, protocol in ((1, "ip"), (2, "ipv6"))
     ]
-    return [bands, *fifos, *marked]
+    return [bands, *fifos, *filters]
 
 
 def bucket_bytes(rate: Rate, slack: Duration = TIMER_SLACK, mtu: int = MTU) -> int:
     """The burst of a link: one packet, the bytes of ``slack`` at this rate, and the kernel's rounding error."""
-    work = (mtu + _BUCKET_SPARE) * 8 * 10**9 + rate.bit_s * slack.ns  # billionths of a bit
-    ticks = 1 - (-work // (rate.bit_s * _TICK_NS))
+    needed = (mtu + _BUCKET_SPARE) * 8 * 10**9 + rate.bit_s * slack.ns  # billionths of a bit
+    ticks = 1 - (-needed // (rate.bit_s * _TICK_NS))
     return -(-rate.bit_s * ticks * _TICK_NS // (8 * 10**9))
 
 
-_LOSSLESS: dict[str, Any] = {"loss-random": None, "loss-gemodel": None}  # tc does not show them without loss
+_NO_LOSS: dict[str, Any] = {"loss-random": None, "loss-gemodel": None}  # tc does not show them without loss
 
 
 def _loss(direction: LinkDirection) -> tuple[str, dict[str, Any]]:
     match direction.loss:
         case Bernoulli(probability):  # tc does not show a loss of nothing
-            shown = {"loss-random": {"loss": probability}} if probability else {}
-            return f"loss {_percent(probability)}", _LOSSLESS | shown
+            options = {"loss-random": {"loss": probability}} if probability else {}
+            return f"loss {_percent(probability)}", _NO_LOSS | options
         case GilbertElliott(p, r, loss_good, loss_bad):
             arguments = " ".join(_percent(share) for share in (p, r, loss_bad, loss_good))
-            shown = {"loss-gemodel": {"p": p, "r": r, "1-h": loss_bad, "1-k": loss_good}}
-            return f"loss gemodel {arguments}", _LOSSLESS | shown
+            options = {"loss-gemodel": {"p": p, "r": r, "1-h": loss_bad, "1-k": loss_good}}
+            return f"loss gemodel {arguments}", _NO_LOSS | options
         case _:
-            return "", _LOSSLESS
+            return "", _NO_LOSS
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.10f}%"
 
 
-def _delay(dev: str, direction: LinkDirection, flight: int, *, ip_bytes: bool) -> Qdisc:
-    arguments, options = _delay_arguments(direction.delay, direction.jitter, flight, reorder=direction.reorder)
-    is_here = direction.loss and direction.loss.where is Where.AFTER
-    loss_arguments, loss_options = _loss(direction) if is_here else ("", _LOSSLESS)
+def _delay(dev: str, direction: LinkDirection, limit: int, *, ip_bytes: bool) -> Qdisc:
+    arguments, options = _delay_arguments(direction.delay, direction.jitter, limit, reorder=direction.reorder)
+    loses_here = direction.loss and direction.loss.where is Where.AFTER
+    loss_arguments, loss_options = _loss(direction) if loses_here else ("", _NO_LOSS)
     return Qdisc(
         dev, "1:", None, "netem", f"{arguments} {loss_arguments}".rstrip(), options | loss_options, ip_bytes=ip_bytes
     )
 
 
-def _flight(rate: Rate, delay: Duration, jitter: Jitter | None) -> int:
+def _in_flight(rate: Rate, delay: Duration, jitter: Jitter | None) -> int:
     """The number of shortest packets that can be in flight."""
     return _packets(Size(rate.bit_s * (delay.ns + (jitter.amount.ns if jitter else 0)) // (8 * 10**9)))
 
@@ -359,8 +359,8 @@ def _delay_arguments(
     if delay.ns >= _TICK_NS:  # tc shows no shorter one, though the kernel has it
         options["delay"] = {"delay": delay.s, "jitter": spread.s}
     if spread.ns and not reorder:
-        arguments += f" rate {_IN_ORDER.bit_s}bit"
-        options["rate"] = {"rate": _IN_ORDER.bit_s // 8}
+        arguments += f" rate {_IN_ORDER_RATE.bit_s}bit"
+        options["rate"] = {"rate": _IN_ORDER_RATE.bit_s // 8}
     return arguments, options
 
 
@@ -369,7 +369,7 @@ def _microseconds(time: Duration) -> str:
 
 
 def _packets(content: Size) -> int:
-    return min(content.bytes // _SHORTEST_PACKET + _SPARE_PACKETS, _MOST_PACKETS)
+    return min(content.bytes // _SHORTEST_PACKET_BYTES + _SPARE_PACKETS, _MOST_PACKETS)
 
 
 def engine_only(links: Iterable[Link]) -> dict[str, str]:
@@ -387,7 +387,7 @@ def _directions(links: Iterable[Link]) -> Iterator[tuple[Link, str, LinkDirectio
         yield from ((link, way, getattr(link, way)) for way in DIRECTIONS)
 
 
-def inexact(network: Network, links: Iterable[Link], slack: Duration) -> Iterator[str]:
+def burst_lines(network: Network, links: Iterable[Link], slack: Duration) -> Iterator[str]:
     """A line for each direction that sends more than a packet at once, because timers may be late by ``slack``."""
     for link, way, direction in _directions(links) if slack > VIRTUAL_SLACK else ():
         bucket = Size(bucket_bytes(direction.rate, slack, network.box(link.box).mtu))
@@ -397,14 +397,14 @@ def inexact(network: Network, links: Iterable[Link], slack: Duration) -> Iterato
         )
 
 
-def early(network: Network, links: Iterable[Link]) -> Iterator[tuple[Link, str, Duration]]:
+def early_starts(network: Network, links: Iterable[Link]) -> Iterator[tuple[Link, str, Duration]]:
     """The directions of which a packet leaves noticeably early after a pause, with by how much a full-size one does.
 
     The token bucket is full then, and the packet leaves without its serialisation.
     """
     for link, way, direction in _directions(links):
         serialisation = Duration(8 * network.box(link.box).mtu * 10**9 // direction.rate.bit_s)
-        if serialisation > _EARLY and not any(_reasons(direction).values()):
+        if serialisation > _NOTICEABLY_EARLY and not any(_reasons(direction).values()):
             yield link, way, serialisation
 
 
@@ -432,7 +432,7 @@ def _jitter_refusal(jitter: Jitter) -> str | None:
         return "netem does not report its distribution, so it could not be verified"
     if jitter.correlation:
         return "netem's correlation narrows the distribution"
-    return _LONG_JITTER if jitter.amount > _MOST_JITTER else None
+    return _TOO_LONG if jitter.amount > _MOST_JITTER else None
 
 
 def _loss_refusal(loss: Loss | None) -> str | None:

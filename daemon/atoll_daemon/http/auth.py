@@ -37,17 +37,17 @@ def find_token(state: Path) -> tuple[str, str]:
 
     Raises UsageError for a token that is too easy to guess, MachineError for a file that other users may read.
     """
-    named = os.environ.get(TOKEN_VARIABLE)
-    if named is not None:
-        return _usable(named, TOKEN_VARIABLE), TOKEN_VARIABLE
+    from_environment = os.environ.get(TOKEN_VARIABLE)
+    if from_environment is not None:
+        return _valid_token(from_environment, TOKEN_VARIABLE), TOKEN_VARIABLE
     path = state / "token"
     try:
         state.mkdir(parents=True, exist_ok=True)
         try:
-            made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         except FileExistsError:
-            return _usable(_read_private(path), str(path)), str(path)
-        with os.fdopen(made, "w") as file:
+            return _valid_token(_read_private(path), str(path)), str(path)
+        with os.fdopen(descriptor, "w") as file:
             token = secrets.token_urlsafe(32)
             file.write(token + "\n")
     except OSError as error:
@@ -65,9 +65,9 @@ def _read_private(path: Path) -> str:
         return file.read(1024).strip()
 
 
-def _usable(token: str, where: str) -> str:
+def _valid_token(token: str, source: str) -> str:
     if not _TOKEN.fullmatch(token):
-        raise UsageError(f"{where}: a token is 16 to 200 letters, digits, '.', '_', '~' and '-'")
+        raise UsageError(f"{source}: a token is 16 to 200 letters, digits, '.', '_', '~' and '-'")
     return token
 
 
@@ -99,18 +99,18 @@ class AccessControl:
         if not public:
             self._check_token(request)
 
-    def _check_host(self, named: str) -> None:
+    def _check_host(self, host_header: str) -> None:
         """Refuse names of other hosts, which point here by DNS rebinding."""
-        name = _host_of(named)
+        name = _host_of(host_header)
         if name.lower() not in self.names and not _is_address(name):
             raise RequestError(403, "not a name of this machine; use its address", where="Host")
 
     def _check_token(self, request: web.Request) -> None:
-        given = _token_of(request)
-        if given is None:
+        token = _token_of(request)
+        if token is None:
             msg = f"token missing: send Authorization: Bearer TOKEN; {self._remedy}"
             raise RequestError(401, msg, where="Authorization", headers={"WWW-Authenticate": self._challenge})
-        if self._token is None or not hmac.compare_digest(given, self._token):
+        if self._token is None or not hmac.compare_digest(token, self._token):
             challenge = {"WWW-Authenticate": f'{self._challenge}, error="invalid_token"'}
             raise RequestError(401, "wrong token for this lab", where="Authorization", headers=challenge)
 
@@ -128,7 +128,7 @@ def _connection(request: web.Request) -> socket.socket | None:
     return request.transport.get_extra_info("socket") if request.transport is not None else None
 
 
-def only_locally() -> RequestError:
+def local_only_error() -> RequestError:
     """The error for a request over TCP that is allowed on the Unix socket only."""
     return RequestError(403, "not available over TCP; use the `atoll` command on the lab's machine")
 
@@ -149,19 +149,19 @@ def _authority(origin: str) -> str | None:
 
 
 def _token_of(request: web.Request) -> bytes | None:
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":
-        return given.strip().encode(errors="surrogateescape")
+        return credentials.strip().encode(errors="surrogateescape")
     offered = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
     tokens = [protocol.strip().removeprefix(_BEARER) for protocol in offered if protocol.strip().startswith(_BEARER)]
     return tokens[0].encode(errors="surrogateescape") if tokens else None
 
 
-def _host_of(named: str) -> str:
+def _host_of(host_header: str) -> str:
     """The host of ``host:port``, ``[v6]:port`` or either without a port."""
-    if named.startswith("["):
-        return named[1:].partition("]")[0]
-    return named.partition(":")[0]
+    if host_header.startswith("["):
+        return host_header[1:].partition("]")[0]
+    return host_header.partition(":")[0]
 
 
 def _is_address(name: str) -> bool:

@@ -12,7 +12,7 @@ from atoll_daemon.http.api_models import EventsRequest
 from atoll_daemon.http.auth import SUBPROTOCOL
 from atoll_daemon.http.responses import line_bytes, line_text, lines_response
 
-_PING_S = 20.0
+_PING_INTERVAL_S = 20.0
 """Between pings of a WebSocket; a client that does not answer within half of that is disconnected."""
 
 _LONGEST_MESSAGE = 1024
@@ -47,16 +47,16 @@ async def serve_websocket(request: web.Request, write: WriteMessages, code: WSCl
 
     It ends when ``write`` returns, and is closed with this code then, or when the client disconnects.
     """
-    socket = web.WebSocketResponse(heartbeat=_PING_S, max_msg_size=_LONGEST_MESSAGE, protocols=(SUBPROTOCOL,))
+    socket = web.WebSocketResponse(heartbeat=_PING_INTERVAL_S, max_msg_size=_LONGEST_MESSAGE, protocols=(SUBPROTOCOL,))
     await socket.prepare(request)
-    writing = asyncio.create_task(write(socket))
-    writing.add_done_callback(lambda _: asyncio.ensure_future(socket.close(code=code)))
+    writer = asyncio.create_task(write(socket))
+    writer.add_done_callback(lambda _: asyncio.ensure_future(socket.close(code=code)))
     try:
         async for _ in socket:
             pass
     finally:
-        writing.cancel()
-        await asyncio.wait([writing])
+        writer.cancel()
+        await asyncio.wait([writer])
     return socket
 
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import experiment_on, resolve_document
-from atoll_core.description.overrides import about_lab, override
+from atoll_core.description.overrides import override, settings_about_lab
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.yaml_document import Document, label
 from atoll_core.errors import DescriptionError, PlanError, shown
@@ -29,8 +29,8 @@ from atoll_daemon.http.request_parsing import BODY
 
 Tree = dict[str, Any]
 
-_ANYTHING = {"world": None, "island": None, "protocol": None}
-_STEERING = frozenset({"chain", "branches", "latency"})  # keys that `changes` of an experiment modify, too
+_ANY_TRAFFIC = {"world": None, "island": None, "protocol": None}
+_STEERING_KEYS = frozenset({"chain", "branches", "latency"})  # keys that `changes` of an experiment modify, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def described_by_body(
 
     Raises RequestError, DescriptionError, PlanError.
     """
-    for setting in about_lab(settings):
+    for setting in settings_about_lab(settings):
         raise PlanError(f"--set {shown(setting)}: the lab is up and keeps its settings; `atoll down` first")
     tree, unused_links = document.tree or {}, dict[str, Any]()
     if "name" not in tree:
@@ -77,9 +77,9 @@ def described_by_body(
                 "no experiment is applied, so this patch has nothing to change; send a complete experiment with a name"
             )
             raise RequestError(409, msg, exit_code=1)
-        tree, unused_links = _changed(applied, tree)
+        tree, unused_links = _patched(applied, tree)
     folder = applied.folder if applied else Path(network.file).parent
-    body = override(replace(document, tree=_completed(document, tree, network)), settings)
+    body = override(replace(document, tree=_with_lab(document, tree, network)), settings)
     backend = backend or (applied.backend if applied else Backend.ENGINE)
     return DescribedExperiment(experiment_on(lab, body, folder), body.tree or {}, folder, backend, unused_links)
 
@@ -89,17 +89,17 @@ def warnings_json(network: Network, described: DescribedExperiment) -> list[dict
     return diagnostics_answer(description_warnings(network, described.experiment, described.backend, MININET))
 
 
-def merged(tree: Tree, patch: Mapping[str, Any]) -> Tree:
+def apply_merge_patch(tree: Tree, patch: Mapping[str, Any]) -> Tree:
     """The tree with a merge patch applied (RFC 7396)."""
     result = copy.deepcopy(tree)
-    for key, part in patch.items():
-        if part is None:
+    for key, value in patch.items():
+        if value is None:
             result.pop(key, None)
-        elif isinstance(part, dict):
-            old: Any = result.get(key)
-            result[key] = merged(cast("Tree", old) if isinstance(old, dict) else {}, cast("Tree", part))
+        elif isinstance(value, dict):
+            inner: Any = result.get(key)
+            result[key] = apply_merge_patch(cast("Tree", inner) if isinstance(inner, dict) else {}, cast("Tree", value))
         else:
-            result[key] = copy.deepcopy(part)
+            result[key] = copy.deepcopy(value)
     return result
 
 
@@ -125,7 +125,7 @@ def carries_tree(carries: TrafficSelector) -> dict[str, str]:
 def chain_patch(name: str, chain: Sequence[str], carries: Mapping[str, str]) -> Tree:
     """The patch that changes a chain or adds a branch. Raises RequestError (422) for ``main`` with ``carries``."""
     if name != MAIN:
-        return {"branches": {name: {"carries": {**_ANYTHING, **carries}, "chain": [*chain]}}}
+        return {"branches": {name: {"carries": {**_ANY_TRAFFIC, **carries}, "chain": [*chain]}}}
     if carries:
         raise RequestError(422, f"{MAIN} carries all traffic that no branch carries; remove `carries`", where="carries")
     return {"chain": [*chain]}
@@ -149,27 +149,27 @@ def latency_classes(network: Network) -> tuple[tuple[str, LatencyClass], ...]:
     return tuple((box.name, each) for box in network.delay_boxes for each in box.classes)
 
 
-def _changed(applied: DescribedExperiment, patch: Tree) -> tuple[Tree, Tree]:
+def _patched(applied: DescribedExperiment, patch: Tree) -> tuple[Tree, Tree]:
     """The description of the applied experiment with a patch applied, and the settings of links it does not use."""
-    current: Tree = applied.tree.get("links") or {}
-    base = _unscheduled(applied.tree) if _STEERING & patch.keys() else applied.tree
-    tree = merged(base | {"links": {**applied.unused_links, **current}}, patch)
-    links, named = tree.get("links"), patch.get("links")
+    current_links: Tree = applied.tree.get("links") or {}
+    base = _unscheduled(applied.tree) if _STEERING_KEYS & patch.keys() else applied.tree
+    tree = apply_merge_patch(base | {"links": {**applied.unused_links, **current_links}}, patch)
+    links, patched_links = tree.get("links"), patch.get("links")
     if not isinstance(links, dict):
         return tree, {}
     names = {*_strings([tree.get(key) for key in ("chain", "branches", "changes")])}
-    names |= set(cast("Tree", named)) if isinstance(named, dict) else set()
+    names |= set(cast("Tree", patched_links)) if isinstance(patched_links, dict) else set()
     used = {name: settings for name, settings in cast("Tree", links).items() if name in names}
     unused = {name: settings for name, settings in cast("Tree", links).items() if name not in names}
     return tree | {"links": used}, unused
 
 
-def _strings(thing: Any) -> Iterator[str]:
+def _strings(tree: Any) -> Iterator[str]:
     """All strings in a tree except keys."""
-    if isinstance(thing, str):
-        yield thing
-    elif isinstance(thing, (list, dict)):
-        parts = cast("Tree", thing).values() if isinstance(thing, dict) else cast("list[Any]", thing)
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, (list, dict)):
+        parts = cast("Tree", tree).values() if isinstance(tree, dict) else cast("list[Any]", tree)
         for part in parts:
             yield from _strings(part)
 
@@ -179,28 +179,28 @@ def _unscheduled(tree: Tree) -> Tree:
     return copy.deepcopy({key: part for key, part in tree.items() if key != "changes"})
 
 
-def _completed(document: Document, tree: Tree, network: Network) -> Tree:
+def _with_lab(document: Document, tree: Tree, network: Network) -> Tree:
     """The tree with the lab that is up, and with latency classes instead of round-trip times (``90 ms`` is rtt-90)."""
-    named, up = tree.get("lab"), PurePosixPath(network.file).name
-    if isinstance(named, str) and PurePosixPath(named).name != up:
-        message = f"lab: {network.file} is up, not {named!r}; `atoll down` first, or leave lab out"
+    lab, up_name = tree.get("lab"), PurePosixPath(network.file).name
+    if isinstance(lab, str) and PurePosixPath(lab).name != up_name:
+        message = f"lab: {network.file} is up, not {lab!r}; `atoll down` first, or leave lab out"
         raise DescriptionError([document.mistake(("lab",), message)])
     latency = tree.get("latency")
     if not isinstance(latency, dict):
         return tree | {"lab": network.file}
     servers = {
-        server: _class_of(given, network) if isinstance(given, str) else given
-        for server, given in cast("Tree", latency).items()
+        server: _class_of(value, network) if isinstance(value, str) else value
+        for server, value in cast("Tree", latency).items()
     }
     return tree | {"lab": network.file, "latency": servers}
 
 
-def _class_of(given: str, network: Network) -> str:
+def _class_of(text: str, network: Network) -> str:
     try:
-        rtt = Duration.parse(given)
+        rtt = Duration.parse(text)
     except ValueError:
-        return given
-    return next((each.name for _, each in latency_classes(network) if each.rtt == rtt), given)
+        return text
+    return next((each.name for _, each in latency_classes(network) if each.rtt == rtt), text)
 
 
 TAP = "tap"
@@ -218,13 +218,13 @@ def picture(network: Network, experiment: Experiment | None, place: str, run: di
         "experiment": experiment.name if experiment else None,
         "place": place,
         "hosts": [{"name": host.name, "role": host.role.value, "ip": str(host.address)} for host in network.hosts],
-        "chains": [_chain(chain, network) for chain in experiment.chains] if experiment else [],
+        "chains": [_chain_json(chain, network) for chain in experiment.chains] if experiment else [],
         "boxes": {
             box.name: {
                 "kind": box.kind.name,
                 "is_link": box.is_link,
-                **_settings(links.get(box.name)),
-                **_figures(box.kind),
+                **_directions_json(links.get(box.name)),
+                **_figures_json(box.kind),
             }
             for box in network.boxes
         },
@@ -234,7 +234,7 @@ def picture(network: Network, experiment: Experiment | None, place: str, run: di
     }
 
 
-def _chain(chain: Chain, network: Network) -> dict[str, Any]:
+def _chain_json(chain: Chain, network: Network) -> dict[str, Any]:
     boxes = {box.name: box for box in network.boxes}
     hops = [(hop, boxes.get(hop)) for hop in chain.hops]
     return {
@@ -247,7 +247,7 @@ def _chain(chain: Chain, network: Network) -> dict[str, Any]:
     }
 
 
-def _figures(kind: BoxKind) -> dict[str, Any]:
+def _figures_json(kind: BoxKind) -> dict[str, Any]:
     """The metrics that boxes of a kind have of their own; empty for those without any."""
     parts = {"counters": kind.counters, "levels": kind.levels}
     return {
@@ -257,12 +257,12 @@ def _figures(kind: BoxKind) -> dict[str, Any]:
     }
 
 
-def _settings(link: Link | None) -> dict[str, Any]:
+def _directions_json(link: Link | None) -> dict[str, Any]:
     """The configuration of a link by direction; empty for other boxes and for links that no chain contains."""
     if link is None:
         return {}
-    ways = {direction: getattr(link, direction) for direction in DIRECTIONS}
+    settings = {direction: getattr(link, direction) for direction in DIRECTIONS}
     return {
-        direction: {"rate_bit_s": way.rate.bit_s, "delay_ns": way.delay.ns, "queue_bytes": way.queue.bytes}
-        for direction, way in ways.items()
+        direction: {"rate_bit_s": each.rate.bit_s, "delay_ns": each.delay.ns, "queue_bytes": each.queue.bytes}
+        for direction, each in settings.items()
     }

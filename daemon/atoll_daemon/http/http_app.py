@@ -14,13 +14,13 @@ from atoll_core.errors import AtollError, shown
 from atoll_daemon.http.http_errors import RequestError, internal_error
 from atoll_daemon.http.responses import error_answer
 
-_SHUTDOWN_S = 2.0
-_KEEP_ALIVE_S = 30.0
-_LINGERING_S = 2.0  # how long the rest of a refused body is read, so that the client can read the answer
+_SHUTDOWN_TIMEOUT_S = 2.0
+_KEEP_ALIVE_TIMEOUT_S = 30.0
+_LINGERING_TIME_S = 2.0  # how long the rest of a refused body is read, so that the client can read the answer
 
 # aiohttp logs each malformed request with a traceback, so clients could fill the disk. Internal errors are logged here.
-_SILENT = logging.getLogger("atoll_daemon.http")
-_SILENT.setLevel(logging.CRITICAL)
+_SILENT_LOGGER = logging.getLogger("atoll_daemon.http")
+_SILENT_LOGGER.setLevel(logging.CRITICAL)
 
 Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -30,11 +30,11 @@ def runner_of(application: web.Application) -> web.AppRunner:
     return web.AppRunner(
         application,
         handler_cancellation=True,
-        shutdown_timeout=_SHUTDOWN_S,
-        keepalive_timeout=_KEEP_ALIVE_S,
-        lingering_time=_LINGERING_S,
+        shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
+        keepalive_timeout=_KEEP_ALIVE_TIMEOUT_S,
+        lingering_time=_LINGERING_TIME_S,
         access_log=None,
-        logger=_SILENT,
+        logger=_SILENT_LOGGER,
     )
 
 
@@ -58,10 +58,10 @@ async def errors_as_json(request: web.Request, handler: Serve) -> web.StreamResp
         return error_answer(internal_error(error))
 
 
-PAGE = "/watch/"
+PAGE_PATH = "/watch/"
 
 _INDEX = "index.html"
-_TYPES = {
+_MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".ico": "image/x-icon",
@@ -75,7 +75,7 @@ _TYPES = {
 }
 """Media types by file name extensions; other files are not served."""
 
-_HEADERS = {
+_PAGE_HEADERS = {
     "Cache-Control": "no-cache",  # a daemon of a newer version has another page at the same address
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
@@ -89,18 +89,18 @@ def add_page(application: web.Application) -> None:
     They contain no data of a lab: the page gets all data from the API, which needs the token. Only files in the package
     can be requested, so no path leads out of it.
     """
-    application.router.add_get("/", _to_page)
-    application.router.add_get(PAGE.rstrip("/"), _to_page)
-    application.router.add_get(PAGE + "{name:.*}", _serve_file)
+    application.router.add_get("/", _redirect_to_page)
+    application.router.add_get(PAGE_PATH.rstrip("/"), _redirect_to_page)
+    application.router.add_get(PAGE_PATH + "{name:.*}", _serve_file)
 
 
 def is_page(request: web.Request) -> bool:
     """Whether a request is for the page or its files."""
-    return request.match_info.handler in (_serve_file, _to_page)
+    return request.match_info.handler in (_serve_file, _redirect_to_page)
 
 
-async def _to_page(_: web.Request) -> web.StreamResponse:
-    return web.Response(status=307, headers={**_HEADERS, "Location": PAGE})
+async def _redirect_to_page(_: web.Request) -> web.StreamResponse:
+    return web.Response(status=307, headers={**_PAGE_HEADERS, "Location": PAGE_PATH})
 
 
 async def _serve_file(request: web.Request) -> web.StreamResponse:
@@ -108,10 +108,10 @@ async def _serve_file(request: web.Request) -> web.StreamResponse:
     path = _page_files(Path(str(files("atoll_dashboards") / "live_page"))).get(name)
     if path is None:
         raise RequestError(404, f"the page has no file {shown(name)}", exit_code=1)
-    return web.Response(body=path.read_bytes(), headers={**_HEADERS, "Content-Type": _TYPES[path.suffix]})
+    return web.Response(body=path.read_bytes(), headers={**_PAGE_HEADERS, "Content-Type": _MEDIA_TYPES[path.suffix]})
 
 
 @functools.cache
 def _page_files(folder: Path) -> dict[str, Path]:
     """The page's files by their names below /watch/."""
-    return {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.suffix in _TYPES}
+    return {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.suffix in _MEDIA_TYPES}

@@ -16,7 +16,7 @@ from atoll_core.errors import AtollError, DescriptionError, Diagnostic, LabError
 from atoll_core.platforms import LabTarget
 
 _MOST_MISTAKES = 100
-_LONGEST_MISTAKE = 600  # characters; an unknown name may be as long as a body
+_LONGEST_LINE = 600  # characters; an unknown name may be as long as a body
 
 
 class RequestError(AtollError):
@@ -50,7 +50,7 @@ def no_lab_is_up(target: LabTarget) -> str:
     return f"no lab is up on the machines of {target.inventory}; `atoll up LAB --on hardware` starts one"
 
 
-def no_lab(target: LabTarget, status: int = 409) -> RequestError:
+def no_lab_error(target: LabTarget, status: int = 409) -> RequestError:
     """The error for requests that need a lab while none is up."""
     return RequestError(status, no_lab_is_up(target), exit_code=1)
 
@@ -89,7 +89,7 @@ def error_json(error: AtollError) -> dict[str, Any]:
     mistakes = _mistakes(error)
     body: dict[str, Any] = {
         "status": status_of(error),
-        "message": _shortened(str(error)),
+        "message": _shortened_text(str(error)),
         "exit_code": error.exit_code,
         "mistakes": mistakes[:_MOST_MISTAKES],
     }
@@ -101,7 +101,7 @@ def error_json(error: AtollError) -> dict[str, Any]:
 def diagnostics_answer(mistakes: Iterable[Diagnostic]) -> list[dict[str, Any]]:
     """Mistakes or warnings in the form of the API."""
     return [
-        {"where": _cut(path_text(mistake.place)), "message": _cut(mistake.message)}
+        {"where": _shortened_line(path_text(mistake.place)), "message": _shortened_line(mistake.message)}
         | ({"line": mistake.line} if mistake.line else {})
         for mistake in mistakes
     ]
@@ -114,17 +114,17 @@ def path_text(place: tuple[str | int, ...]) -> str:
 
 def _mistakes(error: AtollError) -> list[dict[str, Any]]:
     if isinstance(error, RequestError) and not error.mistakes:
-        return [{"where": error.where or "", "message": _cut(str(error))}]
+        return [{"where": error.where or "", "message": _shortened_line(str(error))}]
     if isinstance(error, (RequestError, DescriptionError)):
         return diagnostics_answer(error.mistakes)
-    return [{"where": "", "message": _cut(line)} for line in str(error).splitlines()]
+    return [{"where": "", "message": _shortened_line(line)} for line in str(error).splitlines()]
 
 
-def _shortened(message: str) -> str:
-    lines = [_cut(line) for line in message.splitlines()]
+def _shortened_text(message: str) -> str:
+    lines = [_shortened_line(line) for line in message.splitlines()]
     more = [f"... and {len(lines) - _MOST_MISTAKES} more"] if len(lines) > _MOST_MISTAKES else []
     return "\n".join([*lines[:_MOST_MISTAKES], *more])
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_MISTAKE else f"{text[: _LONGEST_MISTAKE - 1]}…"
+def _shortened_line(text: str) -> str:
+    return text if len(text) <= _LONGEST_LINE else f"{text[: _LONGEST_LINE - 1]}…"

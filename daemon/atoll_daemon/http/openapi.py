@@ -46,8 +46,8 @@ class Endpoint:
     errors: tuple[int, ...] = (409,)
 
 
-_ALWAYS = (400, 401, 403, 500)
-_WHY = {
+_COMMON_ERRORS = (400, 401, 403, 500)
+_STATUS_TEXTS = {
     400: "Invalid parameters, or a body that is not JSON or YAML",
     401: "The token is missing or wrong",
     403: "The request is not allowed for this client",
@@ -83,7 +83,7 @@ def document(routes: tuple[Endpoint, ...]) -> dict[str, Any]:
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
     schemas["Experiment"] = _experiment(schemas)
-    refusals = _refusals(schemas)
+    error_responses = _error_responses(schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -105,7 +105,7 @@ def document(routes: tuple[Endpoint, ...]) -> dict[str, Any]:
                     "description": "For TCP. On the Unix socket the kernel identifies the user.",
                 }
             },
-            "responses": refusals,
+            "responses": error_responses,
             "schemas": dict(sorted(schemas.items())),
         },
     }
@@ -117,7 +117,7 @@ def document_text(routes: tuple[Endpoint, ...]) -> str:
 
 
 def _operation(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
-    named = re.findall(r"\{(\w+)\}", route.path)
+    names = re.findall(r"\{(\w+)\}", route.path)
     summary, _, description = (inspect.getdoc(route.handler) or "").partition("\n\n")
     operation: dict[str, Any] = {
         "operationId": route.handler.__name__,
@@ -126,12 +126,12 @@ def _operation(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     }
     if description:
         operation["description"] = description.replace("\n", " ")
-    in_path = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in named]
-    if parameters := [*in_path, *_in_query(route.query, schemas)]:
+    path_parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
+    if parameters := [*path_parameters, *_query_parameters(route.query, schemas)]:
         operation["parameters"] = parameters
     if route.body is not None:
         operation["requestBody"] = _request_body(route.body, schemas)
-    errors = sorted({*_ALWAYS, *route.errors, *((404,) if named else ())})
+    errors = sorted({*_COMMON_ERRORS, *route.errors, *((404,) if names else ())})
     operation["responses"] = {
         str(route.success): {"description": "Done", "content": _content(route, schemas)},
         **{str(status): {"$ref": f"#/components/responses/{status}"} for status in errors},
@@ -139,7 +139,7 @@ def _operation(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     return operation
 
 
-def _in_query(model: type[api_models.Request], schemas: dict[str, Any]) -> list[dict[str, Any]]:
+def _query_parameters(model: type[api_models.Request], schemas: dict[str, Any]) -> list[dict[str, Any]]:
     schema = _schema_of(model, schemas, mode="validation")
     return [
         {
@@ -174,9 +174,9 @@ def _content(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schema}, **lines}
 
 
-def _refusals(schemas: dict[str, Any]) -> dict[str, Any]:
+def _error_responses(schemas: dict[str, Any]) -> dict[str, Any]:
     content = {"application/json": {"schema": _reference(api_models.RefusalResponse, schemas, mode="serialization")}}
-    return {str(status): {"description": why, "content": content} for status, why in _WHY.items()}
+    return {str(status): {"description": text, "content": content} for status, text in _STATUS_TEXTS.items()}
 
 
 def _reference(model: type[Any], schemas: dict[str, Any], *, mode: Any) -> dict[str, Any]:

@@ -95,7 +95,7 @@ async def get_lab(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
             }
             for tap in network.taps
         ],
-        "latency_classes": _classes(network),
+        "latency_classes": _classes_json(network),
     }
 
 
@@ -123,15 +123,15 @@ async def get_entries(daemon: LabDaemon, request: web.Request) -> dict[str, Any]
     switch = _switch(daemon, request)
     testbed = daemon.require_lab()[0]
     table = await table_of(testbed.controller, switch)
-    held = await testbed.controller.read(switch.dpid, switch.name, table)
-    explained_entries = explained(held, testbed.plan.flows if testbed.plan else ())
+    installed = await testbed.controller.read(switch.dpid, switch.name, table)
+    explained_entries = explained(installed, testbed.plan.flows if testbed.plan else ())
     entries = sorted((entry for entry in explained_entries if isinstance(entry, FlowEntry)), key=sort_key)
     return {
         "switch": switch.name,
         "table": table,
         "entries": [to_json(entry) for entry in entries],
         "packets": list(await testbed.controller.packets(switch.dpid, entries, table)),
-        "foreign": [to_json(entry) for entry in held if not isinstance(entry, FlowEntry)],
+        "foreign": [to_json(entry) for entry in installed if not isinstance(entry, FlowEntry)],
     }
 
 
@@ -182,7 +182,7 @@ async def get_latencies(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
             {"server": host.name, "class": latency.get(host.name), "rtt_ns": rtts.get(latency.get(host.name, ""))}
             for host in network.world_hosts
         ],
-        "classes": _classes(network),
+        "classes": _classes_json(network),
     }
 
 
@@ -208,8 +208,8 @@ async def get_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     experiment = daemon.require_applied().experiment
     testbed = daemon.require_lab()[0]
     entries = testbed.plan.flows if testbed.plan else ()
-    ends = query.src, query.dst, query.protocol
-    return to_json(await asyncio.to_thread(trace, testbed.network, experiment, entries, *ends))
+    flow = query.src, query.dst, query.protocol
+    return to_json(await asyncio.to_thread(trace, testbed.network, experiment, entries, *flow))
 
 
 async def post_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
@@ -276,7 +276,7 @@ def _switch(daemon: LabDaemon, request: web.Request) -> Switch:
     return network.switch(name)
 
 
-def _classes(network: Network) -> list[dict[str, Any]]:
+def _classes_json(network: Network) -> list[dict[str, Any]]:
     return [
         {"name": each.name, "delay_box": box, "rtt_ns": each.rtt.ns, "jitter_ns": each.jitter.ns, "vlan": each.tag}
         for box, each in latency_classes(network)

@@ -19,9 +19,9 @@ from atoll_daemon.http.http_errors import RequestError
 BODY = "body"
 """The name of a request's body in messages that otherwise name a file."""
 
-MOST_BYTES = 128 * 1024  # a full laboratory with some 150 machines is 20 kB
-MOST_ENTRIES = 5_000
-MOST_DEPTH = 32
+MOST_BODY_BYTES = 128 * 1024  # a full laboratory with some 150 machines is 20 kB
+MOST_BODY_ENTRIES = 5_000
+MOST_BODY_DEPTH = 32
 BODY_TIMEOUT_S = 20.0
 
 M = TypeVar("M", bound=BaseModel)
@@ -39,18 +39,18 @@ async def read_body_document(request: web.Request) -> Document:
 
     Raises RequestError: 400 invalid UTF-8, JSON or YAML; 408 too slow; 413 too large; 415 unsupported type.
     """
-    text, kind = await _read_text(request)
+    text, body_format = await _read_text(request)
     if not text.strip():
         return Document(BODY, {}, {(): 0}, ())
-    if kind is BodyFormat.JSON:
+    if body_format is BodyFormat.JSON:
         document = _json_document(text)
     else:
         document = await asyncio.to_thread(compose_document, text, BODY)
     if document.tree is None:
-        raise _refused(400, document.mistakes)
-    _require_simple(document.tree)
+        raise _request_error(400, document.mistakes)
+    _require_small(document.tree)
     if document.mistakes:
-        raise _refused(400, document.mistakes)
+        raise _request_error(400, document.mistakes)
     return document
 
 
@@ -61,18 +61,18 @@ async def read_object(request: web.Request, model: type[M]) -> M:
         return model.model_validate(document.tree)
     except ValidationError as error:
         mistakes = [document.mistake(problem["loc"], _message(problem)) for problem in error.errors(include_url=False)]
-        raise _refused(422, mistakes) from None
+        raise _request_error(422, mistakes) from None
 
 
 def parameters(request: web.Request, model: type[M]) -> M:
     """Read the query parameters. Raises RequestError (400) that names every wrong one."""
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name in request.query:
         texts = request.query.getall(name)
-        several = name in model.model_fields and model.model_fields[name].annotation == list[str]
-        given[name] = texts if several or len(texts) > 1 else texts[0]
+        is_list = name in model.model_fields and model.model_fields[name].annotation == list[str]
+        values[name] = texts if is_list or len(texts) > 1 else texts[0]
     try:
-        return model.model_validate(given)
+        return model.model_validate(values)
     except ValidationError as error:
         names = ", ".join(model.model_fields) or "none"
         mistakes = [
@@ -93,27 +93,27 @@ async def read_bytes(request: web.Request) -> bytes:
 
 
 async def _read_text(request: web.Request) -> tuple[str, BodyFormat]:
-    kind = _kind(request)
+    body_format = _body_format(request)
     content = await read_bytes(request)
     try:
-        return content.decode("utf-8-sig"), kind
+        return content.decode("utf-8-sig"), body_format
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise _refused(400, [Diagnostic(BODY, line, f"byte 0x{content[error.start]:02x} is not UTF-8")]) from None
+        raise _request_error(400, [Diagnostic(BODY, line, f"byte 0x{content[error.start]:02x} is not UTF-8")]) from None
 
 
-def _kind(request: web.Request) -> BodyFormat:
+def _body_format(request: web.Request) -> BodyFormat:
     """The format by the Content-Type header, which a request without a body need not have."""
     if not request.body_exists:
         return BodyFormat.JSON
-    for kind in BodyFormat:
-        if request.content_type in kind.value:
+    for body_format in BodyFormat:
+        if request.content_type in body_format.value:
             charset = request.charset or "utf-8"
             if _is_utf8(charset):
-                return kind
+                return body_format
             raise RequestError(415, f"charset {shown(charset)}: descriptions are UTF-8", where="Content-Type")
-    named = request.headers.get("Content-Type")
-    problem = f"unsupported media type {shown(named)}" if named else "media type missing"
+    media_type = request.headers.get("Content-Type")
+    problem = f"unsupported media type {shown(media_type)}" if media_type else "media type missing"
     raise RequestError(415, f"{problem}; send Content-Type: application/json or application/yaml", where="Content-Type")
 
 
@@ -126,13 +126,13 @@ def _is_utf8(charset: str) -> bool:
 
 async def _read_all(request: web.Request) -> bytes:
     """Read the body, but not more than the limit."""
-    too_large = RequestError(413, f"the body is larger than {MOST_BYTES // 1024} KiB, the limit for descriptions")
-    if (request.content_length or 0) > MOST_BYTES:
+    too_large = RequestError(413, f"the body is larger than {MOST_BODY_BYTES // 1024} KiB, the limit for descriptions")
+    if (request.content_length or 0) > MOST_BODY_BYTES:
         raise too_large
     content = bytearray()
     async for part in request.content.iter_any():
         content += part
-        if len(content) > MOST_BYTES:
+        if len(content) > MOST_BODY_BYTES:
             raise too_large
     return bytes(content)
 
@@ -141,61 +141,61 @@ def _json_document(text: str) -> Document:
     try:
         tree = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
-        return _no_document(error.lineno, f"not valid JSON: {error.msg} (column {error.colno})")
+        return _unreadable(error.lineno, f"not valid JSON: {error.msg} (column {error.colno})")
     except RecursionError:
-        return _no_document(0, f"nested deeper than {MOST_DEPTH} levels")
+        return _unreadable(0, f"nested deeper than {MOST_BODY_DEPTH} levels")
     except ValueError as error:  # ours, and Python's about integers of thousands of digits
-        return _no_document(0, f"not valid JSON: {error}")
+        return _unreadable(0, f"not valid JSON: {error}")
     if not isinstance(tree, dict):
-        return _no_document(0, f"{shown(tree)} is not an object")
+        return _unreadable(0, f"{shown(tree)} is not an object")
     return Document(BODY, cast("dict[str, Any]", tree), {(): 0}, ())
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    built = dict(pairs)
-    if len(built) < len(pairs):
+    tree = dict(pairs)
+    if len(tree) < len(pairs):
         names = [name for name, _ in pairs]
-        again = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"duplicate key {shown(again)}; keep one of them")
-    return built
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"duplicate key {shown(duplicate)}; keep one of them")
+    return tree
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not allowed in JSON")
 
 
-def _no_document(line: int, message: str) -> Document:
+def _unreadable(line: int, message: str) -> Document:
     return Document(BODY, None, {}, (Diagnostic(BODY, line, message),))
 
 
-def _require_simple(tree: dict[str, Any]) -> None:
+def _require_small(tree: dict[str, Any]) -> None:
     """Refuse deeply nested or long bodies before any recursive function reads them."""
     entries = 0
     level: list[Any] = [tree]
-    for _ in range(MOST_DEPTH):
-        level = [below for outer in level for below in _below(outer)]
+    for _ in range(MOST_BODY_DEPTH):
+        level = [child for parent in level for child in _children(parent)]
         entries += len(level)
-        if entries > MOST_ENTRIES:
-            raise RequestError(413, f"the body has more than {MOST_ENTRIES} entries, the limit for descriptions")
+        if entries > MOST_BODY_ENTRIES:
+            raise RequestError(413, f"the body has more than {MOST_BODY_ENTRIES} entries, the limit for descriptions")
         if not level:
             return
-    raise _refused(400, [Diagnostic(BODY, 0, f"nested deeper than {MOST_DEPTH} levels")])
+    raise _request_error(400, [Diagnostic(BODY, 0, f"nested deeper than {MOST_BODY_DEPTH} levels")])
 
 
-def _below(thing: Any) -> Iterator[Any]:
-    if isinstance(thing, dict):
-        yield from cast("dict[str, Any]", thing).values()
-    elif isinstance(thing, list):
-        yield from cast("list[Any]", thing)
+def _children(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, dict):
+        yield from cast("dict[str, Any]", tree).values()
+    elif isinstance(tree, list):
+        yield from cast("list[Any]", tree)
 
 
-def _refused(status: int, mistakes: list[Diagnostic] | tuple[Diagnostic, ...]) -> RequestError:
+def _request_error(status: int, mistakes: list[Diagnostic] | tuple[Diagnostic, ...]) -> RequestError:
     return RequestError(status, "\n".join(map(str, mistakes)), mistakes=mistakes)
 
 
 def _message(error: ErrorDetails, unknown: str = "") -> str:
     """An error of pydantic in plain words."""
-    name, given = str(error["loc"][-1]) if error["loc"] else "body", error.get("input")
+    name, value = str(error["loc"][-1]) if error["loc"] else "body", error.get("input")
     match error["type"]:
         case "missing":
             return f"{name} is missing"
@@ -204,4 +204,4 @@ def _message(error: ErrorDetails, unknown: str = "") -> str:
         case "value_error":
             return str(cast(Any, error)["ctx"]["error"])
         case _:
-            return f"{shown(given)}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+            return f"{shown(value)}: {error['msg'][:1].lower()}{error['msg'][1:]}"

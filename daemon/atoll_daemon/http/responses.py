@@ -38,7 +38,7 @@ async def answer(request: web.Request, events: EventBus, begin: Begin) -> web.St
     try:
         await asyncio.wait([task])
     finally:
-        await cancelled(task)
+        await cancel_task(task)
     return json_answer(result_of(task))
 
 
@@ -49,7 +49,7 @@ def result_of(task: "asyncio.Task[JsonObject]") -> JsonObject:
     return task.result()
 
 
-async def cancelled(task: "asyncio.Task[JsonObject]") -> None:
+async def cancel_task(task: "asyncio.Task[JsonObject]") -> None:
     """Cancel a task; returns when it has cleaned up."""
     if not task.done():
         task.cancel()
@@ -58,7 +58,7 @@ async def cancelled(task: "asyncio.Task[JsonObject]") -> None:
 
 def json_answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """An answer of one JSON object, with headers that forbid caching and type sniffing."""
-    return web.json_response(body, status=status, headers={**_HEADERS, **(headers or {})}, dumps=line_text)
+    return web.json_response(body, status=status, headers={**_COMMON_HEADERS, **(headers or {})}, dumps=line_text)
 
 
 def error_answer(error: AtollError) -> web.Response:
@@ -70,7 +70,7 @@ def error_answer(error: AtollError) -> web.Response:
 
 def lines_response() -> web.StreamResponse:
     """An answer of JSON lines, not prepared yet."""
-    return web.StreamResponse(headers={**_HEADERS, "Content-Type": LINES})
+    return web.StreamResponse(headers={**_COMMON_HEADERS, "Content-Type": LINES})
 
 
 def line_bytes(line: JsonObject) -> bytes:
@@ -93,15 +93,15 @@ async def _answer_lines(request: web.Request, events: EventBus, begin: Begin) ->
         await response.prepare(request)
         while (line := await lines.get()) is not None:
             await response.write(line_bytes(line))
-        await response.write(line_bytes(_last(task)))
+        await response.write(line_bytes(_last_line(task)))
     except ConnectionError:
         pass  # the client has disconnected
     finally:
-        await cancelled(task)
+        await cancel_task(task)
     return response
 
 
-def _last(task: "asyncio.Task[JsonObject]") -> JsonObject:
+def _last_line(task: "asyncio.Task[JsonObject]") -> JsonObject:
     try:
         return {"type": "done", **result_of(task)}
     except AtollError as error:
@@ -110,9 +110,9 @@ def _last(task: "asyncio.Task[JsonObject]") -> JsonObject:
         return {"type": "error", **error_json(internal_error(error))}
 
 
-def line_text(thing: Any) -> str:
+def line_text(line: Any) -> str:
     """A JSON object on one line."""
-    return json.dumps(thing, separators=(",", ":"))
+    return json.dumps(line, separators=(",", ":"))
 
 
-_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_COMMON_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from atoll_core.errors import LabError, UsageError, shown
 from atoll_daemon.http.auth import DAEMON_REALM, WATCH_REALM
-from atoll_daemon.http.http_app import PAGE
+from atoll_daemon.http.http_app import PAGE_PATH
 from atoll_daemon.socket_lock import LISTEN_BACKLOG, is_trusted, peer_credentials
 
 FIRST_REQUEST_S = 10.0
@@ -29,9 +29,9 @@ MOST_LOCAL_CONNECTIONS = 512
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]/\s]+):)?(?P<port>[0-9]{1,5})")
 _LOOPBACK = "127.0.0.1"
 
-_OWN_SERVER_TIMEOUT_S = 1.0  # ours answers within milliseconds; another server may not answer at all
+_IDENTIFY_TIMEOUT_S = 1.0  # ours answers within milliseconds; another server may not answer at all
 _REALM = re.compile(r'Bearer realm="([^"]*)"')
-_OWN_SERVERS = {DAEMON_REALM: "the daemon of a lab", WATCH_REALM: "another `atoll watch`"}
+_SERVER_BY_REALM = {DAEMON_REALM: "the daemon of a lab", WATCH_REALM: "another `atoll watch`"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +76,20 @@ def bind(address: ListenAddress) -> socket.socket:
     except OSError as error:
         msg = f"--listen {address}: {shown(address.host)} is not an address of this machine ({error.strerror})"
         raise LabError(msg) from None
-    family, kind, protocol, _, where = resolved[0]
+    family, kind, protocol, _, socket_address = resolved[0]
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.bind(where)
+        listener.bind(socket_address)
     except OSError as error:
         listener.close()
-        raise LabError(f"--listen {address}: {_why(error)}") from error
+        raise LabError(f"--listen {address}: {_bind_failure(error)}") from error
     return listener
 
 
-def _why(error: OSError) -> str:
+def _bind_failure(error: OSError) -> str:
     match error:
         case OSError(errno=errno.EADDRINUSE):
             return "the port is in use by another program; choose another one with --listen (0: any free port)"
@@ -115,12 +115,12 @@ class ServedPort:
             listener = bind(address)
         except LabError as error:
             in_use = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
-            own = await _describe_own_server(address.url) if in_use else None
-            raise (LabError(f"--listen {address}: {own}") if own else error) from None
+            server_text = await _identify_server(address.url) if in_use else None
+            raise (LabError(f"--listen {address}: {server_text}") if server_text else error) from None
         loop = asyncio.get_running_loop()
-        open_now: set[asyncio.Protocol] = set()
+        connections: set[asyncio.Protocol] = set()
         server = await loop.create_server(
-            lambda: _Connection(requests, open_now, MOST_CONNECTIONS), sock=listener, backlog=32
+            lambda: _Connection(requests, connections, MOST_CONNECTIONS), sock=listener, backlog=32
         )
         return cls(ListenAddress(address.host, listener.getsockname()[1]), server)
 
@@ -131,9 +131,9 @@ class ServedPort:
 
 async def serve_locally(listener: socket.socket, requests: web.Server) -> asyncio.Server:
     """Serve the daemon's Unix socket, for this user and root."""
-    open_now: set[asyncio.Protocol] = set()
+    connections: set[asyncio.Protocol] = set()
     return await asyncio.get_running_loop().create_unix_server(
-        lambda: _Connection(requests, open_now, MOST_LOCAL_CONNECTIONS), sock=listener, backlog=LISTEN_BACKLOG
+        lambda: _Connection(requests, connections, MOST_LOCAL_CONNECTIONS), sock=listener, backlog=LISTEN_BACKLOG
     )
 
 
@@ -145,17 +145,17 @@ class _Connection(asyncio.Protocol):
 
     _handler: web.RequestHandler
 
-    def __init__(self, requests: web.Server, others: set[asyncio.Protocol], most: int) -> None:
+    def __init__(self, requests: web.Server, others: set[asyncio.Protocol], most_connections: int) -> None:
         self._requests = requests
         self._others = others
-        self._most = most
+        self._most_connections = most_connections
         self._deadline: asyncio.TimerHandle | None = None
-        self._seen = b""
+        self._last_bytes = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         connection = transport.get_extra_info("socket")
         foreign = connection.family == socket.AF_UNIX and not is_trusted(peer_credentials(connection)[1])
-        if (foreign or len(self._others) >= self._most) and isinstance(transport, asyncio.Transport):
+        if (foreign or len(self._others) >= self._most_connections) and isinstance(transport, asyncio.Transport):
             transport.set_protocol(asyncio.Protocol())  # this one has no handler
             transport.abort()
             return
@@ -166,9 +166,9 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._deadline is not None:
-            if b"\r\n\r\n" in self._seen + data:
+            if b"\r\n\r\n" in self._last_bytes + data:
                 self._cancel_deadline()
-            self._seen = (self._seen + data)[-3:]
+            self._last_bytes = (self._last_bytes + data)[-3:]
         self._handler.data_received(data)
 
     def _cancel_deadline(self) -> None:
@@ -191,12 +191,12 @@ class _Connection(asyncio.Protocol):
         self._handler.connection_lost(exc)
 
 
-async def _describe_own_server(url: str) -> str | None:
+async def _identify_server(url: str) -> str | None:
     """Identify a daemon or `atoll watch` that uses the port by the realm of its challenge, with the remedy.
 
     None if the server at ``url`` is neither.
     """
-    timeout = aiohttp.ClientTimeout(total=_OWN_SERVER_TIMEOUT_S)
+    timeout = aiohttp.ClientTimeout(total=_IDENTIFY_TIMEOUT_S)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
@@ -205,6 +205,6 @@ async def _describe_own_server(url: str) -> str | None:
             realm = _REALM.match(answer.headers.get("WWW-Authenticate", ""))
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError):  # ValueError: the answer is not HTTP
         realm = None
-    server = _OWN_SERVERS.get(realm[1]) if realm else None
-    remedy = f"open {url}{PAGE}, or choose another port with --listen (0: any free port)"
+    server = _SERVER_BY_REALM.get(realm[1]) if realm else None
+    remedy = f"open {url}{PAGE_PATH}, or choose another port with --listen (0: any free port)"
     return server and f"{server} uses this port and serves the page; {remedy}"

@@ -44,7 +44,7 @@ from atoll_daemon.http.experiment_bodies import (
 from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.http.read_handlers import plan_answer, world_server
 from atoll_daemon.http.request_parsing import parameters, read_body_document, read_object
-from atoll_daemon.http.responses import answer, cancelled, json_answer, result_of, wants_lines
+from atoll_daemon.http.responses import answer, cancel_task, json_answer, result_of, wants_lines
 from atoll_daemon.lab_daemon import ApplyOptions, LabDaemon
 from atoll_daemon.run_registry import RunRecord
 from atoll_daemon.task_runner import JsonObject, Work
@@ -90,7 +90,7 @@ async def delete_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 async def post_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The plan of an experiment as if none were applied to this lab; changes nothing."""
-    read = await _reading(daemon, request, parameters(request, DescriptionRequest))
+    read = await _experiment_reader(daemon, request, parameters(request, DescriptionRequest))
     described = await read()
     network = daemon.require_lab()[0].network
 
@@ -103,48 +103,48 @@ async def post_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 async def post_diff(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """The changes that applying an experiment would make, with reasons; changes nothing."""
-    read = await _reading(daemon, request, parameters(request, DescriptionRequest))
-    how = ApplyOptions(dry_run=True, at_once=False, connections=ConnectionPolicy())
-    return await _apply(daemon, request, read, how)
+    read = await _experiment_reader(daemon, request, parameters(request, DescriptionRequest))
+    options = ApplyOptions(dry_run=True, at_once=False, connections=ConnectionPolicy())
+    return await _apply(daemon, request, read, options)
 
 
 async def post_apply(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Apply an experiment with the fewest changes, under traffic."""
     query = parameters(request, ApplyRequest)
-    how = ApplyOptions(query.dry_run, query.at_once, ConnectionPolicy.parse(query.connections), query.probe)
-    return await _apply(daemon, request, await _reading(daemon, request, query), how)
+    options = ApplyOptions(query.dry_run, query.at_once, ConnectionPolicy.parse(query.connections), query.probe)
+    return await _apply(daemon, request, await _experiment_reader(daemon, request, query), options)
 
 
 async def put_chain(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Change a chain under traffic, or add a branch."""
-    how = _changing(request)
+    options = _change_options(request)
     body = await read_object(request, ChainRequest)
     patch = chain_patch(request.match_info["name"], body.chain, body.carries)
-    return await _apply(daemon, request, _patching(daemon, lambda _: patch), how)
+    return await _apply(daemon, request, _patch_reader(daemon, lambda _: patch), options)
 
 
 async def delete_chain(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Remove a branch; its traffic takes the remaining chains."""
-    how = _changing(request)
+    options = _change_options(request)
     name = request.match_info["name"]
-    return await _apply(daemon, request, _patching(daemon, lambda applied: no_chain_patch(name, applied)), how)
+    return await _apply(daemon, request, _patch_reader(daemon, lambda applied: no_chain_patch(name, applied)), options)
 
 
 async def put_latency(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Change the latency of a world server under traffic."""
-    how = _changing(request)
+    options = _change_options(request)
     latency = await read_object(request, LatencyRequest)
     if (latency.class_ is None) == (latency.rtt is None):
         raise RequestError(422, "give the latency either as class or as rtt", where="class")
     patch = {"latency": {world_server(daemon, request): latency.class_ or latency.rtt}}
-    return await _apply(daemon, request, _patching(daemon, lambda _: patch), how)
+    return await _apply(daemon, request, _patch_reader(daemon, lambda _: patch), options)
 
 
 async def delete_latency(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Remove the latency of a world server."""
-    how = _changing(request)
+    options = _change_options(request)
     patch = {"latency": {world_server(daemon, request): None}}
-    return await _apply(daemon, request, _patching(daemon, lambda _: patch), how)
+    return await _apply(daemon, request, _patch_reader(daemon, lambda _: patch), options)
 
 
 # Runs
@@ -159,7 +159,7 @@ async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
     query = parameters(request, RunParameters)
     _require_local(request, "runs", query.runs)
     _require_local(request, "influx", query.influx)
-    read = await _reading(daemon, request, query)
+    read = await _experiment_reader(daemon, request, query)
     daemon.tasks.require_idle()  # before the planning, which takes seconds
     described = await read()
     daemon.require_runtime(query.runtime)
@@ -177,13 +177,13 @@ async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
 
     def begin() -> asyncio.Task[JsonObject]:
         record.task = daemon.tasks.begin("run", described.experiment.name, work)
-        record.task.add_done_callback(lambda task: record.over(task, time.time_ns()))
+        record.task.add_done_callback(lambda task: record.set_end(task, time.time_ns()))
         return record.task
 
     if wants_lines(request):
         return await answer(request, daemon.bus, begin)
     task = begin()
-    await record.named.wait()
+    await record.has_id.wait()
     if not record.id:
         result_of(task)  # raises the error
     return json_answer(record.to_json(), 202, {"Location": f"/v1/runs/{record.id}"})
@@ -194,7 +194,7 @@ async def delete_run(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     record = daemon.runs.find(request.match_info["id"])
     if record.task is None or record.task.done():
         raise RequestError(409, f"run {record.id} is over: {record.state}", exit_code=1)
-    await cancelled(record.task)
+    await cancel_task(record.task)
     return record.to_json()
 
 
@@ -205,7 +205,7 @@ async def post_calibration(daemon: LabDaemon, request: web.Request) -> web.Strea
         if name not in DIRECTIONS:
             msg = f"?directions: unknown direction {shown(name)}; {suggest(name, DIRECTIONS, 'directions')}"
             raise RequestError(400, msg, where="?directions")
-    described = await (await _reading(daemon, request, query))()
+    described = await (await _experiment_reader(daemon, request, query))()
 
     async def work() -> JsonObject:
         return await daemon.calibrate(described, query.directions, query.seconds)
@@ -216,7 +216,7 @@ async def post_calibration(daemon: LabDaemon, request: web.Request) -> web.Strea
 # Shared by handlers
 
 
-async def _reading(daemon: LabDaemon, request: web.Request, query: DescriptionRequest) -> Read:
+async def _experiment_reader(daemon: LabDaemon, request: web.Request, query: DescriptionRequest) -> Read:
     """A function that makes an experiment from the request's body, for the lab's state when it is called."""
     _require_local(request, "file", query.file)
     daemon.require_lab()
@@ -236,13 +236,13 @@ async def _described(daemon: LabDaemon, document: Document, query: DescriptionRe
             described_by_body, document, lab, testbed.network, daemon.applied, query.set, query.backend
         )
     if query.strict and (
-        doubtful := description_warnings(testbed.network, described.experiment, described.backend, MININET)
+        warnings := description_warnings(testbed.network, described.experiment, described.backend, MININET)
     ):
-        raise DescriptionError(doubtful)
+        raise DescriptionError(warnings)
     return described
 
 
-def _patching(daemon: LabDaemon, patch: Callable[[DescribedExperiment], dict[str, Any]]) -> Read:
+def _patch_reader(daemon: LabDaemon, patch: Callable[[DescribedExperiment], dict[str, Any]]) -> Read:
     """A function that makes an experiment from the applied one by a patch."""
 
     async def read() -> DescribedExperiment:
@@ -251,31 +251,31 @@ def _patching(daemon: LabDaemon, patch: Callable[[DescribedExperiment], dict[str
     return read
 
 
-async def _apply(daemon: LabDaemon, request: web.Request, read: Read, how: ApplyOptions) -> web.StreamResponse:
+async def _apply(daemon: LabDaemon, request: web.Request, read: Read, options: ApplyOptions) -> web.StreamResponse:
     """Apply the result of ``read``, which is called again if another experiment was applied meanwhile."""
     before = daemon.require_lab()[0].experiment
     described = await read()
 
     async def work() -> JsonObject:
         current = described if daemon.require_lab()[0].experiment is before else await read()
-        return await daemon.apply(current, how)
+        return await daemon.apply(current, options)
 
-    return await _perform(daemon, request, "diff" if how.dry_run else "apply", described.experiment.name, work)
+    return await _perform(daemon, request, "diff" if options.dry_run else "apply", described.experiment.name, work)
 
 
 async def _perform(daemon: LabDaemon, request: web.Request, what: str, about: str, work: Work) -> web.StreamResponse:
     return await answer(request, daemon.bus, functools.partial(daemon.tasks.begin, what, about, work))
 
 
-def _changing(request: web.Request) -> ApplyOptions:
+def _change_options(request: web.Request) -> ApplyOptions:
     query = parameters(request, ChangeRequest)
     return ApplyOptions(
         query.dry_run, at_once=False, connections=ConnectionPolicy.parse(query.connections), probes=query.probe
     )
 
 
-def _require_local(request: web.Request, name: str, given: str | None) -> None:
+def _require_local(request: web.Request, name: str, value: str | None) -> None:
     """Refuse a parameter that concerns local files unless the request is from a local user."""
-    if given is not None and not is_local(request):
+    if value is not None and not is_local(request):
         msg = f"?{name}: concerns files of this machine and is not accepted over TCP; leave it out"
         raise RequestError(403, msg, where=f"?{name}")

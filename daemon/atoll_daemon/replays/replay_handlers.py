@@ -22,7 +22,7 @@ _POLL_S = 0.5  # interval to read a spool that grows by a frame a second
 async def replays_answer(replays: Replays, request: web.Request) -> dict[str, Any]:
     """All runs that can be replayed."""
     parameters(request, Request)
-    return {"replays": await asyncio.to_thread(replays.listed)}
+    return {"replays": await asyncio.to_thread(replays.summaries)}
 
 
 async def replay_answer(replays: Replays, request: web.Request) -> dict[str, Any]:
@@ -45,19 +45,19 @@ async def stream_points(replays: Replays, request: web.Request) -> web.StreamRes
     response = lines_response()
     with contextlib.suppress(ConnectionError, RunDirError):
         await response.prepare(request)
-        await _stream_all(replay, query, response)
+        await _stream_points(replay, query, response)
     return response
 
 
-async def _stream_all(replay: Replay, query: ReplayPointsRequest, response: web.StreamResponse) -> None:
+async def _stream_points(replay: Replay, query: ReplayPointsRequest, response: web.StreamResponse) -> None:
     tail: SpoolTail | RawLogTail | None = None
     try:
         while True:
-            grows = await asyncio.to_thread(replay.growing)  # before the last read, not after it
+            is_growing = await asyncio.to_thread(replay.is_growing)  # before the last read, not after it
             tail = tail or await asyncio.to_thread(replay.tail)
             if tail is not None:
-                await _stream_new(replay, tail, query, response, throttled=grows)
-            if not (grows and query.follow):
+                await _stream_new(replay, tail, query, response, throttled=is_growing)
+            if not (is_growing and query.follow):
                 return
             await asyncio.sleep(_POLL_S)
     finally:
@@ -76,9 +76,9 @@ async def _stream_new(
     """Stream the points not read yet. ``throttled``: use at most half a CPU, as the run may be on this machine."""
     frames = tail.frames()
     while (frame := await asyncio.to_thread(next, frames, None)) is not None:
-        began = time.monotonic()
+        start_s = time.monotonic()
         message = await asyncio.to_thread(replay.message, frame, query.from_ns, query.to_ns, query.chosen)
         if message is not None:
             await response.write(await asyncio.to_thread(line_bytes, message))
         if throttled:
-            await asyncio.sleep(time.monotonic() - began)
+            await asyncio.sleep(time.monotonic() - start_s)

@@ -33,7 +33,7 @@ from atoll_testbed.run.run_request import read_request
 MOST_LISTED = 200
 """Only the latest runs are listed; older ones can be requested by their ids."""
 
-_NO_EVENTS = FIGURES_OF_CHECKS - {"terrestrial", "base_rtt"}  # left out: there may be one for each pair of hosts
+_OMITTED_EVENTS = FIGURES_OF_CHECKS - {"terrestrial", "base_rtt"}  # left out: there may be one for each pair of hosts
 
 JsonObject = dict[str, Any]
 
@@ -86,18 +86,18 @@ class Replay:
     def head(self) -> ReplaySummary:
         """A summary of the run."""
         facts = self._read_facts()
-        verdict, reasons, caveats = self._judged()
+        verdict, reasons, caveats = self._verdict()
         return ReplaySummary(
             id=self.id,
             experiment=facts.experiment,
             place=facts.place,
-            began_t_ns=_stamp_ns(self._dir.name) or facts.host_started_ns,
+            began_t_ns=_start_ns_of_name(self._dir.name) or facts.host_started_ns,
             duration_s=facts.duration_s,
             verdict=verdict,
             reasons=reasons,
             caveats=caveats,
             outcome=facts.outcome,
-            finished=not self.growing(),
+            finished=not self.is_growing(),
         )
 
     @property
@@ -105,7 +105,7 @@ class Replay:
         """Whether metrics were recorded; else the points are made from counters and events."""
         return self._read_facts().metrics
 
-    def growing(self) -> bool:
+    def is_growing(self) -> bool:
         """Whether the run is still being written."""
         return self._read_facts().outcome == RUNNING and self._dir.written_lately()
 
@@ -117,13 +117,13 @@ class Replay:
         request = read_request(self._dir)
         head, lines = self.head, self._dir.events()
         facts = self._read_facts()
-        began_ns = facts.started_ns
+        start_ns = facts.started_ns
         try:
             events, versions = _daemon_events(lines, request.experiment)
             window = next((line for line in lines if line["type"] == "window"), None)
-            within = {
-                "from_ns": lines[0]["t_ns"] if lines else began_ns,
-                "to_ns": lines[-1]["t_ns"] if lines else began_ns,
+            times = {
+                "from_ns": lines[0]["t_ns"] if lines else start_ns,
+                "to_ns": lines[-1]["t_ns"] if lines else start_ns,
                 "window": window and {"start_ns": window["start_ns"], "end_ns": window["end_ns"]},
                 "metrics": facts.metrics,
             }
@@ -131,19 +131,19 @@ class Replay:
             raise RunDirError(f"{self._dir.path}: events.jsonl is damaged: {error!r}") from None
         run = head.model_dump()
         if head.verdict is not None:
-            judged = {key: run[key] for key in ("verdict", "reasons", "caveats")}
-            events.append(with_text({"type": "verdict", "t_ns": within["to_ns"], **judged, "seq": len(events) + 1}))
+            verdict = {key: run[key] for key in ("verdict", "reasons", "caveats")}
+            events.append(with_text({"type": "verdict", "t_ns": times["to_ns"], **verdict, "seq": len(events) + 1}))
         pictures = [
             {"from_ns": at_ns, "picture": picture(request.network, version, head.place)} for at_ns, version in versions
         ]
-        return {**run, **within, "picture": pictures[0]["picture"], "pictures": pictures, "events": events}
+        return {**run, **times, "picture": pictures[0]["picture"], "pictures": pictures, "events": events}
 
     def tail(self) -> "SpoolTail | RawLogTail | None":
         """A reader of the run's points from the first one on; None if there are none yet."""
         run = self._dir.path
         if self.metrics:
             return SpoolTail(run / SPOOL) if (run / SPOOL).exists() else None
-        has_logs = (run / COUNTERS_FILE).exists() and (run / _EVENTS).exists()
+        has_logs = (run / COUNTERS_FILE).exists() and (run / _EVENTS_FILE).exists()
         return RawLogTail(run, read_request(self._dir).network) if has_logs else None
 
     def message(
@@ -154,7 +154,7 @@ class Replay:
         ``measurements``: only these; empty: all. Raises RunDirError for a damaged frame.
         """
         try:
-            points = _points(frame, from_ns, to_ns, measurements)
+            points = _points_json(frame, from_ns, to_ns, measurements)
         except ValueError as error:
             raise RunDirError(f"{self._dir.path / SPOOL}: damaged: {error}") from None
         if not points:
@@ -164,12 +164,12 @@ class Replay:
 
     def _read_facts(self) -> "_ManifestFacts":
         """Parts of the manifest, read again only if it has changed: it contains the tables of the whole lab."""
-        state = _state(self._dir.path / "manifest.json")
+        state = _file_state(self._dir.path / "manifest.json")
         if self._facts is None or self._facts[0] != state:
             self._facts = (state, _ManifestFacts.of(self._dir.manifest(), self._dir.path))
         return self._facts[1]
 
-    def _judged(self) -> tuple[str | None, list[str], list[str]]:
+    def _verdict(self) -> tuple[str | None, list[str], list[str]]:
         """The verdict, the reasons why the run is invalid, and the caveats."""
         try:
             summary = self._dir.summary()
@@ -185,13 +185,13 @@ class Replays:
     def __init__(self, runs: Path) -> None:
         self._runs = runs
         self._added: frozenset[Path] = frozenset()  # replaced, never modified: other threads may be reading it
-        self._known: dict[Path, Replay] = {}
+        self._replays: dict[Path, Replay] = {}
 
     def add(self, run: Path) -> None:
         """Add a run directory, in any place."""
         self._added |= {run.resolve()}
 
-    def listed(self) -> list[JsonObject]:
+    def summaries(self) -> list[JsonObject]:
         """Summaries of the runs, latest first; other directories and runs of a newer format are skipped."""
         heads: dict[str, ReplaySummary] = {}
         for path in self._paths()[:MOST_LISTED]:
@@ -205,8 +205,8 @@ class Replays:
     def find(self, name: str) -> Replay:
         """The run with an id. Raises RequestError (404)."""
         paths = self._paths()
-        likely = [path for path in paths if name.endswith(path.name)]  # directories may have been renamed
-        for path in [*likely, *paths[:MOST_LISTED]]:
+        with_name = [path for path in paths if name.endswith(path.name)]  # directories may have been renamed
+        for path in [*with_name, *paths[:MOST_LISTED]]:
             try:
                 replay = self._replay(path)
                 if replay.id == name:
@@ -217,13 +217,13 @@ class Replays:
 
     def _paths(self) -> list[Path]:
         """All directories with a manifest, sorted by name, which begins with the time: latest first."""
-        below = {path.parent for path in self._runs.glob("*/*/manifest.json")}
-        return sorted(below | self._added, key=lambda path: path.name, reverse=True)
+        found = {path.parent for path in self._runs.glob("*/*/manifest.json")}
+        return sorted(found | self._added, key=lambda path: path.name, reverse=True)
 
     def _replay(self, path: Path) -> Replay:
-        if path not in self._known:
-            self._known[path] = Replay(path)
-        return self._known[path]
+        if path not in self._replays:
+            self._replays[path] = Replay(path)
+        return self._replays[path]
 
 
 def _daemon_events(
@@ -256,19 +256,19 @@ def _daemon_events(
                 add(line)
                 versions.append((line["t_ns"], experiment.states[number]))
                 add_applied(line["t_ns"], versions[-1][1])
-            case {"type": kind} if kind not in _NO_EVENTS:
+            case {"type": kind} if kind not in _OMITTED_EVENTS:
                 add(line)
             case _:
                 pass
     return events, versions
 
 
-def _points(frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str]) -> list[list[Any]]:
+def _points_json(frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str]) -> list[list[Any]]:
     """Points of a frame as JSON, without the tags that all points of a run have. Raises ValueError."""
     points: list[list[Any]] = []
-    begins = tuple(f"{name}," for name in measurements) or ""  # all points of a run have tags
+    prefixes = tuple(f"{name}," for name in measurements) or ""  # all points of a run have tags
     for line in frame.decode(errors="replace").removesuffix("\n").split("\n"):
-        if line.startswith(begins) and from_ns <= int(line.rpartition(" ")[2]) < to_ns:
+        if line.startswith(prefixes) and from_ns <= int(line.rpartition(" ")[2]) < to_ns:
             point = MetricPoint.parse(line)
             tags = {name: tag for name, tag in point.tags.items() if name not in COMMON_TAGS}
             encoded = replace(point, tags=tags).to_json()
@@ -276,7 +276,7 @@ def _points(frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str]
     return points
 
 
-def _stamp_ns(name: str) -> int | None:
+def _start_ns_of_name(name: str) -> int | None:
     """The time in the name of a run directory, by the wall clock; None if it was renamed."""
     try:
         return int(datetime.strptime(name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 10**9
@@ -284,7 +284,7 @@ def _stamp_ns(name: str) -> int | None:
         return None
 
 
-def _state(path: Path) -> tuple[int, int]:
+def _file_state(path: Path) -> tuple[int, int]:
     """Modification time (ns since 1970) and inode of a file; zeros if there is none.
 
     The inode distinguishes two replacements within a tick of the clock (4 ms).
@@ -296,7 +296,7 @@ def _state(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_ino
 
 
-_EVENTS = "events.jsonl"
+_EVENTS_FILE = "events.jsonl"
 _READ_BYTES = 1 << 18  # at a time: about twenty seconds of a link's counters
 
 _Line = dict[str, Any]
@@ -312,7 +312,7 @@ class RawLogTail:
         self._run = run
         # Events first: a client that resumes after the last counters has received all earlier events.
         sources: tuple[tuple[str, _PointsOf], ...] = (
-            (_EVENTS, _event_points),
+            (_EVENTS_FILE, _event_points),
             (COUNTERS_FILE, partial(_counter_points, classes, box_kinds(network))),
         )
         self._files: list[tuple[IO[bytes], _PointsOf]] = []
@@ -336,13 +336,13 @@ class RawLogTail:
                     points = [point.line()[0] for line in lines for point in points_of(json.loads(line))]
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise RunDirError(
-                        f"{file.name}: a line of this file is damaged: {_problem(error)}; the run cannot be replayed"
+                        f"{file.name}: a line of this file is damaged: {_error_text(error)}; the run cannot be replayed"
                     ) from None
                 if frame := "".join(f"{line}\n" for line in points if line is not None):
                     yield frame.encode()
 
 
-def _problem(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"key {error} is missing" if isinstance(error, KeyError) else str(error)
 
 

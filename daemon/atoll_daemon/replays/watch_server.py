@@ -18,10 +18,10 @@ from yarl import URL
 from atoll_core.errors import LabError
 from atoll_core.platforms import LabTarget
 from atoll_daemon.client import DaemonConnector
-from atoll_daemon.http.auth import SUBPROTOCOL, WATCH_REALM, AccessControl, only_locally
+from atoll_daemon.http.auth import SUBPROTOCOL, WATCH_REALM, AccessControl, local_only_error
 from atoll_daemon.http.event_stream import is_upgrade, serve_websocket
 from atoll_daemon.http.http_app import Serve, add_page, errors_as_json, is_page, runner_of
-from atoll_daemon.http.http_errors import RequestError, no_lab
+from atoll_daemon.http.http_errors import RequestError, no_lab_error
 from atoll_daemon.http.request_parsing import read_bytes
 from atoll_daemon.http.responses import json_answer
 from atoll_daemon.http.tcp_listener import ListenAddress, ServedPort
@@ -29,10 +29,10 @@ from atoll_daemon.replays.replay_handlers import replay_answer, replays_answer, 
 from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.socket_lock import daemon_holder, foreign_daemon_error, is_trusted
 
-_LIST_TIMEOUT_S = 2.0  # for the daemon to list its runs
-_CONNECT_S = 5.0
+_LIST_RUNS_TIMEOUT_S = 2.0  # for the daemon to list its runs
+_CONNECT_TIMEOUT_S = 5.0
 _FORWARDED_HEADERS = ("Accept", "Content-Type")
-_CONNECTION_HEADERS = frozenset({"connection", "date", "keep-alive", "server", "transfer-encoding"})  # not forwarded
+_UNFORWARDED_HEADERS = frozenset({"connection", "date", "keep-alive", "server", "transfer-encoding"})  # not forwarded
 
 
 class Upstream:
@@ -46,7 +46,7 @@ class Upstream:
         self._target = target
         self._session = aiohttp.ClientSession(
             connector=DaemonConnector(target, force_close=True),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S),
             auto_decompress=False,
         )
 
@@ -64,14 +64,14 @@ class Upstream:
         try:
             async with self._session.request(
                 request.method,
-                _address(request),
-                headers={**headers, **_forwarded(request)},
+                _daemon_url(request),
+                headers={**headers, **_forwarded_header(request)},
                 data=body or None,
                 allow_redirects=False,
             ) as answer:
-                return await _answer(request, answer)
+                return await _forward_answer(request, answer)
         except aiohttp.ClientConnectionError:
-            raise no_lab(self._target, 503) from None
+            raise no_lab_error(self._target, 503) from None
 
     async def get(self, path: str) -> dict[str, Any] | None:
         """GET a path of the API; None if there is no daemon or it answers with an error."""
@@ -86,14 +86,14 @@ class Upstream:
         """Raise RequestError (503) unless a trusted daemon is running: nothing is sent to another user's process."""
         holder = daemon_holder(self._target)
         if holder is None:
-            raise no_lab(self._target, 503)
+            raise no_lab_error(self._target, 503)
         if not is_trusted(holder[1]):
             raise RequestError(503, str(foreign_daemon_error(self._target, holder)), exit_code=1)
 
     async def _forward_websocket(self, request: web.Request) -> web.StreamResponse:
         try:
             daemon = await self._session.ws_connect(
-                _address(request), protocols=(SUBPROTOCOL,), headers=_forwarded(request), max_msg_size=0
+                _daemon_url(request), protocols=(SUBPROTOCOL,), headers=_forwarded_header(request), max_msg_size=0
             )
         except aiohttp.WSServerHandshakeError as error:
             msg = (
@@ -103,7 +103,7 @@ class Upstream:
             # The daemon may answer such a path with success without a WebSocket; this request has failed.
             raise RequestError(max(error.status, 400), msg, exit_code=1) from None
         except aiohttp.ClientConnectionError:
-            raise no_lab(self._target, 503) from None
+            raise no_lab_error(self._target, 503) from None
         async with daemon:
             return await serve_websocket(
                 request, lambda socket: _forward_messages(daemon, socket), aiohttp.WSCloseCode.GOING_AWAY
@@ -118,11 +118,11 @@ async def _forward_messages(daemon: aiohttp.ClientWebSocketResponse, socket: web
                 await socket.send_str(message.data)
 
 
-async def _answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+async def _forward_answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
     """Forward the daemon's answer as it arrives; abort the connection if the answer ends too early."""
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
     for name, text in answer.headers.items():
-        if name.lower() not in _CONNECTION_HEADERS:
+        if name.lower() not in _UNFORWARDED_HEADERS:
             response.headers.add(name, text)
     await response.prepare(request)
     try:
@@ -135,12 +135,12 @@ async def _answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.S
     return response
 
 
-def _address(request: web.Request) -> URL:
+def _daemon_url(request: web.Request) -> URL:
     url = request.rel_url
     return URL.build(scheme="http", host="daemon", path=url.raw_path, query_string=url.raw_query_string, encoded=True)
 
 
-def _forwarded(request: web.Request) -> dict[str, str]:
+def _forwarded_header(request: web.Request) -> dict[str, str]:
     """The header with the client's address, which the daemon names in events about the connection."""
     return {"Forwarded": f'for="{request.remote or "unknown"}"'}
 
@@ -198,7 +198,7 @@ class _WatchServer:
     async def _add_daemon_runs(self) -> None:
         """Add the daemon's runs to the replays. They are read by this process and remain when the daemon has ended."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LIST_TIMEOUT_S):
+            async with asyncio.timeout(_LIST_RUNS_TIMEOUT_S):
                 answer = await self._upstream.get("/v1/runs")
             for run in (answer or {}).get("runs", ()):
                 if run["run_dir"] is not None:
@@ -206,7 +206,7 @@ class _WatchServer:
 
 
 async def _refuse(_: web.Request) -> web.StreamResponse:
-    raise only_locally()
+    raise local_only_error()
 
 
 @contextlib.asynccontextmanager
@@ -215,14 +215,14 @@ async def serving_page(target: LabTarget, address: ListenAddress, token: str, re
     access = AccessControl("`atoll watch` has printed an address that contains it", WATCH_REALM)
     access.set_token(token)
     access.names.add(address.host.lower())
-    async with contextlib.AsyncExitStack() as ending:
+    async with contextlib.AsyncExitStack() as cleanup:
         upstream = Upstream(target)
-        ending.push_async_callback(upstream.close)
+        cleanup.push_async_callback(upstream.close)
         runner = runner_of(_WatchServer(replays, upstream, access).application())
         await runner.setup()
-        ending.push_async_callback(runner.cleanup)
+        cleanup.push_async_callback(runner.cleanup)
         if runner.server is None:
             raise LabError("the page cannot be served")
         port = await ServedPort.open(address, runner.server)
-        ending.callback(port.close)
+        cleanup.callback(port.close)
         yield port.address.url + "/watch/"

@@ -26,7 +26,7 @@ from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 5.0
 _ANSWER_TIMEOUT_S = 10.0
-_LINE_LIMIT = 1 << 22  # a network of a thousand machines in one line
+_LONGEST_LINE_BYTES = 1 << 22  # a network of a thousand machines in one line
 
 
 class LabShell:
@@ -36,7 +36,7 @@ class LabShell:
         self._lab = lab
         self._name = name
         self._output: asyncio.Queue[bytes] = asyncio.Queue()
-        self.refused: str | None = None  # why there was no session, or why it ended before its time
+        self.refusal: str | None = None  # why there was no session, or why it ended before its time
         self._ended = False
 
     async def read(self) -> bytes:
@@ -64,7 +64,7 @@ class LabShell:
         if message["type"] == "shell-output":
             self._output.put_nowait(base64.b64decode(message["data"]))
         else:
-            self.refused = message.get("message")
+            self.refusal = message.get("message")
             self._ended = True
             self._output.put_nowait(b"")
 
@@ -93,7 +93,7 @@ class EmulatedLab:
         self._request_names = (f"q{number}" for number in itertools.count(1))
         self._stderr: deque[str] = deque(maxlen=20)
         self._reason: str | None = None
-        self._watcher = asyncio.create_task(self._watch())
+        self._watcher = asyncio.create_task(self._watch_process())
 
     @classmethod
     async def begin(cls, network: Network, events: EventBus) -> "EmulatedLab":
@@ -111,14 +111,14 @@ class EmulatedLab:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            limit=_LINE_LIMIT,
+            limit=_LONGEST_LINE_BYTES,
             start_new_session=True,  # Ctrl-C is the daemon's to answer
             env=without_secrets(os.environ),
         )
         lab = cls(process, events)
         try:
             await lab.request(network=to_json(network))
-            await lab._until(lab._entered)
+            await lab._wait_for_stage(lab._entered)
         except BaseException:
             await lab.stop()
             raise
@@ -127,9 +127,9 @@ class EmulatedLab:
     async def complete(self) -> None:
         """Start the switches; return when the lab is up. Raises LabError if it ends before, or is not up in time."""
         await self.request(op="start-switches")
-        await self._until(self._ready)
+        await self._wait_for_stage(self._ready)
 
-    async def _until(self, stage: "asyncio.Future[None]") -> None:
+    async def _wait_for_stage(self, stage: "asyncio.Future[None]") -> None:
         await asyncio.wait({stage, self.dead}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
         if self.dead.done():
             raise LabError(self.dead.result())
@@ -151,7 +151,7 @@ class EmulatedLab:
     async def open_shell(self, columns: int = 80, rows: int = 24) -> LabShell:
         """Open Mininet's command line for somebody at a terminal of this size.
 
-        The lab has one shell at a time, scripts included (``refused`` says so at the end of reading).
+        The lab has one shell at a time, scripts included (``refusal`` says so at the end of reading).
         """
         return await self._shell(columns=columns, rows=rows)
 
@@ -163,7 +163,7 @@ class EmulatedLab:
         name = next(self._shell_names)
         shell = LabShell(self, name)
         if self.dead.done():
-            shell.take({"type": "shell-closed", "message": _with_the_lab(self.dead.result())})
+            shell.take({"type": "shell-closed", "message": _end_message(self.dead.result())})
             return shell
         self._shells[name] = shell
         await self.request(op="shell", id=name, **fields)
@@ -171,7 +171,7 @@ class EmulatedLab:
 
     async def command_twin(self, switch: str, *words: str) -> None:
         """Let the twin of a switch ``reboot``, or ``disconnect`` for a number of seconds. Raises LabError."""
-        answer = await self._answer(op="twin", switch=switch, words=list(words))
+        answer = await self._ask(op="twin", switch=switch, words=list(words))
         if answer["refused"]:
             raise LabError(answer["refused"])
 
@@ -182,9 +182,9 @@ class EmulatedLab:
         """
         if self.datapath == "kernel":
             return {}
-        answer = await self._answer(op="packet-sockets")
-        if unknown := answer["unknown"]:
-            raise LabError(unknown)
+        answer = await self._ask(op="packet-sockets")
+        if failure := answer["unknown"]:
+            raise LabError(failure)
         return {interface: PacketSocketCounters(**counters) for interface, counters in answer["sockets"].items()}
 
     async def network_state(self) -> dict[str, Any]:
@@ -192,12 +192,12 @@ class EmulatedLab:
 
         Raises LabError where they are not known.
         """
-        answer = await self._answer(op="network-state")
-        if unknown := answer["unknown"]:
-            raise LabError(unknown)
+        answer = await self._ask(op="network-state")
+        if failure := answer["unknown"]:
+            raise LabError(failure)
         return answer["hosts"]
 
-    async def _answer(self, **request: Any) -> dict[str, Any]:
+    async def _ask(self, **request: Any) -> dict[str, Any]:
         """The lab's answer to a request. Raises LabError if there is none."""
         name = next(self._request_names)
         answer = self._answers[name] = asyncio.get_running_loop().create_future()
@@ -231,7 +231,7 @@ class EmulatedLab:
             self._process.kill()
             await self._watcher
 
-    async def _watch(self) -> None:
+    async def _watch_process(self) -> None:
         try:
             await asyncio.gather(self._read_messages(), self._read_stderr())
         except (KeyError, ValueError) as error:
@@ -243,11 +243,11 @@ class EmulatedLab:
             os.close(self._init_pidfd)
         if self._reason is None:
             # When its child was killed, unshare tries to die the same way, fails, and complains (util-linux 2.38).
-            words = [line for line in self._stderr if "sigprocmask" not in line][-1:]
-            how = f" ({signal.Signals(-code).name})" if code < 0 else ""
-            self._reason = ": ".join([f"the lab ended unexpectedly{how}", *words])
+            last_line = [line for line in self._stderr if "sigprocmask" not in line][-1:]
+            signal_text = f" ({signal.Signals(-code).name})" if code < 0 else ""
+            self._reason = ": ".join([f"the lab ended unexpectedly{signal_text}", *last_line])
         for shell in self._shells.values():
-            shell.take({"type": "shell-closed", "message": _with_the_lab(self._reason)})
+            shell.take({"type": "shell-closed", "message": _end_message(self._reason)})
         self.dead.set_result(self._reason)
 
     async def _read_messages(self) -> None:
@@ -287,7 +287,7 @@ class EmulatedLab:
             self._stderr.append(line.decode(errors="replace").rstrip())
 
 
-def _with_the_lab(reason: str) -> str:
+def _end_message(reason: str) -> str:
     return f"the shell ended with the lab: {reason}"
 
 

@@ -17,8 +17,8 @@ from atoll_core.lab.network import Network
 from atoll_core.plural import counted
 from atoll_emulation.mininet_lab import open_vswitch
 from atoll_emulation.mininet_lab.mininet_shell import Script, TerminalSession
-from atoll_emulation.mininet_lab.netdev import inside
-from atoll_emulation.mininet_lab.nodes import CONTROLLER_PORT, TWIN_PORT, LabNet, TwinProcess, command_twin, wire
+from atoll_emulation.mininet_lab.netdev import in_namespace_of
+from atoll_emulation.mininet_lab.nodes import CONTROLLER_PORT, TWIN_PORT, LabNet, TwinProcess, command_twin, make_cables
 from atoll_emulation.mininet_lab.topology import LabTopo
 from atoll_emulation.this_machine.network_state import network_state
 from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters, packet_sockets_of
@@ -35,7 +35,7 @@ class _Lines:
         self._pending = b""
         self._unread: list[dict[str, Any]] = []
 
-    def say(self, kind: str, **fields: Any) -> None:
+    def send(self, kind: str, **fields: Any) -> None:
         """Write one message."""
         self._output.write(json.dumps({"type": kind, **fields}) + "\n")
         self._output.flush()
@@ -62,30 +62,30 @@ def serve() -> NoReturn:
         network = from_json(Network, lines.next()["network"])
         switch, net = build_lab(network, lines)
         hosts = {machine.name: machine.pid for machine in net.hosts}
-        lines.say("ready", hosts=hosts, datapath=DATAPATHS[net.datapath], ovs=open_vswitch.version())
+        lines.send("ready", hosts=hosts, datapath=DATAPATHS[net.datapath], ovs=open_vswitch.version())
         _RequestServer(lines, net, switch).serve()
     except EOFError:
         os._exit(0)
     except AtollError as error:
-        lines.say("failed", message=str(error))
+        lines.send("failed", message=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- Mininet raises bare Exceptions and exits on some errors
         traceback.print_exc()
-        lines.say("failed", message=f"the lab could not be built: {str(error).strip() or type(error).__name__}")
+        lines.send("failed", message=f"the lab could not be built: {str(error).strip() or type(error).__name__}")
     os._exit(1)
 
 
 def build_lab(network: Network, lines: _Lines) -> tuple[open_vswitch.OpenVSwitch, LabNet]:
     """Bring up Open vSwitch, machines and cables, and when that is requested the switches; check these."""
     datapath = "kernel" if open_vswitch.kernel_has_datapath() else "user"
-    lines.say("progress", text=f"Open vSwitch ({DATAPATHS[datapath]} datapath): starting it")
+    lines.send("progress", text=f"Open vSwitch ({DATAPATHS[datapath]} datapath): starting it")
     switch = open_vswitch.OpenVSwitch.start()
     topo = LabTopo(network)
     parts = (("machine", topo.hosts()), ("switch", topo.switches()), ("cable", topo.links()))
     sizes = ", ".join(counted(len(names), noun) for noun, names in parts)
-    lines.say("progress", text=f"{sizes}: building them")
+    lines.send("progress", text=f"{sizes}: building them")
     net = LabNet(topo, datapath)
     net.build()
-    wire(net)
+    make_cables(net)
     if any(each.twin is not None for each in network.switches):
         net.twins = TwinProcess(network, TWIN_PORT, CONTROLLER_PORT)
         for name, port in net.twins.ports.items():
@@ -98,19 +98,19 @@ def build_lab(network: Network, lines: _Lines) -> tuple[open_vswitch.OpenVSwitch
 
 def verify_switches(net: LabNet) -> None:
     """Check in Open vSwitch that each port has its number and each bridge its fail mode. Raises LabError."""
-    ofports, errors, fail_modes = open_vswitch.read_back()
-    wrong: list[str] = []
+    ofports, errors, fail_modes = open_vswitch.read_switch_state()
+    problems: list[str] = []
     for bridge in net.switches:
         if bridge.name not in fail_modes:
-            wrong.append(f"{bridge.name}: there is no bridge of that name")
+            problems.append(f"{bridge.name}: there is no bridge of that name")
         elif (mode := fail_modes[bridge.name]) != bridge.failMode:
-            wrong.append(f"{bridge.name}: fail mode {mode}, not {bridge.failMode}")
+            problems.append(f"{bridge.name}: fail mode {mode}, not {bridge.failMode}")
         for interface, number in bridge.ports.items():
             if number and ofports.get(interface.name) != number:
                 actual = errors.get(interface.name) or f"port {ofports.get(interface.name)}"
-                wrong.append(f"{bridge.name}/{number} ({interface.name}): {actual}")
-    if wrong:
-        raise LabError("\n".join(("the switches are not as described:", *wrong)))
+                problems.append(f"{bridge.name}/{number} ({interface.name}): {actual}")
+    if problems:
+        raise LabError("\n".join(("the switches are not as described:", *problems)))
 
 
 class _RequestServer:
@@ -131,13 +131,13 @@ class _RequestServer:
             self._poll.register(os.pidfd_open(process.pid), select.POLLIN)
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll()}
-            ended = self._switch.ended()
-            if ended is not None:
-                raise LabError(ended)
+            end_reason = self._switch.end_reason()
+            if end_reason is not None:
+                raise LabError(end_reason)
             if twins and (code := twins[0].poll()) is not None:
                 raise LabError(f"the twins of the switches ended (exit code {code})")
             if self._shell is not None and not ready.isdisjoint(self._shell.descriptors):
-                self._pass_on(self._shell)
+                self._forward_output(self._shell)
             if 0 in ready:
                 for request in self._lines.read():
                     self.answer(request)
@@ -145,18 +145,18 @@ class _RequestServer:
     def answer(self, request: dict[str, Any]) -> None:
         """Carry out a request. If it has an operation and an id, but is not understood, the answer has the reason."""
         try:
-            understood, reason = self._do(request), "unknown operation, or its fields are not as they must be"
+            is_understood, reason = self._carry_out(request), "unknown operation, or its fields are not as they must be"
         except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:
-            understood, reason = False, f"{type(error).__name__}: {error}"
-        if understood:
+            is_understood, reason = False, f"{type(error).__name__}: {error}"
+        if is_understood:
             return
         match request:
             case {"op": op, "id": name}:
-                self._lines.say(str(op), id=name, ok=False, error=plain(f"request `{op}` is not understood: {reason}"))
+                self._lines.send(str(op), id=name, ok=False, error=plain(f"request `{op}` is not understood: {reason}"))
             case _:
                 sys.stderr.write(f"lab: ignored {request}\n")
 
-    def _do(self, request: dict[str, Any]) -> bool:
+    def _carry_out(self, request: dict[str, Any]) -> bool:
         """Carry out a request; whether it is one."""
         match request:
             case {"op": "packet-sockets", "id": name}:
@@ -166,73 +166,73 @@ class _RequestServer:
             case {"op": "twin", "id": name, "switch": switch, "words": words}:
                 self._command_twin(name, switch, words)
             case {"op": "shell", "id": name} if self._shell is not None:
-                self._lines.say("shell-closed", id=name, message="another shell is open on this lab")
+                self._lines.send("shell-closed", id=name, message="another shell is open on this lab")
             case {"op": "shell", "id": name, "columns": columns, "rows": rows}:
-                self._begin(TerminalSession.open(name, self._net, columns, rows))
+                self._begin_shell(TerminalSession.open(name, self._net, columns, rows))
             case {"op": "shell", "id": name, "script": text}:
-                self._begin(Script(name, self._net, text))
+                self._begin_shell(Script(name, self._net, text))
             case {"op": op, "id": name} if self._shell is not None and self._shell.name == name:
-                return self._do_in_shell(self._shell, op, request)
+                return self._carry_out_in_shell(self._shell, op, request)
             case _:
                 return False
         return True
 
     def _answer_packet_sockets(self, name: str) -> None:
         sockets: dict[str, PacketSocketCounters] = {}
-        unknown: str | None = None
+        failure: str | None = None
         try:
             sockets = packet_sockets_of(self._switch.daemon.pid)
         except LabError as error:
-            unknown = str(error)
+            failure = str(error)
         counters = {interface: asdict(socket) for interface, socket in sockets.items()}
-        self._lines.say("packet-sockets", id=name, sockets=counters, unknown=unknown)
+        self._lines.send("packet-sockets", id=name, sockets=counters, unknown=failure)
 
     def _answer_network_state(self, name: str) -> None:
         hosts: dict[str, Any] = {}
-        unknown: str | None = None
+        failure: str | None = None
         try:
             for machine in self._net.hosts:
-                with inside(machine.pid):
+                with in_namespace_of(machine.pid):
                     hosts[machine.name] = network_state()
         except OSError as error:
-            unknown = str(error)
-        self._lines.say("network-state", id=name, hosts=hosts, unknown=unknown)
+            failure = str(error)
+        self._lines.send("network-state", id=name, hosts=hosts, unknown=failure)
 
     def _command_twin(self, name: str, switch: str, words: list[str]) -> None:
-        refused: str | None = None
+        refusal: str | None = None
         try:
             command_twin(self._net, switch, words)
         except LabError as error:
-            refused = str(error)
-        self._lines.say("twin", id=name, refused=refused)
+            refusal = str(error)
+        self._lines.send("twin", id=name, refused=refusal)
 
-    def _begin(self, shell: TerminalSession | Script) -> None:
+    def _begin_shell(self, shell: TerminalSession | Script) -> None:
         self._shell = shell
         for descriptor in shell.descriptors:
             self._poll.register(descriptor, select.POLLIN)
 
-    def _do_in_shell(self, shell: TerminalSession | Script, op: str, request: dict[str, Any]) -> bool:
+    def _carry_out_in_shell(self, shell: TerminalSession | Script, op: str, request: dict[str, Any]) -> bool:
         match op:
             case "shell-input" if isinstance(shell, TerminalSession):
                 shell.write(base64.b64decode(request["data"]))
             case "shell-resize" if isinstance(shell, TerminalSession):
                 shell.resize(request["columns"], request["rows"])
             case "shell-close":
-                self._close(shell)
+                self._close_shell(shell)
             case _:
                 return False
         return True
 
-    def _pass_on(self, shell: TerminalSession | Script) -> None:
+    def _forward_output(self, shell: TerminalSession | Script) -> None:
         output = shell.read()
         if output is None:
-            self._close(shell)
+            self._close_shell(shell)
         elif output:
-            self._lines.say("shell-output", id=shell.name, data=base64.b64encode(output).decode())
+            self._lines.send("shell-output", id=shell.name, data=base64.b64encode(output).decode())
 
-    def _close(self, shell: TerminalSession | Script) -> None:
+    def _close_shell(self, shell: TerminalSession | Script) -> None:
         for descriptor in shell.descriptors:
             self._poll.unregister(descriptor)
         shell.close()
         self._shell = None
-        self._lines.say("shell-closed", id=shell.name)
+        self._lines.send("shell-closed", id=shell.name)

@@ -18,11 +18,11 @@ from typing import NoReturn, TextIO
 from atoll_emulation.mininet_lab.mininet_api import CLI, Node
 from atoll_emulation.mininet_lab.nodes import LabNet, command_twin
 
-_LEAVE_S = 1.0  # until a command that does not end is killed
-_INTERRUPT_S = 0.3
+_LEAVE_TIMEOUT_S = 1.0  # until a command that does not end is killed
+_INTERRUPT_TIMEOUT_S = 0.3
 _PROMPT = b"\x7f"  # of the machines' shells, set by Mininet
-_SCRIPTS = Path("/run")  # the lab's own
-_WHOLE_PIPE = 1 << 16  # pipe(7): its capacity, so that one read empties it
+_SCRIPT_FOLDER = Path("/run")  # the lab's own
+_PIPE_BYTES = 1 << 16  # pipe(7): its capacity, so that one read empties it
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class TerminalSession:
         pid, terminal = pty.fork()
         if pid == 0:
             os.environ.setdefault("TERM", "xterm")
-            _run(net, sys.stdin)
+            _run_command_line(net, sys.stdin)
         os.set_blocking(terminal, False)  # a paste bigger than the terminal's buffer is cut, not waited for
         shell = cls(name, pid, terminal, net)
         shell.resize(columns, rows)
@@ -69,24 +69,24 @@ class TerminalSession:
 
     def close(self) -> None:
         """End the session: interrupt its command, leave the shell, and kill the process if it stays."""
-        child = os.pidfd_open(self.pid)
+        pidfd = os.pidfd_open(self.pid)
         self.write(b"\x03")
-        self._drain(child, 0.2)
+        self._drain(pidfd, 0.2)
         self.write(b"\x04")
-        self._drain(child, _LEAVE_S)
+        self._drain(pidfd, _LEAVE_TIMEOUT_S)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
-        os.close(child)
+        os.close(pidfd)
         os.close(self.terminal)
-        _free_machines(self.net)
+        _interrupt_machines(self.net)
 
-    def _drain(self, child: int, seconds: float) -> None:
+    def _drain(self, pidfd: int, seconds: float) -> None:
         """Discard the terminal's output until the session's process ends or the time-out expires."""
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            ready, _, _ = select.select([child, self.terminal], [], [], left)
-            if child in ready or (self.terminal in ready and not self.read()):
+        while (remaining_s := deadline - time.monotonic()) > 0:
+            ready, _, _ = select.select([pidfd, self.terminal], [], [], remaining_s)
+            if pidfd in ready or (self.terminal in ready and not self.read()):
                 return
 
 
@@ -99,54 +99,54 @@ class Script:
     def __init__(self, name: str, net: LabNet, text: str) -> None:
         self.name = name
         self._net = net
-        self._path = _SCRIPTS / f"{name}.mininet"
+        self._path = _SCRIPT_FOLDER / f"{name}.mininet"
         self._path.write_text(text, encoding="utf-8", errors="replace")
-        self._output, into = os.pipe()
+        self._output, write_end = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
-            _run_script(net, self._path, into)
-        os.close(into)
+            _run_script(net, self._path, write_end)
+        os.close(write_end)
         os.set_blocking(self._output, False)
-        self._child = os.pidfd_open(self._pid)
-        self._withheld = b""  # a CR whose LF may be in the next piece
-        self._over = False
+        self._pidfd = os.pidfd_open(self._pid)
+        self._pending_cr = b""  # a CR whose LF may be in the next piece
+        self._is_over = False
 
     @property
     def descriptors(self) -> tuple[int, ...]:
         """File descriptors; call ``read`` when one of them is readable."""
-        return (self._output, self._child)  # a process that the script left behind may hold the pipe open
+        return (self._output, self._pidfd)  # a process that the script left behind may hold the pipe open
 
     def read(self) -> bytes | None:
         """Return new output, possibly empty; None at the end of the script.
 
         The machines' shells are on terminals of their own (Mininet's), whose CR LF becomes LF here.
         """
-        if self._over:
+        if self._is_over:
             return None
-        self._over = bool(select.select([self._child], [], [], 0)[0])  # asked before: what is read now is the last
+        self._is_over = bool(select.select([self._pidfd], [], [], 0)[0])  # asked before: what is read now is the last
         try:
-            printed = os.read(self._output, _WHOLE_PIPE)
+            printed = os.read(self._output, _PIPE_BYTES)
         except BlockingIOError:
             printed = b""
         else:
-            self._over = self._over or not printed
-        printed = (self._withheld + printed).replace(b"\r\n", b"\n")
-        self._withheld = b"\r" if printed.endswith(b"\r") and not self._over else b""
-        return printed.removesuffix(self._withheld)
+            self._is_over = self._is_over or not printed
+        printed = (self._pending_cr + printed).replace(b"\r\n", b"\n")
+        self._pending_cr = b"\r" if printed.endswith(b"\r") and not self._is_over else b""
+        return printed.removesuffix(self._pending_cr)
 
     def close(self) -> None:
         """Stop the script."""
-        signal.pidfd_send_signal(self._child, signal.SIGKILL)
+        signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):  # it has no group yet
             os.killpg(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
-        os.close(self._child)
+        os.close(self._pidfd)
         os.close(self._output)
         self._path.unlink(missing_ok=True)
-        _free_machines(self._net)
+        _interrupt_machines(self._net)
 
 
-def _free_machines(net: LabNet) -> None:
+def _interrupt_machines(net: LabNet) -> None:
     for node in net.values():
         _interrupt(node)
 
@@ -160,7 +160,7 @@ def _interrupt(node: Node) -> None:
     for _ in range(3):  # an interrupt between the shell's fork and exec is lost
         os.write(pty_master, b"\x03")
         output = b""
-        while select.select([pty_master], [], [], 0 if output.endswith(_PROMPT) else _INTERRUPT_S)[0]:
+        while select.select([pty_master], [], [], 0 if output.endswith(_PROMPT) else _INTERRUPT_TIMEOUT_S)[0]:
             output += os.read(pty_master, 1 << 16)
         if output.endswith(_PROMPT):
             return
@@ -180,14 +180,14 @@ class _CommandLine(CLI):
     def onecmd(self, line: str) -> bool | str | None:
         in_script = self.inputFile is not None
         try:
-            leave = super().onecmd(self.precmd(line) if in_script else line)
+            is_exit = super().onecmd(self.precmd(line) if in_script else line)
         except Exception as error:  # noqa: BLE001 -- Mininet raises bare Exceptions
             sys.stdout.write(f"*** Error: {str(error).strip() or type(error).__name__}\n")
-            leave = None
+            is_exit = None
         sys.stdout.flush()  # Mininet prints on standard error as well; the order stays
-        if leave and in_script:
+        if is_exit and in_script:
             sys.exit()
-        return leave
+        return is_exit
 
 
 def _run_script(net: LabNet, path: Path, output: int) -> NoReturn:
@@ -195,11 +195,11 @@ def _run_script(net: LabNet, path: Path, output: int) -> NoReturn:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    silent, _held = os.pipe()  # Mininet would pass what it reads here on to the command that runs
-    _run(net, os.fdopen(silent), path)
+    silent_input, _held = os.pipe()  # Mininet would pass what it reads here on to the command that runs
+    _run_command_line(net, os.fdopen(silent_input), path)
 
 
-def _run(net: LabNet, stdin: TextIO, script: Path | None = None) -> NoReturn:
+def _run_command_line(net: LabNet, stdin: TextIO, script: Path | None = None) -> NoReturn:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         _CommandLine(net, stdin=stdin, script=script and str(script))

@@ -13,8 +13,8 @@ from atoll_emulation.mininet_lab import netdev
 
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
 
-_RUN = "/run"
-_BOUNDS = Path("/proc/sys/user")
+_RUN_FOLDER = "/run"
+_LIMITS_FOLDER = Path("/proc/sys/user")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -40,44 +40,44 @@ def nsenter_argv(pid: int) -> list[str]:
 
 def why_no_namespaces() -> str | None:
     """Try to make namespaces: None if it works, else the system's error."""
-    tried = subprocess.run([*unshare_argv(), "true"], capture_output=True, text=True, check=False)
-    if tried.returncode == 0:
+    trial = subprocess.run([*unshare_argv(), "true"], capture_output=True, text=True, check=False)
+    if trial.returncode == 0:
         return None
-    reason = tried.stderr.strip().splitlines()[-1] if tried.stderr.strip() else f"exit code {tried.returncode}"
-    return reason.replace(os.strerror(errno.ENOSPC), _bound())
+    reason = trial.stderr.strip().splitlines()[-1] if trial.stderr.strip() else f"exit code {trial.returncode}"
+    return reason.replace(os.strerror(errno.ENOSPC), _limit_text())
 
 
-def _bound() -> str:
+def _limit_text() -> str:
     """Explain ENOSPC of unshare(2), a limit of the number of namespaces; names the lowest such limit."""
     kinds = ("mnt", "net", "pid") if os.geteuid() == 0 else ("user", "mnt", "net", "pid")
-    bounds: dict[str, int] = {}
+    limits: dict[str, int] = {}
     for kind in kinds:
         with contextlib.suppress(OSError, ValueError):
-            bounds[kind] = int((_BOUNDS / f"max_{kind}_namespaces").read_text())
-    if not bounds:
+            limits[kind] = int((_LIMITS_FOLDER / f"max_{kind}_namespaces").read_text())
+    if not limits:
         return "the allowed number of namespaces is in use"
-    least = min(bounds, key=lambda kind: bounds[kind])
-    return f"the allowed number of namespaces is in use, user.max_{least}_namespaces is {bounds[least]}"
+    lowest = min(limits, key=lambda kind: limits[kind])
+    return f"the allowed number of namespaces is in use, user.max_{lowest}_namespaces is {limits[lowest]}"
 
 
 def hidden_in_lab(path: Path) -> bool:
     """Return whether a file or directory is invisible in the lab, which has a /run of its own."""
-    return path.resolve().is_relative_to(_RUN)
+    return path.resolve().is_relative_to(_RUN_FOLDER)
 
 
-def furnish() -> None:
+def set_up_namespaces() -> None:
     """Mount /proc, /run and /sys in the namespaces of this first process, and bring ``lo`` up.
 
     /tmp and everything else stay shared with the outside. Raises LabError.
     """
     _mount("proc", "/proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-    _mount("tmpfs", _RUN, _MS_NOSUID | _MS_NODEV, "mode=755")
+    _mount("tmpfs", _RUN_FOLDER, _MS_NOSUID | _MS_NODEV, "mode=755")
     with contextlib.suppress(LabError):  # some containers forbid it; nothing here needs /sys/class/net to be the lab's
         _mount("sysfs", "/sys", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     netdev.disable_ipv6()
     netdev.set_up("lo")
 
 
-def _mount(kind: str, where: str, flags: int, options: str = "") -> None:
-    if _libc.mount(kind.encode(), where.encode(), kind.encode(), flags, options.encode() or None) != 0:
-        raise LabError(f"the lab cannot mount its own {where}: {os.strerror(ctypes.get_errno())}")
+def _mount(kind: str, target: str, flags: int, options: str = "") -> None:
+    if _libc.mount(kind.encode(), target.encode(), kind.encode(), flags, options.encode() or None) != 0:
+        raise LabError(f"the lab cannot mount its own {target}: {os.strerror(ctypes.get_errno())}")

@@ -32,27 +32,27 @@ _ETH_GSTRING_LEN = 32
 
 # A super-packet or an unfinished checksum would falsify the counts of queues and captures. By the kernel's
 # names and not by the few old groups (tso, gso, gro): new kernels keep adding members that those leave on.
-_FALSIFIES = re.compile(r"[rt]x-checksum.*|tx-scatter-gather.*|tx-.*segmentation|tx-gso-.*|rx-gro.*|rx-lro")
+_OFFLOADS = re.compile(r"[rt]x-checksum.*|tx-scatter-gather.*|tx-.*segmentation|tx-gso-.*|rx-gro.*|rx-lro")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextlib.contextmanager
-def inside(pid: int) -> Generator[None]:
+def in_namespace_of(pid: int) -> Generator[None]:
     """Enter the network namespace of process ``pid`` for the block, then return to the previous one."""
-    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    own_namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        other = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        target = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            _enter(other)
+            _enter(target)
         finally:
-            os.close(other)
+            os.close(target)
         try:
             yield
         finally:
-            _enter(own)
+            _enter(own_namespace)
     finally:
-        os.close(own)
+        os.close(own_namespace)
 
 
 def set_up(interface: str) -> None:
@@ -63,10 +63,10 @@ def set_up(interface: str) -> None:
         _ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH22x", interface.encode(), flags | _IFF_UP), interface)
 
 
-def offloads_off(interface: str) -> None:
+def disable_offloads(interface: str) -> None:
     """Switch off every offload, so that frames have wire size and complete checksums."""
     with _request_socket() as sock:
-        bits = [bit for bit, name in enumerate(_feature_names(interface)) if _FALSIFIES.fullmatch(name)]
+        bits = [bit for bit, name in enumerate(_feature_names(interface)) if _OFFLOADS.fullmatch(name)]
         masks = [0] * (max(bits, default=0) // 32 + 1)
         for bit in bits:
             masks[bit // 32] |= 1 << bit % 32

@@ -3,7 +3,7 @@
 """Mininet node and link classes of the emulated lab, and the process with the twins of its switches.
 
 Mininet makes each cable with several commands of its own. Here its classes only record the cables, and
-:func:`wire` makes all of them with one ``ip -batch`` and a few ioctls per machine.
+:func:`make_cables` makes all of them with one ``ip -batch`` and a few ioctls per machine.
 """
 
 import json
@@ -95,7 +95,7 @@ class _NodeShell(Node):
         options = (mnopts or "-cd") + ("n" if self.inNamespace else "")
         bash = [shutil.which("bash") or "bash", "--norc", "--noediting", "-is", f"mininet:{self.name}"]
         self.master, self.slave = pty.openpty()
-        _echo_off(self.slave)
+        _disable_echo(self.slave)
         terminal = {"stdin": self.slave, "stdout": self.slave, "stderr": self.slave}
         environment = {**os.environ, "PS1": _PROMPT}
         argv = [shutil.which("mnexec") or "mnexec", options, *bash]
@@ -112,7 +112,7 @@ class _NodeShell(Node):
         self.cmd("unset HISTFILE; set +m")
 
 
-def _echo_off(terminal: int) -> None:
+def _disable_echo(terminal: int) -> None:
     modes = termios.tcgetattr(terminal)
     modes[3] &= ~termios.ECHO  # the local modes (termios(3))
     termios.tcsetattr(terminal, termios.TCSANOW, modes)
@@ -187,19 +187,19 @@ class ControllerNode(_NodeShell, RemoteController):
 
 
 class _CableEnd(Intf):
-    """One end of a cable, made by :func:`wire`."""
+    """One end of a cable, made by :func:`make_cables`."""
 
     def config(self, **params: Any) -> dict[str, Any]:
-        """Do nothing: :func:`wire` configures all ends."""
+        """Do nothing: :func:`make_cables` configures all ends."""
         del params
         return {}
 
 
 class Cable(MininetLink):
-    """A veth pair, made by :func:`wire`; between switches a pair of patch ports, which Open vSwitch joins."""
+    """A veth pair, made by :func:`make_cables`; between switches a pair of patch ports, which Open vSwitch joins."""
 
     def makeIntfPair(self, *ends: Any, **options: Any) -> None:
-        """Do nothing: :func:`wire` makes the pair, and patch ports have no Linux interfaces."""
+        """Do nothing: :func:`make_cables` makes the pair, and patch ports have no Linux interfaces."""
         del ends, options
 
 
@@ -217,7 +217,7 @@ class _PatchEnd(OVSIntf):
 
 
 class LabNet(Mininet):
-    """Mininet on a LabTopo with the classes above; ``build()``, then :func:`wire`, then ``start()``.
+    """Mininet on a LabTopo with the classes above; ``build()``, then :func:`make_cables`, then ``start()``.
 
     ``datapath`` is Mininet's word: "user" or "kernel".
     """
@@ -256,23 +256,23 @@ def command_twin(net: LabNet, switch: str, words: list[str]) -> None:
     net.twins.command(switch, words)
 
 
-def wire(net: LabNet) -> None:
+def make_cables(net: LabNet) -> None:
     """Make every cable that ends at a machine: full-size frames only, no IPv6, up. Raises LabError."""
     cables = [link for link in net.links if isinstance(link.intf1, _CableEnd)]
-    made = subprocess.run(
+    result = subprocess.run(
         ["ip", "-batch", "-"], input=pair_commands(cables), capture_output=True, text=True, check=False
     )
-    if made.returncode != 0:
-        raise LabError(f"the lab's cables could not be made: {made.stderr.strip()}")
+    if result.returncode != 0:
+        raise LabError(f"the lab's cables could not be made: {result.stderr.strip()}")
     for machine in net.hosts:
-        with netdev.inside(machine.pid):
+        with netdev.in_namespace_of(machine.pid):
             netdev.disable_ipv6()
             netdev.set_up("lo")
             for end in machine.intfList():
-                netdev.offloads_off(end.name)
+                netdev.disable_offloads(end.name)
                 netdev.set_up(end.name)
     for cable in cables:
-        netdev.offloads_off(cable.intf2.name)
+        netdev.disable_offloads(cable.intf2.name)
         netdev.set_up(cable.intf2.name)
 
 

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from atoll_core.errors import LabError
-from atoll_emulation.mininet_lab.namespaces import furnish
+from atoll_emulation.mininet_lab.namespaces import set_up_namespaces
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
         )
     pid_outside = int(Path("/proc/self").readlink().name)  # before the lab's own /proc hides the outside's numbers
     try:
-        furnish()
+        set_up_namespaces()
     except (LabError, OSError) as error:
         os.write(1, json.dumps({"type": "failed", "message": str(error)}).encode() + b"\n")
         os._exit(1)
@@ -41,10 +41,10 @@ def main() -> None:
 
 def watch(lab: int) -> None:
     """End this process when standard input or process ``lab`` ends; reap other children."""
-    ending = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+    end_signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write)
-    for number in (*ending, signal.SIGCHLD):
+    for number in (*end_signals, signal.SIGCHLD):
         signal.signal(number, lambda _number, _frame: None)  # without a handler the kernel keeps signals from PID 1
     poll = select.poll()
     poll.register(0, select.POLLRDHUP)  # hang-up only: the lab's process reads
@@ -54,15 +54,15 @@ def watch(lab: int) -> None:
         for descriptor, _ in poll.poll():
             if descriptor == 0:
                 os._exit(0)
-            if ending & set(os.read(wake_read, 64)):
+            if end_signals & set(os.read(wake_read, 64)):
                 os._exit(0)
 
 
 def _reap(lab: int) -> None:
     with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0] != 0:
-            if ended[0] == lab:
-                os._exit(os.waitstatus_to_exitcode(ended[1]) & 0xFF)
+        while (child := os.waitpid(-1, os.WNOHANG))[0] != 0:
+            if child[0] == lab:
+                os._exit(os.waitstatus_to_exitcode(child[1]) & 0xFF)
 
 
 if __name__ == "__main__":

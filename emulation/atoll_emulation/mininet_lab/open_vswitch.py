@@ -29,7 +29,7 @@ _COUNTS_CPUS_AFTER_S = 10.5
 
 # What the daemon does of its own accord, in virtual time a tenth of a run's cost: copy every port's counters to its
 # database, where nobody reads them (by default each 5 s); count the datapath's packets for the flow entries (0.5 s).
-_SELDOM_MS = {"stats-update-interval": 2**31 - 1, "max-revalidator": 1000}
+_INTERVALS_MS = {"stats-update-interval": 2**31 - 1, "max-revalidator": 1000}
 
 # Generic netlink: <linux/genetlink.h>, <linux/netlink.h>
 _NETLINK_GENERIC = 16
@@ -49,8 +49,8 @@ def kernel_has_datapath() -> bool:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_GENERIC) as sock:
         sock.bind((0, 0))
         sock.send(header + body)
-        kind = struct.unpack_from("H", sock.recv(8192), 4)[0]
-    return kind != _NLMSG_ERROR
+        message_type = struct.unpack_from("H", sock.recv(8192), 4)[0]
+    return message_type != _NLMSG_ERROR
 
 
 def version() -> str:
@@ -74,27 +74,27 @@ class OpenVSwitch:
         for variable in ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"):
             os.environ[variable] = str(DIRECTORY)
         _run("ovsdb-tool", "create", str(DIRECTORY / "conf.db"), str(SCHEMA))
-        server = DIRECTORY / "db.sock"
-        database = _start("ovsdb-server", str(DIRECTORY / "conf.db"), f"--remote=punix:{server}", "--no-chdir")
-        _wait_for(server, database)
-        settings = [f"other_config:{name}={milliseconds}" for name, milliseconds in _SELDOM_MS.items()]
+        server_socket = DIRECTORY / "db.sock"
+        database = _start("ovsdb-server", str(DIRECTORY / "conf.db"), f"--remote=punix:{server_socket}", "--no-chdir")
+        _wait_for(server_socket, database)
+        settings = [f"other_config:{name}={milliseconds}" for name, milliseconds in _INTERVALS_MS.items()]
         _run("ovs-vsctl", "--no-wait", "init", "--", "set", "Open_vSwitch", ".", *settings)
         time.sleep(max(0.0, _COUNTS_CPUS_AFTER_S - time.monotonic()))
-        daemon = _start("ovs-vswitchd", f"unix:{server}", "--no-chdir")
+        daemon = _start("ovs-vswitchd", f"unix:{server_socket}", "--no-chdir")
         return cls(database, daemon)
 
-    def ended(self) -> str | None:
+    def end_reason(self) -> str | None:
         """Describe which daemon ended, how, and its last line of output; None while both run."""
         for process in (self.database, self.daemon):
             code = process.poll()
             if code is not None:
                 name = Path(cast("list[str]", process.args)[0]).name
-                how = f"signal {-code}" if code < 0 else f"exit code {code}"
-                return f"{name} ended ({how}): {_last_line(name)}"
+                exit_text = f"signal {-code}" if code < 0 else f"exit code {code}"
+                return f"{name} ended ({exit_text}): {_last_line(name)}"
         return None
 
 
-def read_back() -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
+def read_switch_state() -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
     """Read the switches' state: the port numbers (-1: none) and errors of interfaces, the fail modes of bridges.
 
     Raises LabError.
@@ -124,13 +124,13 @@ def _start(program: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 def _run(*argv: str) -> str:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_START_TIMEOUT_S)
+        result = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_START_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         log = f"ovs-vswitchd's log ends with: {_last_line('ovs-vswitchd')}"
         raise LabError(f"{argv[0]} did not answer within {_START_TIMEOUT_S:g} s; {log}") from None
-    if done.returncode != 0:
-        raise LabError(f"{' '.join(argv[:2])} failed: {done.stderr.strip() or f'exit code {done.returncode}'}")
-    return done.stdout
+    if result.returncode != 0:
+        raise LabError(f"{' '.join(argv[:2])} failed: {result.stderr.strip() or f'exit code {result.returncode}'}")
+    return result.stdout
 
 
 def _wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:

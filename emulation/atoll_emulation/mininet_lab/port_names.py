@@ -40,15 +40,15 @@ def port_interface_names(network: Network) -> dict[PortRef, str]:
         raise LabError(msg)
     position = {name: number for number, name in enumerate(bridges(network), start=1)}
     names: dict[PortRef, str] = {}
-    taken = set(position)
+    used_names = set(position)
     for port in used_ports(network):
         name = f"{port.switch}-eth{port.port}"
         if len(name) > NAME_MAX:
             name = f"s{position[port.switch]}-eth{port.port}"
-        if name in taken:
+        if name in used_names:
             msg = f"{network.file}: interface name {name!r} of port {port} is taken: rename switch {port.switch!r}"
             raise LabError(msg)
-        taken.add(name)
+        used_names.add(name)
         names[port] = name
     return names
 

@@ -38,30 +38,30 @@ def missing_programs(network: Network, experiment: Experiment | None = None) -> 
         Diagnostic(network.file, box.program.line, f"{entry_name(key_path)}: {reason}", key_path)
         for box in network.boxes
         if box.program and (hops is None or box.name in hops)
-        for key, reason in _unfit(box.program, folder)
+        for key, reason in _problems(box.program, folder)
         for key_path in [("boxes", box.name, "program", key)]
     )
 
 
-def _unfit(program: Program, folder: Path) -> Iterator[tuple[str, str]]:
+def _problems(program: Program, folder: Path) -> Iterator[tuple[str, str]]:
     """The key and the problem of each missing part of a program."""
     for key in ("start", "stop", "report"):
-        yield from ((key, reason) for reason in _missing(getattr(program, key), folder))
+        yield from ((key, reason) for reason in _command_problems(getattr(program, key), folder))
     for name, remedy in program.needs:
         if shutil.which(folder / name if "/" in name else name, path=complete_path()) is None:
             yield "needs", f"there is no program {shown(name)}; {remedy}"
 
 
-def _missing(argv: tuple[str, ...], folder: Path) -> Iterator[str]:
+def _command_problems(argv: tuple[str, ...], folder: Path) -> Iterator[str]:
     if not argv:
         return
-    where = f"in {folder}, the folder of the lab's file"
+    place = f"in {folder}, the folder of the lab's file"
     if "/" in argv[0]:
         if (folder / argv[0]).is_file() and not os.access(folder / argv[0], os.X_OK):
-            yield f"{shown(argv[0])} is not executable: chmod +x{_by_interpreter(argv[0])}"
+            yield f"{shown(argv[0])} is not executable: chmod +x{_interpreter_hint(argv[0])}"
         elif shutil.which(folder / argv[0]) is None:
             yield (
-                f"there is no program {shown(argv[0])} {where}; write a path relative to that folder, or an "
+                f"there is no program {shown(argv[0])} {place}; write a path relative to that folder, or an "
                 "absolute path"
             )
     elif shutil.which(argv[0], path=complete_path()) is None:
@@ -70,11 +70,11 @@ def _missing(argv: tuple[str, ...], folder: Path) -> Iterator[str]:
         script = folder / argv[1]
         if not os.access(script, os.R_OK) or script.is_dir():
             yield (
-                f"there is no file {shown(argv[1])} {where}; write a path relative to that folder, or an absolute path"
+                f"there is no file {shown(argv[1])} {place}; write a path relative to that folder, or an absolute path"
             )
 
 
-def _by_interpreter(script: str) -> str:
+def _interpreter_hint(script: str) -> str:
     """Suggest the interpreter for a script that is not executable, by its suffix."""
     interpreter = _INTERPRETER_OF.get(Path(script).suffix)
     return f", or [{interpreter}, {script.removeprefix('./')}, ...]" if interpreter else ""

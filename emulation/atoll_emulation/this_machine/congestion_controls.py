@@ -15,8 +15,8 @@ _ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 _MODULES = Path("/lib/modules")
 _VIRTUAL_CONFIG = Path(__file__).parents[1] / "uml" / "virtual.config"
 _BUILT_IN = re.compile(r"^CONFIG_TCP_CONG_(\w+)=y$", re.MULTILINE)
-_SWITCH = "ADVANCED"  # CONFIG_TCP_CONG_ADVANCED only lets the others be chosen
-_OTHERWISE_CALLED = {"hstcp": "highspeed"}  # net/ipv4/Kconfig's name: the kernel's own
+_MENU_OPTION = "ADVANCED"  # CONFIG_TCP_CONG_ADVANCED only lets the others be chosen
+_KERNEL_NAMES = {"hstcp": "highspeed"}  # net/ipv4/Kconfig's name: the kernel's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +45,18 @@ def offered_here(available: Path = _AVAILABLE, modules: Path = _MODULES, *, root
     except OSError:
         loaded = frozenset(["reno"])  # part of every kernel with TCP
     files = (modules / release).glob("kernel/net/ipv4/tcp_*.ko*")
-    other = frozenset(file.name.split(".")[0][4:] for file in files) - loaded - {"diag"}  # tcp_diag is what ss asks
+    unloaded = frozenset(file.name.split(".")[0][4:] for file in files) - loaded - {"diag"}  # tcp_diag is what ss asks
     kernel = f"this kernel ({release})"
     if os.geteuid() == 0 if root is None else root:
-        return Offer(kernel, loaded, loadable=other)
-    return Offer(kernel, loaded, unloaded=other)
+        return Offer(kernel, loaded, loadable=unloaded)
+    return Offer(kernel, loaded, unloaded=unloaded)
 
 
 def offered_by_virtual_kernel() -> Offer:
     """Return the congestion controls of the virtual kernel, by the configuration it is built from."""
     options: list[str] = _BUILT_IN.findall(_VIRTUAL_CONFIG.read_text(encoding="utf-8"))
-    chosen = [name.lower() for name in options if name != _SWITCH]
-    return Offer("the virtual kernel", frozenset(["reno", *(_OTHERWISE_CALLED.get(name, name) for name in chosen)]))
+    built_in = [name.lower() for name in options if name != _MENU_OPTION]
+    return Offer("the virtual kernel", frozenset(["reno", *(_KERNEL_NAMES.get(name, name) for name in built_in)]))
 
 
 def permit_everywhere() -> None:
@@ -68,43 +68,43 @@ def permit_everywhere() -> None:
     _ALLOWED.write_text(_AVAILABLE.read_text(encoding="ascii"), encoding="ascii")
 
 
-def require_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> None:
+def require_controls(experiment: Experiment, offer: Offer, virtual: Offer | None = None) -> None:
     """Refuse congestion controls that :func:`missing_controls` reports.
 
     Raises PlanError when neither kernel knows one of them (probably a misspelling), else MachineError.
     """
-    if missing := missing_controls(experiment, offer, elsewhere):
-        raise (PlanError if names_unknown(experiment, offer, elsewhere) else MachineError)("\n".join(missing))
+    if missing := missing_controls(experiment, offer, virtual):
+        raise (PlanError if names_unknown(experiment, offer, virtual) else MachineError)("\n".join(missing))
 
 
-def names_unknown(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> bool:
+def names_unknown(experiment: Experiment, offer: Offer, virtual: Offer | None = None) -> bool:
     """Return whether the experiment names a congestion control that neither kernel has."""
-    names = offer.usable | offer.unloaded | (elsewhere or offer).usable
+    names = offer.usable | offer.unloaded | (virtual or offer).usable
     return not names.issuperset(experiment.congestion_controls)
 
 
-def missing_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> list[str]:
+def missing_controls(experiment: Experiment, offer: Offer, virtual: Offer | None = None) -> list[str]:
     """Return a line for each congestion control of the experiment that ``offer`` does not have, with a remedy.
 
-    ``elsewhere``: those of ``--on virtual``, if that is an alternative.
+    ``virtual``: those of ``--on virtual``, if that is an alternative.
     """
     from atoll_core.description.validation_messages import (
         nearest,  # with pydantic: too heavy for a lab that starts, which names nothing wrong
     )
 
-    others = elsewhere.usable if elsewhere else frozenset[str]()
+    others = virtual.usable if virtual else frozenset[str]()
     missing: list[str] = []
     for control, keys in sorted(experiment.congestion_controls.items()):
         if control in offer.usable:
             continue
-        where = f"{experiment.file}: {', '.join(keys)}: congestion control {control!r}"
+        source = f"{experiment.file}: {', '.join(keys)}: congestion control {control!r}"
         if control in offer.unloaded:
-            missing.append(f"{where} is a module that is not loaded: modprobe tcp_{control} (as root)")
+            missing.append(f"{source} is a module that is not loaded: modprobe tcp_{control} (as root)")
             continue
-        line = f"{where} is not in {offer.kernel}, which has {offer}"
+        line = f"{source} is not in {offer.kernel}, which has {offer}"
         if control in others:
             line += "; --on virtual has it"
-        elif meant := nearest(control, sorted(offer.usable | offer.unloaded | others)):
-            line += f"; did you mean {meant!r}?{' --on virtual has it' if meant in others - offer.usable else ''}"
+        elif close := nearest(control, sorted(offer.usable | offer.unloaded | others)):
+            line += f"; did you mean {close!r}?{' --on virtual has it' if close in others - offer.usable else ''}"
         missing.append(line)
     return missing

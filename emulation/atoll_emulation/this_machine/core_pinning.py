@@ -12,7 +12,7 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
-_LOOK_S = 0.1  # ten ticks of /proc/stat
+_SAMPLE_S = 0.1  # ten ticks of /proc/stat
 _IDLE_FIELDS = (3, 4)  # of a cpu line, without its name: idle, iowait; proc(5)
 
 
@@ -22,17 +22,17 @@ def claimed_core() -> Generator[int]:
 
     The least used of those allowed and not taken; when all are taken, the least used.
     """
-    order = _by_use(_LOOK_S)
-    for core in order:
-        holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        with contextlib.closing(holder):
+    cores = _cores_by_use(_SAMPLE_S)
+    for core in cores:
+        lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with contextlib.closing(lock):
             try:
-                holder.bind(f"\0atoll-virtual-core-{core}")  # abstract: vanishes with the process
+                lock.bind(f"\0atoll-virtual-core-{core}")  # abstract: vanishes with the process
             except OSError:
                 continue
             yield core
             return
-    yield order[0]
+    yield cores[0]
 
 
 def usable_cores() -> int:
@@ -40,7 +40,7 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _by_use(seconds: float) -> list[int]:
+def _cores_by_use(seconds: float) -> list[int]:
     """Return the allowed cores, the most idle first; equally idle ones from the last to the first."""
     before = _idle_ticks()
     time.sleep(seconds)

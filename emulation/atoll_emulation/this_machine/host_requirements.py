@@ -75,12 +75,12 @@ def free_memory(meminfo: Path = _MEMINFO) -> Size:
 
 def missing_tools() -> list[str]:
     """A line for each Debian package that is not installed."""
-    absent = {package: [tool for tool in tools if shutil.which(tool) is None] for package, tools in _TOOLS.items()}
+    missing = {package: [tool for tool in tools if shutil.which(tool) is None] for package, tools in _TOOLS.items()}
     if find_mininet() is None:
-        absent["mininet"].append("its Python package")
+        missing["mininet"].append("its Python package")
     return [
         f"missing {', '.join(tools)}: run `make setup`, or `apt install {package}`"
-        for package, tools in absent.items()
+        for package, tools in missing.items()
         if tools
     ]
 
@@ -94,14 +94,14 @@ def missing_namespaces() -> list[str]:
     """Return a line if namespaces cannot be made, as root or as a plain user."""
     if any(shutil.which(tool) is None for tool in ("unshare", "setpriv")):
         return []  # said already
-    if (why := why_no_namespaces()) is None:
+    if (reason := why_no_namespaces()) is None:
         return []
     if os.geteuid() == 0:
-        return [f"root may not make namespaces here ({why}): in a container, give it CAP_SYS_ADMIN"]
+        return [f"root may not make namespaces here ({reason}): in a container, give it CAP_SYS_ADMIN"]
     remedy = "run as root, or allow user namespaces: sysctl user.max_user_namespaces=10000"
     if _APPARMOR.exists() and _APPARMOR.read_text().strip() == "1":
         remedy = "run as root, or let AppArmor allow it: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
-    return [f"not root, and user namespaces are not allowed here ({why}): {remedy}"]
+    return [f"not root, and user namespaces are not allowed here ({reason}): {remedy}"]
 
 
 def missing_tun() -> list[str]:
@@ -117,8 +117,8 @@ def missing_tun() -> list[str]:
 
 def hidden_installation() -> list[str]:
     """Return a line if this program is installed below /run, which the lab replaces by its own."""
-    places = (Path(__file__).parent, Path(sys.prefix), Path(sys.base_prefix))
-    hidden = [str(place) for place in places if namespaces.hidden_in_lab(place)]
+    folders = (Path(__file__).parent, Path(sys.prefix), Path(sys.base_prefix))
+    hidden = [str(place) for place in folders if namespaces.hidden_in_lab(place)]
     if not hidden:
         return []
     return [
@@ -138,7 +138,7 @@ _TUN_REMEDIES = {
 def describe_machine() -> dict[str, Any]:
     """Facts of this machine, for ``check --machine``."""
     _complete_path()
-    without_tc = missing_for_tc()
+    tc_problems = missing_for_tc()
     controls = offered_here()
     return {
         "kernel": platform.release(),
@@ -148,8 +148,8 @@ def describe_machine() -> dict[str, Any]:
         "user": "root" if os.geteuid() == 0 else "plain user",
         "open_vswitch": open_vswitch.version() if shutil.which("ovs-vswitchd") else None,
         "datapath": "kernel" if open_vswitch.kernel_has_datapath() else "userspace",
-        "link_backends": ", ".join(["engine", *([] if without_tc else ["tc"])]),
-        "tc_backend": without_tc[0] if without_tc else "usable",
+        "link_backends": ", ".join(["engine", *([] if tc_problems else ["tc"])]),
+        "tc_backend": tc_problems[0] if tc_problems else "usable",
         "congestion_controls": str(controls),
         "interfaces": _interfaces_text(),
     }
@@ -168,7 +168,7 @@ def _interface_text(interface: dict[str, Any]) -> str:
 
 
 # The features that the tc backend needs (atoll_core.plan.tc_settings), each with the smallest command that uses it.
-_PROBES = (
+_TC_PROBES = (
     ("ifb", "ip link add name ifb-probe type ifb"),
     ("netem", "tc qdisc add dev lo root handle 1: netem delay 1ms"),
     ("tbf", "tc qdisc replace dev lo root handle 2: tbf rate 1mbit burst 1540 limit 3000"),
@@ -185,8 +185,8 @@ def missing_for_tc() -> list[str]:
     """Return a line for each prerequisite of the tc backend that is missing on this machine."""
     if shutil.which("tc") is None or shutil.which("ip") is None:
         return ["the tc backend needs tc and ip: apt install iproute2"]
-    if (why := why_no_namespaces()) is not None:
-        return [f"the tc backend could not be tested, because namespaces cannot be made here ({why})"]
+    if (reason := why_no_namespaces()) is not None:
+        return [f"the tc backend could not be tested, because namespaces cannot be made here ({reason})"]
     if not (missing := missing_in_kernel()):
         return []
     return [f"this kernel does not have {', '.join(missing)}, which the tc backend needs; use --backend engine"]
@@ -194,7 +194,7 @@ def missing_for_tc() -> list[str]:
 
 def missing_in_kernel() -> list[str]:
     """Return the parts of traffic control that the tc backend uses and this kernel refuses."""
-    script = "\n".join(f"{line} >/dev/null 2>&1 || echo {name}" for name, line in _PROBES)
+    script = "\n".join(f"{line} >/dev/null 2>&1 || echo {name}" for name, line in _TC_PROBES)
     probes = subprocess.run([*unshare_argv(), "sh", "-c", script], capture_output=True, text=True, check=False)
     return probes.stdout.split()
 
@@ -211,8 +211,8 @@ class PlatformCheck:
 def check_platforms() -> tuple[PlatformCheck, ...]:
     """Check every platform. Makes namespaces and a tun device to try them, and removes them."""
     # The controller and SSH are here; the machines check themselves.
-    rack = "as any user, with an inventory of the rack; `atoll hosts status` checks its machines"
-    return _mininet(), _virtual(), PlatformCheck(HARDWARE, rack)
+    hardware_text = "as any user, with an inventory of the rack; `atoll hosts status` checks its machines"
+    return _check_mininet(), _check_virtual(), PlatformCheck(HARDWARE, hardware_text)
 
 
 def missing_by_platform(checks: Iterable[PlatformCheck]) -> list[str]:
@@ -224,12 +224,12 @@ def missing_by_platform(checks: Iterable[PlatformCheck]) -> list[str]:
     return [f"{listed(names)} not available: {line}" for line, names in options.items()]
 
 
-def with_missing(check: PlatformCheck, more: Iterable[str]) -> PlatformCheck:
+def with_missing(check: PlatformCheck, lines: Iterable[str]) -> PlatformCheck:
     """Add missing prerequisites to a platform, each once."""
-    return PlatformCheck(check.platform, missing=tuple(dict.fromkeys((*check.missing, *more))))
+    return PlatformCheck(check.platform, missing=tuple(dict.fromkeys((*check.missing, *lines))))
 
 
-def _mininet() -> PlatformCheck:
+def _check_mininet() -> PlatformCheck:
     try:
         require_machine()
     except MachineError as error:
@@ -239,7 +239,7 @@ def _mininet() -> PlatformCheck:
     return PlatformCheck(MININET, "as a plain user, without real-time scheduling: packets leave less exactly on time")
 
 
-def _virtual() -> PlatformCheck:
+def _check_virtual() -> PlatformCheck:
     try:
         kernel = require_virtual_machine()
     except MachineError as error:

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 # States of neighbours, <linux/neighbour.h>
-_STATES = {
+_NEIGHBOUR_STATES = {
     0x01: "incomplete",
     0x02: "reachable",
     0x04: "stale",
@@ -28,12 +28,12 @@ def network_state() -> dict[str, Any]:
     kernel: Any = IPRoute()  # its messages have no types
     try:
         with kernel:
-            return _read(kernel)
+            return _read_state(kernel)
     except NetlinkError as error:
         raise OSError(f"the kernel does not show the network: {error}") from error
 
 
-def _read(kernel: Any) -> dict[str, Any]:
+def _read_state(kernel: Any) -> dict[str, Any]:
     addresses: defaultdict[int, list[str]] = defaultdict(list)
     for address in kernel.get_addr():
         own = address.get_attr("IFA_LOCAL") or address.get_attr("IFA_ADDRESS")  # with a peer the latter is its
@@ -61,5 +61,5 @@ def _read(kernel: Any) -> dict[str, Any]:
         for route in kernel.get_routes(table=_MAIN_TABLE)
         if route.get_attr("RTA_OIF") in interfaces
     ]
-    states = Counter(_STATES.get(neighbour["state"], "none") for neighbour in kernel.get_neighbours())
+    states = Counter(_NEIGHBOUR_STATES.get(neighbour["state"], "none") for neighbour in kernel.get_neighbours())
     return {"interfaces": [*interfaces.values()], "routes": routes, "neighbours": dict(sorted(states.items()))}

@@ -33,7 +33,7 @@ _HEADER = struct.Struct("IHHII")  # nlmsghdr: length, type, flags, sequence numb
 _REQUEST = struct.Struct("BBxxIIII")  # packet_diag_req: family, protocol, inode, what to show, cookie
 _SOCKET = struct.Struct("BBHIII")  # packet_diag_msg: family, type, protocol, inode, cookie
 _ATTRIBUTE = struct.Struct("HH")
-_LONGEST_REPLY = 1 << 16  # more than the kernel puts into one
+_LONGEST_REPLY_BYTES = 1 << 16  # more than the kernel puts into one
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def packet_sockets_of(pid: int) -> dict[str, PacketSocketCounters]:
     Raises LabError where that cannot be read.
     """
     try:
-        inodes, names = _inodes(pid), dict(socket.if_nameindex())
+        inodes, names = _socket_inodes(pid), dict(socket.if_nameindex())
     except OSError as error:
         raise LabError(f"the packet sockets of process {pid} could not be read: {error}") from None
     try:
@@ -73,8 +73,8 @@ def parse_reply(reply: bytes) -> tuple[list[tuple[int, int, PacketSocketCounters
         if kind == _NLMSG_DONE:
             return sockets, True
         if kind == _NLMSG_ERROR:
-            number = -struct.unpack_from("i", message)[0]
-            raise OSError(number, os.strerror(number))
+            error_number = -struct.unpack_from("i", message)[0]
+            raise OSError(error_number, os.strerror(error_number))
         _, _, _, inode, _, _ = _SOCKET.unpack_from(message)
         attributes = dict(_attributes(message[_SOCKET.size :]))
         memory = memoryview(attributes[_PACKET_DIAG_MEMINFO]).cast("I")
@@ -84,19 +84,19 @@ def parse_reply(reply: bytes) -> tuple[list[tuple[int, int, PacketSocketCounters
 
 
 def _sockets() -> Iterator[tuple[int, int, PacketSocketCounters]]:
-    show = _PACKET_SHOW_INFO | _PACKET_SHOW_MEMINFO
-    request = _REQUEST.pack(socket.AF_PACKET, 0, 0, show, 0, 0)
+    what_to_show = _PACKET_SHOW_INFO | _PACKET_SHOW_MEMINFO
+    request = _REQUEST.pack(socket.AF_PACKET, 0, 0, what_to_show, 0, 0)
     header = _HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST | _NLM_F_DUMP, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
         kernel.bind((0, 0))
         kernel.send(header + request)
-        last = False
-        while not last:
-            sockets, last = parse_reply(kernel.recv(_LONGEST_REPLY))
+        is_last = False
+        while not is_last:
+            sockets, is_last = parse_reply(kernel.recv(_LONGEST_REPLY_BYTES))
             yield from sockets
 
 
-def _inodes(pid: int) -> set[int]:
+def _socket_inodes(pid: int) -> set[int]:
     """The inodes of the sockets among a process' open files (proc(5): ``socket:[4711]``)."""
     inodes: set[int] = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():

@@ -41,7 +41,7 @@ MODES = (
 )
 """ETSI EN 302 307-1, table 13, without the modes that another one beats in both figures; ascending."""
 
-_LEAST_RATE = 1000  # bit/s, the least that a link accepts
+_LEAST_RATE_BIT_S = 1000  # bit/s, the least that a link accepts
 _MARGIN_DB = 1.0  # for the losses of a real demodulator, and for the time until a change takes effect
 _HYSTERESIS_DB = 0.5  # more before going up, so that small variation does not make modes flutter
 
@@ -54,29 +54,29 @@ class Acm:
 
     def __init__(self, clear_db: float) -> None:
         """``clear_db``: Es/N0 in a clear sky. Raises PlanError when not even that suffices for any mode."""
-        clear = _best(clear_db - _HYSTERESIS_DB)
-        if clear is None:
+        clear_mode = _best_mode(clear_db - _HYSTERESIS_DB)
+        if clear_mode is None:
             least = MODES[0].es_n0_db + _MARGIN_DB + _HYSTERESIS_DB
             raise PlanError(f"Es/N0 of {clear_db:g} dB is too low for the most robust mode, which needs {least:g} dB")
-        self.clear = clear
-        self._mode: Mode | None = clear
+        self.clear_mode = clear_mode
+        self._mode: Mode | None = clear_mode
 
-    def share(self, es_n0_db: float) -> float:
-        """The rate at this Es/N0 as a share of that in a clear sky; 0 when no mode gets through."""
-        usable, reachable = _best(es_n0_db), _best(es_n0_db - _HYSTERESIS_DB)
+    def update(self, es_n0_db: float) -> float:
+        """Choose the mode for this Es/N0; the rate as a share of that in a clear sky, 0 when no mode gets through."""
+        usable, reachable = _best_mode(es_n0_db), _best_mode(es_n0_db - _HYSTERESIS_DB)
         if _efficiency(usable) < _efficiency(self._mode):
             self._mode = usable
         elif _efficiency(reachable) > _efficiency(self._mode):
             self._mode = reachable
-        return min(1.0, _efficiency(self._mode) / self.clear.efficiency)
+        return min(1.0, _efficiency(self._mode) / self.clear_mode.efficiency)
 
-    def rate(self, es_n0_db: float, in_clear_sky: Rate) -> Rate | None:
-        """The rate at this Es/N0; None when no mode gets through."""
-        share = self.share(es_n0_db)
-        return Rate(max(_LEAST_RATE, round(share * in_clear_sky.bit_s))) if share else None
+    def update_rate(self, es_n0_db: float, clear_rate: Rate) -> Rate | None:
+        """Choose the mode for this Es/N0; its rate, None when no mode gets through."""
+        share = self.update(es_n0_db)
+        return Rate(max(_LEAST_RATE_BIT_S, round(share * clear_rate.bit_s))) if share else None
 
 
-def _best(es_n0_db: float) -> Mode | None:
+def _best_mode(es_n0_db: float) -> Mode | None:
     return next((mode for mode in reversed(MODES) if mode.es_n0_db + _MARGIN_DB <= es_n0_db), None)
 
 

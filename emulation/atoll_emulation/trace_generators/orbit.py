@@ -34,15 +34,15 @@ class Site:
     def up(self) -> Floats:
         """Unit vector to the zenith, Earth-fixed."""
         latitude, longitude = math.radians(self.latitude_deg), math.radians(self.longitude_deg)
-        across = math.cos(latitude)
-        return np.array([across * math.cos(longitude), across * math.sin(longitude), math.sin(latitude)])
+        horizontal = math.cos(latitude)
+        return np.array([horizontal * math.cos(longitude), horizontal * math.sin(longitude), math.sin(latitude)])
 
     @property
     def position_km(self) -> Floats:
         """Earth-fixed position on the ellipsoid."""
-        squashed = (1 - _FLATTENING) ** 2
-        normal = EARTH_RADIUS_KM / math.sqrt(1 - (1 - squashed) * math.sin(math.radians(self.latitude_deg)) ** 2)
-        return self.up * np.array([normal, normal, normal * squashed])
+        flattening = (1 - _FLATTENING) ** 2
+        radius_km = EARTH_RADIUS_KM / math.sqrt(1 - (1 - flattening) * math.sin(math.radians(self.latitude_deg)) ** 2)
+        return self.up * np.array([radius_km, radius_km, radius_km * flattening])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +82,17 @@ class Satellites:
     def __init__(self, satellites: list[Any]) -> None:
         from sgp4 import api
 
-        self._each = satellites
-        self._all: Any = cast(Any, api).SatrecArray(satellites)
+        self._satellites = satellites
+        self._array: Any = cast(Any, api).SatrecArray(satellites)
 
     def positions_km(self, seconds: Floats) -> Floats:
         """Earth-fixed positions of all at instants in seconds after the epoch: satellites x instants x 3."""
-        errors, positions, _ = self._all.sgp4(*_julian(seconds))
+        errors, positions, _ = self._array.sgp4(*_julian_date(seconds))
         return _earth_fixed(_checked(errors, positions), seconds)
 
     def position_km(self, index: int, seconds: Floats) -> Floats:
         """Earth-fixed positions of one: instants x 3."""
-        errors, positions, _ = self._each[index].sgp4_array(*_julian(seconds))
+        errors, positions, _ = self._satellites[index].sgp4_array(*_julian_date(seconds))
         return _earth_fixed(_checked(errors, positions), seconds)
 
 
@@ -103,8 +103,8 @@ def distance_km(site: Site, positions: Floats) -> Floats:
 
 def elevation_deg(site: Site, positions: Floats) -> Floats:
     """Elevation of positions (... x 3) above a site's horizon."""
-    towards = positions - site.position_km
-    return np.degrees(np.arcsin(towards @ site.up / np.linalg.norm(towards, axis=-1)))
+    direction = positions - site.position_km
+    return np.degrees(np.arcsin(direction @ site.up / np.linalg.norm(direction, axis=-1)))
 
 
 def _satellite(constellation: Constellation, node_deg: float, anomaly_deg: float) -> Any:
@@ -130,7 +130,7 @@ def _satellite(constellation: Constellation, node_deg: float, anomaly_deg: float
     return satellite
 
 
-def _julian(seconds: Floats) -> tuple[Floats, Floats]:
+def _julian_date(seconds: Floats) -> tuple[Floats, Floats]:
     return np.full_like(seconds, _EPOCH_JD), seconds / _SECONDS_A_DAY
 
 
@@ -151,5 +151,5 @@ def _earth_fixed(positions: Floats, seconds: Floats) -> Floats:
 def _sidereal_rad(seconds: Floats) -> Floats:
     """Greenwich mean sidereal time, IAU 1982; UT1 taken for UTC."""
     centuries = (_EPOCH_JD - 2_451_545.0 + seconds / _SECONDS_A_DAY) / 36_525
-    of_day = 67_310.54841 + (876_600 * 3600 + 8_640_184.812866) * centuries + 0.093104 * centuries**2
-    return np.remainder(of_day, _SECONDS_A_DAY) * (2 * math.pi / _SECONDS_A_DAY)
+    seconds_of_day = 67_310.54841 + (876_600 * 3600 + 8_640_184.812866) * centuries + 0.093104 * centuries**2
+    return np.remainder(seconds_of_day, _SECONDS_A_DAY) * (2 * math.pi / _SECONDS_A_DAY)

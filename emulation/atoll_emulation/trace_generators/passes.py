@@ -27,7 +27,7 @@ from atoll_emulation.trace_generators.orbit import (
 from atoll_emulation.trace_generators.trace_rows import make_trace
 
 _RESOLUTION_NS = 1000  # of the delays written
-_NONE, _STEP, _DELAY_STEP = Duration(0), Duration(10 * 10**6), Duration(10_000)
+_ZERO, _STEP, _DELAY_STEP = Duration(0), Duration(10 * 10**6), Duration(10_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ConstellationService:
     """A constellation and how its operator uses it."""
 
     constellation: Constellation
-    mask_deg: float  # least elevation, at either end
+    least_elevation_deg: float  # least elevation, at either end
     period: Duration  # between decisions on the satellite in use
     keeps: bool  # whether a satellite stays in use until it sets, or gives way to any higher one
 
@@ -50,8 +50,8 @@ class Pass:
     duration: Duration
     seed: int  # turns the constellation
     start: Duration | None = None  # after the epoch; None: so that a hand-over comes halfway
-    gap: Duration = _NONE  # blocked at a hand-over
-    added_delay: Duration = _NONE  # one way: ground network, processing
+    gap: Duration = _ZERO  # blocked at a hand-over
+    added_delay: Duration = _ZERO  # one way: ground network, processing
     step: Duration = _STEP
     delay_step: Duration = _DELAY_STEP  # least change of the delay that makes a row
     rate: Rate | None = None  # with a satellite in the zenith; it goes down with the longer of the two paths
@@ -61,7 +61,7 @@ class Pass:
 MEO = Pass(
     ConstellationService(
         Constellation(altitude_km=8062, inclination_deg=0.04, planes=1, per_plane=20, phasing=0),
-        mask_deg=10,
+        least_elevation_deg=10,
         period=Duration(10**9),
         keeps=True,
     ),
@@ -77,7 +77,7 @@ from the setting satellite to the one that follows it."""
 LEO = Pass(
     ConstellationService(
         Constellation(altitude_km=550, inclination_deg=53, planes=72, per_plane=22, phasing=39),
-        mask_deg=25,
+        least_elevation_deg=25,
         period=Duration(15 * 10**9),
         keeps=False,
     ),
@@ -98,41 +98,41 @@ def pass_trace(setup: Pass) -> LinkTrace:
     draw = random.Random(setup.seed)  # noqa: S311 (the hour of the day, not a secret)
     satellites = setup.service.constellation.satellites(draw.uniform(0, 360), draw.uniform(0, 360))
     period = setup.service.period.ns
-    lasts = setup.duration.ns
+    duration_ns = setup.duration.ns
     if setup.start is not None:
-        first = setup.start.ns // period
-        used = _used(setup, satellites, first + lasts // period + 2)
+        first_period = setup.start.ns // period
+        used = _satellites_in_use(setup, satellites, first_period + duration_ns // period + 2)
     else:
-        halfway = lasts // 2 // period
+        halfway = duration_ns // 2 // period
         revolution = int(setup.service.constellation.period_s * 1e9) // period
-        used = _used(setup, satellites, revolution + lasts // period + 2)
-        changes = (at for at in range(halfway + 1, revolution) if _hands_over(used, at))
-        first = next(changes, halfway) - halfway
-    span = used[first : first + lasts // period + 1]
+        used = _satellites_in_use(setup, satellites, revolution + duration_ns // period + 2)
+        hand_overs = (index for index in range(halfway + 1, revolution) if _hands_over(used, index))
+        first_period = next(hand_overs, halfway) - halfway
+    span = used[first_period : first_period + duration_ns // period + 1]
     acm = Acm(setup.zenith_db) if setup.rate else None
-    return make_trace(_states(setup, satellites, first * period, span, acm), setup.delay_step)
+    return make_trace(_states(setup, satellites, first_period * period, span, acm), setup.delay_step)
 
 
-def _used(setup: Pass, satellites: Satellites, count: int) -> list[int | None]:
+def _satellites_in_use(setup: Pass, satellites: Satellites, count: int) -> list[int | None]:
     """The satellite in use from each of the first ``count`` decisions since the epoch to the next one."""
     service = setup.service
     instants: Floats = np.arange(count + 1, dtype=np.float64) * service.period.s
     positions = satellites.positions_km(instants)
     lower = np.minimum(elevation_deg(setup.gateway, positions), elevation_deg(setup.island, positions))
-    throughout = np.minimum(lower[:, :-1], lower[:, 1:])  # elevation rises and falls once: its least is at the ends
-    highest = np.argmax(throughout, axis=0)
+    lowest = np.minimum(lower[:, :-1], lower[:, 1:])  # elevation rises and falls once: its least is at the ends
+    highest = np.argmax(lowest, axis=0)
     used: list[int | None] = []
     current: int | None = None
-    for at in range(count):
-        if not (service.keeps and current is not None and throughout[current, at] >= service.mask_deg):
-            best = int(highest[at])
-            current = best if throughout[best, at] >= service.mask_deg else None
+    for index in range(count):
+        if not (service.keeps and current is not None and lowest[current, index] >= service.least_elevation_deg):
+            best = int(highest[index])
+            current = best if lowest[best, index] >= service.least_elevation_deg else None
         used.append(current)
     return used
 
 
-def _hands_over(used: list[int | None], at: int) -> bool:
-    return used[at - 1] is not None and used[at] is not None and used[at - 1] != used[at]
+def _hands_over(used: list[int | None], index: int) -> bool:
+    return used[index - 1] is not None and used[index] is not None and used[index - 1] != used[index]
 
 
 def _states(
@@ -140,37 +140,37 @@ def _states(
 ) -> Iterator[TraceRow]:
     """The link's state at every step from ``begin_ns`` after the epoch on."""
     period = setup.service.period.ns
-    before: int | None = None
-    at = 0
+    previous: int | None = None
+    index = 0
     for satellite, decisions in groupby(used):
-        from_ns, until_ns = at * period, min((at := at + len(list(decisions))) * period, setup.duration.ns + 1)
+        from_ns, until_ns = index * period, min((index := index + len(list(decisions))) * period, setup.duration.ns + 1)
         if satellite is None:
             yield TraceRow(Duration(from_ns), blocked=True)
         else:
-            open_ns = from_ns + (setup.gap.ns if before is not None else 0)
-            yield from _through(
+            open_ns = from_ns + (setup.gap.ns if previous is not None else 0)
+            yield from _states_of_satellite(
                 setup, satellites, satellite, begin_ns, range(from_ns, until_ns, setup.step.ns), open_ns, acm
             )
-        before = satellite
+        previous = satellite
 
 
-def _through(
+def _states_of_satellite(
     setup: Pass, satellites: Satellites, satellite: int, begin_ns: int, times_ns: range, open_ns: int, acm: Acm | None
 ) -> Iterator[TraceRow]:
     """The states while one satellite is in use; blocked until ``open_ns``."""
     positions = satellites.position_km(satellite, (np.array(times_ns) + begin_ns) / 1e9)
     up, down = distance_km(setup.gateway, positions), distance_km(setup.island, positions)
     delays_ns = (up + down) / LIGHT_KM_S * 1e9 + setup.added_delay.ns
-    for t_ns, delay_ns, far_km in zip(times_ns, delays_ns, np.maximum(up, down), strict=True):
+    for t_ns, delay_ns, longer_km in zip(times_ns, delays_ns, np.maximum(up, down), strict=True):
         delay = Duration(round(float(delay_ns) / _RESOLUTION_NS) * _RESOLUTION_NS)
-        rate, out = _rate(setup, float(far_km), acm)
-        yield TraceRow(Duration(t_ns), rate=rate, delay=delay, blocked=out or t_ns < open_ns)
+        rate, is_out = _rate(setup, float(longer_km), acm)
+        yield TraceRow(Duration(t_ns), rate=rate, delay=delay, blocked=is_out or t_ns < open_ns)
 
 
-def _rate(setup: Pass, far_km: float, acm: Acm | None) -> tuple[Rate | None, bool]:
+def _rate(setup: Pass, longer_km: float, acm: Acm | None) -> tuple[Rate | None, bool]:
     """The rate over a path of this length, and whether it is too long for any mode."""
     if setup.rate is None or acm is None:
         return None, False
-    spread_db = 20 * math.log10(far_km / setup.service.constellation.altitude_km)
-    rate = acm.rate(setup.zenith_db - spread_db, setup.rate)
+    loss_db = 20 * math.log10(longer_km / setup.service.constellation.altitude_km)
+    rate = acm.update_rate(setup.zenith_db - loss_db, setup.rate)
     return rate, rate is None

@@ -65,11 +65,11 @@ class RainFade:
 def attenuation_db(fade: RainFade) -> list[float]:
     """Rain attenuation at every step of the duration."""
     mean, spread = fade.climate.mean, fade.climate.spread
-    deep = (math.log(fade.fade_db) - mean) / spread
-    steps, centre = fade.duration.ns // fade.step.ns + 1, fade.at.ns // fade.step.ns
+    start = (math.log(fade.fade_db) - mean) / spread
+    steps, fade_step = fade.duration.ns // fade.step.ns + 1, fade.at.ns // fade.step.ns
     draw = random.Random(fade.seed)  # noqa: S311 (weather, not secrets)
-    after = list(_gauss_markov(deep, steps - centre, fade, draw))
-    before = list(_gauss_markov(deep, centre + 1, fade, draw))[:0:-1]
+    after = list(_gauss_markov(start, steps - fade_step, fade, draw))
+    before = list(_gauss_markov(start, fade_step + 1, fade, draw))[:0:-1]
     return [math.exp(mean + spread * x) for x in (*before, *after)]
 
 
@@ -84,8 +84,8 @@ def rain_trace(fade: RainFade) -> LinkTrace:
 
 def es_n0_loss_db(attenuation: float, system_kelvin: float) -> float:
     """Return the loss of Es/N0 by rain on a downlink: attenuation and additional noise."""
-    shine = _RAIN_KELVIN * (1 - 10 ** (-attenuation / 10))
-    return attenuation + 10 * math.log10((system_kelvin + shine) / system_kelvin)
+    rain_noise_kelvin = _RAIN_KELVIN * (1 - 10 ** (-attenuation / 10))
+    return attenuation + 10 * math.log10((system_kelvin + rain_noise_kelvin) / system_kelvin)
 
 
 def _gauss_markov(start: float, count: int, fade: RainFade, draw: random.Random) -> Iterator[float]:
@@ -99,5 +99,5 @@ def _gauss_markov(start: float, count: int, fade: RainFade, draw: random.Random)
 
 def _states(fade: RainFade, acm: Acm) -> Iterator[TraceRow]:
     for index, attenuation in enumerate(attenuation_db(fade)):
-        rate = acm.rate(fade.clear_db - es_n0_loss_db(attenuation, fade.system_kelvin), fade.rate)
+        rate = acm.update_rate(fade.clear_db - es_n0_loss_db(attenuation, fade.system_kelvin), fade.rate)
         yield TraceRow(Duration(index * fade.step.ns), rate=rate, blocked=rate is None)

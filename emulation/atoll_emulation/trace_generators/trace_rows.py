@@ -14,7 +14,7 @@ def make_trace(states: Iterable[TraceRow], delay_step: Duration) -> LinkTrace:
 
     Raises PlanError when that makes more rows than a trace may have, or when the link is blocked at first.
     """
-    rows = tuple(_thinned(states, delay_step))
+    rows = tuple(_changed_states(states, delay_step))
     if rows[0].blocked:
         raise PlanError(
             "the link is blocked at the beginning of the trace, but paths are tested then; choose another --seed or "
@@ -28,7 +28,7 @@ def make_trace(states: Iterable[TraceRow], delay_step: Duration) -> LinkTrace:
     return LinkTrace("", rows)
 
 
-def _thinned(states: Iterable[TraceRow], delay_step: Duration) -> Iterator[TraceRow]:
+def _changed_states(states: Iterable[TraceRow], delay_step: Duration) -> Iterator[TraceRow]:
     last: TraceRow | None = None
     for state in states:
         if last is None or _differ(last, state, delay_step):

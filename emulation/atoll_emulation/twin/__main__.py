@@ -22,7 +22,7 @@ from atoll_core.lab.twin import TwinSettings
 from atoll_core.units import Duration
 from atoll_emulation.twin.twin_proxy import TwinProxy, TwinSpec, serve_twins
 
-_LINE_LIMIT = 1 << 22
+_LONGEST_LINE_BYTES = 1 << 22
 
 
 def main() -> int:
@@ -45,8 +45,8 @@ def main() -> int:
     options = parser.parse_args()
     try:
         if options.driver:
-            spec = TwinSpec(options.driver, options.driver, _port(options.listen), settings_of(options.set))
-            asyncio.run(_serve_alone(spec, _address(options.controller)))
+            spec = TwinSpec(options.driver, options.driver, _checked_port(options.listen), settings_of(options.set))
+            asyncio.run(_serve_alone(spec, _parse_address(options.controller)))
         elif not _is_pipe():
             parser.error("--driver: name the hardware, such as procurve-v2")
         else:
@@ -54,21 +54,21 @@ def main() -> int:
     except (PlanError, ValueError) as error:
         parser.error(str(error))
     except OSError as error:
-        where = f"--listen {options.listen}: " if options.driver else ""
-        sys.stderr.write(f"{where}{error.strerror or error}\n")
+        option = f"--listen {options.listen}: " if options.driver else ""
+        sys.stderr.write(f"{option}{error.strerror or error}\n")
         return 1
     except KeyboardInterrupt:
         pass
     return 0
 
 
-def _port(number: int) -> int:
+def _checked_port(number: int) -> int:
     if not 0 < number < 1 << 16:
         raise ValueError(f"--listen {number}: a port is a number from 1 to 65535")
     return number
 
 
-def _address(text: str) -> tuple[str, int]:
+def _parse_address(text: str) -> tuple[str, int]:
     """Host and port of the controller. Raises ValueError."""
     host, _, port = text.rpartition(":")
     if not (host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
@@ -78,19 +78,19 @@ def _address(text: str) -> tuple[str, int]:
 
 def settings_of(words: list[str]) -> TwinSettings:
     """Settings from words KEY=VALUE. Raises ValueError."""
-    given: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for word in words:
         key, _, text = word.partition("=")
         if key not in asdict(TwinSettings()):
             raise ValueError(f"unknown behaviour {key!r}; there are: {', '.join(asdict(TwinSettings()))}")
         try:
-            given[key] = _value(key, text)
+            settings[key] = _parse_value(key, text)
         except ValueError as error:
             raise ValueError(f"--set {word}: {error}") from None
-    return TwinSettings(**given)
+    return TwinSettings(**settings)
 
 
-def _value(key: str, text: str) -> Duration | bool | int:
+def _parse_value(key: str, text: str) -> Duration | bool | int:
     if key in ("lag_min", "lag_max", "statistics", "reboot"):
         return Duration.parse(text)
     if key in ("early_barriers", "refuses"):
@@ -105,7 +105,7 @@ def _value(key: str, text: str) -> Duration | bool | int:
 async def _serve_alone(spec: TwinSpec, controller: tuple[str, int]) -> None:
     proxies = {spec.switch: TwinProxy(spec, controller)}
     if _is_pipe():
-        await _serve(proxies, await _standard_input())
+        await _serve(proxies, await _open_standard_input())
     else:  # reading a terminal would stop a process in the background
         await serve_twins(proxies.values())
 
@@ -116,34 +116,34 @@ def _is_pipe() -> bool:
 
 
 async def _serve_lab() -> None:
-    lines = await _standard_input()
-    described = json.loads(await lines.readline() or "{}")
-    if "twins" not in described:
+    lines = await _open_standard_input()
+    description = json.loads(await lines.readline() or "{}")
+    if "twins" not in description:
         raise ValueError("standard input describes no twins; --driver names the hardware of a single one")
-    controller = ("127.0.0.1", int(described["controller"]))
-    specs = [from_json(TwinSpec, each) for each in described["twins"]]
+    controller = ("127.0.0.1", int(description["controller"]))
+    specs = [from_json(TwinSpec, each) for each in description["twins"]]
     await _serve({spec.switch: TwinProxy(spec, controller) for spec in specs}, lines)
 
 
-async def _standard_input() -> asyncio.StreamReader:
-    lines = asyncio.StreamReader(limit=_LINE_LIMIT)
+async def _open_standard_input() -> asyncio.StreamReader:
+    lines = asyncio.StreamReader(limit=_LONGEST_LINE_BYTES)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     return lines
 
 
 async def _serve(proxies: dict[str, TwinProxy], lines: asyncio.StreamReader) -> None:
     """Serve twins until there are no more lines of commands. Raises OSError if a port is not available."""
-    serving = asyncio.create_task(serve_twins(proxies.values()))
-    obeying = asyncio.create_task(_obey(lines, proxies))
-    await asyncio.wait({serving, obeying}, return_when=asyncio.FIRST_COMPLETED)
-    if serving.done():
-        serving.result()
-    serving.cancel()
+    server_task = asyncio.create_task(serve_twins(proxies.values()))
+    command_task = asyncio.create_task(_take_commands(lines, proxies))
+    await asyncio.wait({server_task, command_task}, return_when=asyncio.FIRST_COMPLETED)
+    if server_task.done():
+        server_task.result()
+    server_task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        await serving
+        await server_task
 
 
-async def _obey(lines: asyncio.StreamReader, proxies: dict[str, TwinProxy]) -> None:
+async def _take_commands(lines: asyncio.StreamReader, proxies: dict[str, TwinProxy]) -> None:
     """Carry out commands until there are no more."""
     async for line in lines:
         match json.loads(line):

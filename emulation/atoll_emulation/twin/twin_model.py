@@ -41,10 +41,10 @@ class _Entry:
     priority: int
     cookie: int
     flags: int
-    times: tuple[int, int]  # idle and hard time-out, seconds: reported, never carried out
+    timeouts: tuple[int, int]  # idle and hard time-out, seconds: reported, never carried out
     match: bytes
     instructions: bytes
-    since_s: float
+    created_s: float
     packets: int = 0
     octets: int = 0
 
@@ -73,23 +73,23 @@ class TwinModel:
         self.behaviour = behaviour
         self._tables = tables
         self._title = title
-        self._draw = random.Random(seed)  # noqa: S311 - the lags of an emulated switch
+        self._random = random.Random(seed)  # noqa: S311 - the lags of an emulated switch
         self._hardware = next(number for number in tables if number not in (twin_tables.START, twin_tables.SOFTWARE))
         self.reset(now)
 
     def reset(self, now: float) -> None:
         """Forget all entries and messages, as a reboot does."""
-        self._held: dict[_Key, _Entry] = {}
+        self._entries: dict[_Key, _Entry] = {}
         self._forwarding: dict[_Key, bytes] = {}  # the flow-mods by which the data plane came to its entries
         self._inbox: deque[tuple[float, bytes]] = deque()
-        self._following: deque[tuple[float, _Key, bytes]] = deque()
+        self._due_changes: deque[tuple[float, _Key, bytes]] = deque()
         self._busy_until_s = now
-        self._lag_s = self._drawn_lag_s()
+        self._lag_s = self._draw_lag_s()
         self._read_s = now  # when the counters were read last
         self._reading = False
-        self._counted_for: bytes | None = None  # the request that has current counters
+        self._counted_request: bytes | None = None  # the request that has current counters
 
-    def disconnected(self) -> None:
+    def forget_messages(self) -> None:
         """Forget messages that were not taken yet, as their connection has ended; entries stay."""
         self._inbox.clear()
 
@@ -104,94 +104,94 @@ class TwinModel:
         return list(self._forwarding.values())
 
     @property
-    def held(self) -> list[_Entry]:
+    def entries(self) -> list[_Entry]:
         """The entries of the switch's own tables."""
-        return list(self._held.values())
+        return list(self._entries.values())
 
     def receive(self, message: bytes, now: float) -> None:
         """Take a message of the controller: a flow-mod, a barrier, a request for statistics. ``advance`` answers."""
         begin_s = max(now, self._busy_until_s)
         rate = self.behaviour.flow_mods_per_s
-        takes_s = 1 / rate if rate and message[1] == encoder.FLOW_MOD else 0.0
-        self._busy_until_s = begin_s + takes_s
+        duration_s = 1 / rate if rate and message[1] == encoder.FLOW_MOD else 0.0
+        self._busy_until_s = begin_s + duration_s
         self._inbox.append((self._busy_until_s, message))
 
     def next_s(self) -> float | None:
         """When ``advance`` has something to do next; None: not before another message."""
-        times = [self._following[0][0]] if self._following else []
+        due_times = [self._due_changes[0][0]] if self._due_changes else []
         if self._inbox and not self._reading:
-            times.append(self._inbox[0][0])
+            due_times.append(self._inbox[0][0])
         if self.behaviour.statistics.ns and not self._reading:
-            times.append(self._read_s + self.behaviour.statistics.s)
-        return min(times, default=None)
+            due_times.append(self._read_s + self.behaviour.statistics.s)
+        return min(due_times, default=None)
 
     def advance(self, now: float) -> _Actions:
         """Do everything that is due."""
-        outcome = _Actions()
-        every_s = self.behaviour.statistics.s
-        if every_s and not self._reading and now >= self._read_s + every_s:
-            self._reading = outcome.counters_wanted = True
+        actions = _Actions()
+        interval_s = self.behaviour.statistics.s
+        if interval_s and not self._reading and now >= self._read_s + interval_s:
+            self._reading = actions.counters_wanted = True
         while self._inbox and self._inbox[0][0] <= now and not self._reading:
-            self._follow(self._inbox[0][0], outcome)
+            self._apply_due(self._inbox[0][0], actions)
             at_s, message = self._inbox[0]
             if self._must_wait(message, at_s):
                 break
-            if not every_s and self._is_statistics_request(message) and self._counted_for is not message:
-                self._reading = outcome.counters_wanted = True
-                self._counted_for = message
+            if not interval_s and self._is_statistics_request(message) and self._counted_request is not message:
+                self._reading = actions.counters_wanted = True
+                self._counted_request = message
                 break
             self._inbox.popleft()
-            self._process(message, at_s, outcome)
-        self._follow(now, outcome)
-        return outcome
+            self._process(message, at_s, actions)
+        self._apply_due(now, actions)
+        return actions
 
     def take_counters(self, body: bytes, now: float) -> None:
         """The bridge's entries, as a flow statistics reply has them (7.3.5.2). Raises MalformedError."""
         self._reading = False
         self._read_s = now
         for record in records(body):
-            entry = self._held.get((record.table, record.priority, ordered(record.match)))
+            entry = self._entries.get((record.table, record.priority, ordered(record.match)))
             if entry is not None:
                 entry.packets, entry.octets = record.packets, record.octets
 
     def _must_wait(self, message: bytes, at_s: float) -> bool:
         """Whether a barrier waits for the data plane; then so do the messages behind it."""
-        if message[1] != encoder.BARRIER_REQUEST or self.behaviour.early_barriers or not self._following:
+        if message[1] != encoder.BARRIER_REQUEST or self.behaviour.early_barriers or not self._due_changes:
             return False
-        later_s = self._following[-1][0] - at_s
-        self._inbox = deque((max(due_s, at_s + later_s), each) for due_s, each in self._inbox)
+        wait_s = self._due_changes[-1][0] - at_s
+        self._inbox = deque((max(due_s, at_s + wait_s), each) for due_s, each in self._inbox)
         self._busy_until_s = max(self._busy_until_s, self._inbox[-1][0])
         return True
 
-    def _follow(self, now: float, outcome: _Actions) -> None:
-        while self._following and self._following[0][0] <= now:
-            _, key, message = self._following.popleft()
+    def _apply_due(self, now: float, actions: _Actions) -> None:
+        while self._due_changes and self._due_changes[0][0] <= now:
+            _, key, message = self._due_changes.popleft()
             if message[25] == _DELETE_STRICT:
                 self._forwarding.pop(key, None)
             else:
                 self._forwarding[key] = message
-            outcome.operations.append(message)
+            actions.operations.append(message)
 
     def _is_statistics_request(self, message: bytes) -> bool:
         kind = int.from_bytes(message[8:10])
         return message[1] == encoder.MULTIPART_REQUEST and kind in (encoder.FLOW, encoder.AGGREGATE)
 
-    def _process(self, message: bytes, at_s: float, outcome: _Actions) -> None:
+    def _process(self, message: bytes, at_s: float, actions: _Actions) -> None:
         xid = message[4:8]
         try:
             match message[1]:
                 case encoder.FLOW_MOD:
                     self._flow_mod(message, at_s)
                 case encoder.BARRIER_REQUEST:
-                    self._lag_s = self._drawn_lag_s()
-                    outcome.replies.append(encoder.message(_BARRIER_REPLY, xid))
+                    self._lag_s = self._draw_lag_s()
+                    actions.replies.append(encoder.message(_BARRIER_REPLY, xid))
                 case encoder.MULTIPART_REQUEST:
                     kind = int.from_bytes(message[8:10])
-                    outcome.replies += _multipart(kind, xid, self._answer(kind, message[16:], at_s))
+                    actions.replies += _multipart(kind, xid, self._answer(kind, message[16:], at_s))
                 case _:
-                    outcome.replies.append(_error(message, twin_tables.BAD_REQUEST, twin_tables.BAD_TYPE))
+                    actions.replies.append(_error(message, twin_tables.BAD_REQUEST, twin_tables.BAD_TYPE))
         except RefusedError as refused:
-            outcome.replies.append(_error(message, refused.kind, refused.code))
+            actions.replies.append(_error(message, refused.kind, refused.code))
 
     def _flow_mod(self, message: bytes, at_s: float) -> None:
         """Change the switch's own tables, and let the data plane follow. Raises RefusedError."""
@@ -202,9 +202,9 @@ class TwinModel:
         match = ordered(message[52 : 48 + match_bytes])
         instructions = message[48 + -(-match_bytes // 8) * 8 :]
         if command in (_DELETE, _DELETE_STRICT):
-            for key in self._selected(table, priority, match, strict=command == _DELETE_STRICT):
-                del self._held[key]
-                self._later(key, at_s, _flow_mod(key, _DELETE_STRICT, 0, b""))
+            for key in self._selected_keys(table, priority, match, strict=command == _DELETE_STRICT):
+                del self._entries[key]
+                self._schedule(key, at_s, _flow_mod(key, _DELETE_STRICT, 0, b""))
             return
         if table not in self._tables:
             raise RefusedError(twin_tables.FLOW_MOD_FAILED, twin_tables.BAD_TABLE_ID)
@@ -213,41 +213,41 @@ class TwinModel:
         if self.behaviour.refuses:
             self._tables[table].require(match, instructions)
         if command in (_MODIFY, _MODIFY_STRICT):
-            for key in self._selected(table, priority, match, strict=command == _MODIFY_STRICT):
-                self._held[key].instructions = instructions
-                self._later(key, at_s, self._in_bridge(key, self._held[key]))
+            for key in self._selected_keys(table, priority, match, strict=command == _MODIFY_STRICT):
+                self._entries[key].instructions = instructions
+                self._schedule(key, at_s, self._bridge_message(key, self._entries[key]))
             return
         key = table, priority, match
-        if key not in self._held and table == self._hardware and self._is_full():
+        if key not in self._entries and table == self._hardware and self._is_full():
             raise RefusedError(twin_tables.FLOW_MOD_FAILED, twin_tables.TABLE_FULL)
         entry = _Entry(table, priority, cookie, flags, (idle, hard), match, instructions, at_s)
-        self._held[key] = entry
-        self._later(key, at_s, self._in_bridge(key, entry))
+        self._entries[key] = entry
+        self._schedule(key, at_s, self._bridge_message(key, entry))
 
     def _is_full(self) -> bool:
-        held = sum(table == self._hardware for table, _, _ in self._held)
-        return held >= self.behaviour.max_entries - self.behaviour.occupied
+        count = sum(table == self._hardware for table, _, _ in self._entries)
+        return count >= self.behaviour.max_entries - self.behaviour.occupied
 
-    def _selected(self, table: int, priority: int, match: bytes, *, strict: bool) -> list[_Key]:
+    def _selected_keys(self, table: int, priority: int, match: bytes, *, strict: bool) -> list[_Key]:
         """The entries that a modification or deletion is about (6.4)."""
         if strict:
-            return [key for key in [(table, priority, match)] if key in self._held]
+            return [key for key in [(table, priority, match)] if key in self._entries]
         conditions = set(split_fields(match))
         return [
             key
-            for key in self._held
+            for key in self._entries
             if table in (encoder.ALL_TABLES, key[0]) and conditions <= set(split_fields(key[2]))
         ]
 
-    def _later(self, key: _Key, at_s: float, operation: bytes) -> None:
+    def _schedule(self, key: _Key, at_s: float, operation: bytes) -> None:
         """Let the data plane do this when the lag has passed, after everything before it."""
         due_s = at_s + self._lag_s
-        self._following.append((max(due_s, self._following[-1][0]) if self._following else due_s, key, operation))
+        self._due_changes.append((max(due_s, self._due_changes[-1][0]) if self._due_changes else due_s, key, operation))
 
-    def _drawn_lag_s(self) -> float:
-        return self._draw.uniform(self.behaviour.lag_min.s, self.behaviour.lag_max.s)
+    def _draw_lag_s(self) -> float:
+        return self._random.uniform(self.behaviour.lag_min.s, self.behaviour.lag_max.s)
 
-    def _in_bridge(self, key: _Key, entry: _Entry) -> bytes:
+    def _bridge_message(self, key: _Key, entry: _Entry) -> bytes:
         limited = entry.table == twin_tables.SOFTWARE and self.behaviour.software_packets_per_s and entry.instructions
         meter = struct.pack("!HHI", twin_tables.METER, 8, METER_ID) if limited else b""
         return _flow_mod(key, _ADD, entry.cookie, meter + entry.instructions)
@@ -261,11 +261,11 @@ class TwinModel:
             case encoder.FLOW:
                 return self._flow_records(body, at_s)
             case encoder.AGGREGATE:
-                entries = self._in_table(body)
+                entries = self._entries_in_table(body)
                 sums = (sum(entry.packets for entry in entries), sum(entry.octets for entry in entries), len(entries))
                 return iter([struct.pack("!QQI4x", *sums)])
             case encoder.TABLE_STATISTICS:
-                numbers = [key[0] for key in self._held]
+                numbers = [key[0] for key in self._entries]
                 return iter(_TABLE_STATISTICS.pack(number, numbers.count(number), 0, 0) for number in self._tables)
             case encoder.TABLE_FEATURES:
                 return (table.features() for table in self._tables.values())
@@ -274,15 +274,15 @@ class TwinModel:
             case _:
                 raise RefusedError(twin_tables.BAD_REQUEST, twin_tables.BAD_MULTIPART)
 
-    def _in_table(self, body: bytes) -> list[_Entry]:
+    def _entries_in_table(self, body: bytes) -> list[_Entry]:
         (table, *_) = encoder.FLOW_REQUEST_BODY.unpack_from(body)
-        return [entry for entry in self._held.values() if table in (encoder.ALL_TABLES, entry.table)]
+        return [entry for entry in self._entries.values() if table in (encoder.ALL_TABLES, entry.table)]
 
     def _flow_records(self, body: bytes, at_s: float) -> Iterator[bytes]:
         if body[0] in (encoder.ALL_TABLES, twin_tables.START):  # the read-only table has one entry
             goto = struct.pack("!HHB3x", twin_tables.GOTO_TABLE, 8, self._hardware)
             yield _record(_Entry(twin_tables.START, 0, 0, 0, (0, 0), b"", goto, 0.0), at_s)
-        for entry in self._in_table(body):
+        for entry in self._entries_in_table(body):
             yield _record(entry, at_s)
 
 
@@ -315,8 +315,8 @@ def _flow_mod(key: _Key, command: int, cookie: int, instructions: bytes) -> byte
 def _record(entry: _Entry, at_s: float) -> bytes:
     packed = encoder.pack_oxm(entry.match)
     length = RECORD_HEAD.size + len(packed) + len(entry.instructions)
-    seconds = int(max(0.0, at_s - entry.since_s))
-    head = (length, entry.table, seconds, 0, entry.priority, *entry.times, entry.flags, entry.cookie)
+    seconds = int(max(0.0, at_s - entry.created_s))
+    head = (length, entry.table, seconds, 0, entry.priority, *entry.timeouts, entry.flags, entry.cookie)
     return RECORD_HEAD.pack(*head, entry.packets, entry.octets) + packed + entry.instructions
 
 

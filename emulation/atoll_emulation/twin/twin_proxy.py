@@ -20,8 +20,8 @@ from atoll_emulation.twin.twin_tables import tables_of
 from atoll_switches.capability_profile import behaviour, profile
 
 _HELLO, _ERROR, _ECHO_REPLY, _FEATURES_REQUEST, _FEATURES_REPLY = 0, 1, 3, 5, 6
-_BY_MODEL = {encoder.FLOW_MOD, encoder.BARRIER_REQUEST, encoder.GROUP_MOD, encoder.METER_MOD}
-_STATISTICS_BY_MODEL = {
+_MODEL_MESSAGES = {encoder.FLOW_MOD, encoder.BARRIER_REQUEST, encoder.GROUP_MOD, encoder.METER_MOD}
+_MODEL_STATISTICS = {
     encoder.DESCRIPTION,
     encoder.FLOW,
     encoder.AGGREGATE,
@@ -58,22 +58,22 @@ class TwinProxy:
     """One twin. :meth:`serve` it; ``controller``: host and port."""
 
     def __init__(self, spec: TwinSpec, controller: tuple[str, int]) -> None:
-        kind = profile(spec.driver)
+        hardware = profile(spec.driver)
         self._spec = spec
         self._controller_address = controller
         self._behaviour: TwinBehaviour = behaviour(spec.driver, spec.settings)
-        self._tables = tables_of(kind, self._behaviour.max_entries)
+        self._tables = tables_of(hardware, self._behaviour.max_entries)
         self._loop = asyncio.get_running_loop()
-        self._model = TwinModel(self._tables, self._behaviour, kind.title, spec.settings.seed, self._loop.time())
+        self._model = TwinModel(self._tables, self._behaviour, hardware.title, spec.settings.seed, self._loop.time())
         self._bridge: asyncio.StreamWriter | None = None
         self._controller: asyncio.StreamWriter | None = None
         self._dpid = 0
         self._xids = itertools.count(1)
         self._pending: dict[int, _Pending] = {}
-        self._counters = b""
-        self._unfenced = False  # whether packets were sent out since the last barrier
+        self._counter_bytes = b""
+        self._needs_fence = False  # whether packets were sent out since the last barrier
         self._timer: asyncio.TimerHandle | None = None
-        self._online_s = 0.0  # when it may connect to its controller
+        self._connect_from_s = 0.0  # when it may connect to its controller
         self._has_bridge = asyncio.Event()
 
     async def serve(self) -> None:
@@ -84,16 +84,16 @@ class TwinProxy:
 
     def disconnect(self, for_s: float) -> None:
         """Break the connection to the controller, and connect again after that time; entries stay."""
-        self._online_s = self._loop.time() + for_s
+        self._connect_from_s = self._loop.time() + for_s
         if self._controller is not None:
             self._controller.transport.abort()
 
     def reboot(self) -> None:
         """Lose all entries at once, and connect to the controller again when the switch has started."""
         self._model.reset(self._loop.time())
-        self._counters, self._unfenced = b"", False
+        self._counter_bytes, self._needs_fence = b"", False
         self._pending.clear()
-        self._install()
+        self._install_on_bridge()
         self.disconnect(self._behaviour.reboot.s)
 
     # The bridge
@@ -124,7 +124,7 @@ class TwinProxy:
                 self._write_bridge(message[:1] + bytes([_ECHO_REPLY]) + message[2:])
             case 6:  # features reply
                 (self._dpid, *_) = _FEATURES.unpack_from(message, encoder.HEADER.size)
-                self._install()
+                self._install_on_bridge()
                 self._has_bridge.set()
             case 10 | 12:  # packet in, port status
                 self._write_controller(message)
@@ -137,34 +137,34 @@ class TwinProxy:
         is_error = message[1] == _ERROR
         match pending.reason:
             case "forwarded":
-                back = message[:4] + pending.message[4:8] + message[8:]
+                answer = message[:4] + pending.message[4:8] + message[8:]
                 if is_error:
-                    back = back[:12] + pending.message[: len(message) - 12]
-                self._write_controller(back)
+                    answer = answer[:12] + pending.message[: len(message) - 12]
+                self._write_controller(answer)
             case "fence":
                 self._model.receive(pending.message, self._loop.time())
                 self._advance()
             case "counters":
-                self._counters += b"" if is_error else message[16:]
+                self._counter_bytes += b"" if is_error else message[16:]
                 if is_error or not message[11] & 1:
-                    self._model.take_counters(self._counters, self._loop.time())
-                    self._counters = b""
+                    self._model.take_counters(self._counter_bytes, self._loop.time())
+                    self._counter_bytes = b""
                     self._advance()
             case _ if is_error:
                 self._report(f"its bridge refused a change: error {message[8:12].hex()} of {message[12:].hex()}")
             case _:
                 pass
 
-    def _install(self) -> None:
+    def _install_on_bridge(self) -> None:
         """Make the bridge forward as the data plane of the model."""
         changes = [clear_bridge(), *pipeline(self._tables, self._behaviour), *self._model.forwarding]
         for change in changes:
-            self._ask_bridge(change, _Pending("operation"))
+            self._send_to_bridge(change, _Pending("operation"))
         if self._model.is_reading:
             self._model.take_counters(b"", self._loop.time())
         self._advance()
 
-    def _ask_bridge(self, message: bytes, pending: _Pending) -> None:
+    def _send_to_bridge(self, message: bytes, pending: _Pending) -> None:
         xid = next(self._xids) & 0xFFFFFFFF
         self._pending[xid] = pending
         while len(self._pending) > _MOST_PENDING:
@@ -182,7 +182,7 @@ class TwinProxy:
         back_off_s = _BACK_OFF_S[0]
         while True:
             await self._has_bridge.wait()
-            await asyncio.sleep(max(0.0, self._online_s - self._loop.time()))
+            await asyncio.sleep(max(0.0, self._connect_from_s - self._loop.time()))
             try:
                 reader, writer = await asyncio.open_connection(*self._controller_address)
             except OSError:
@@ -201,7 +201,7 @@ class TwinProxy:
                 self._report(f"its controller sent a malformed message: {error}")
             finally:
                 self._controller = None
-                self._model.disconnected()
+                self._model.forget_messages()
                 writer.close()
             await asyncio.sleep(min(back_off_s, 0.1))  # a controller that closes at once is not connected to in a loop
 
@@ -215,14 +215,14 @@ class TwinProxy:
             case 5:  # features request
                 features = _FEATURES.pack(self._dpid, 0, len(self._tables), 0, _CAPABILITIES, 0)
                 self._write_controller(encoder.message(_FEATURES_REPLY, message[4:8], features))
-            case encoder.BARRIER_REQUEST if self._unfenced:  # its packets out are processed by the bridge
-                self._unfenced = False
-                self._ask_bridge(message, _Pending("fence", message))
-            case kind if kind in _BY_MODEL or _is_answered_by_model(message):
+            case encoder.BARRIER_REQUEST if self._needs_fence:  # its packets out are processed by the bridge
+                self._needs_fence = False
+                self._send_to_bridge(message, _Pending("fence", message))
+            case kind if kind in _MODEL_MESSAGES or _is_answered_by_model(message):
                 self._model.receive(message, now)
             case kind:
-                self._unfenced |= kind == encoder.PACKET_OUT
-                self._ask_bridge(message, _Pending("forwarded", message))
+                self._needs_fence |= kind == encoder.PACKET_OUT
+                self._send_to_bridge(message, _Pending("forwarded", message))
 
     def _write_controller(self, message: bytes) -> None:
         if self._controller is not None:
@@ -235,16 +235,16 @@ class TwinProxy:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        outcome = self._model.advance(self._loop.time())
-        for operation in outcome.operations:
-            self._ask_bridge(operation, _Pending("operation"))
-        for reply in outcome.replies:
+        actions = self._model.advance(self._loop.time())
+        for operation in actions.operations:
+            self._send_to_bridge(operation, _Pending("operation"))
+        for reply in actions.replies:
             self._write_controller(reply)
-        if outcome.counters_wanted:
+        if actions.counters_wanted:
             if self._bridge is None:
                 self._model.take_counters(b"", self._loop.time())
             else:
-                self._ask_bridge(encoder.flow_request(encoder.ALL_TABLES, 0), _Pending("counters"))
+                self._send_to_bridge(encoder.flow_request(encoder.ALL_TABLES, 0), _Pending("counters"))
         due_s = self._model.next_s()
         if due_s is not None:
             self._timer = self._loop.call_at(due_s, self._advance)
@@ -266,23 +266,23 @@ async def _batches(reader: asyncio.StreamReader) -> AsyncIterator[list[bytes]]:
         while data := await reader.read(1 << 16):
             pending += data
             messages: list[bytes] = []
-            begin = 0
-            while len(pending) - begin >= encoder.HEADER.size and len(pending) - begin >= (
-                length := _length(pending, begin)
+            start = 0
+            while len(pending) - start >= encoder.HEADER.size and len(pending) - start >= (
+                length := _length(pending, start)
             ):
-                messages.append(pending[begin : begin + length])
-                begin += length
-            pending = pending[begin:]
+                messages.append(pending[start : start + length])
+                start += length
+            pending = pending[start:]
             yield messages
 
 
-def _length(data: bytes, begin: int) -> int:
+def _length(data: bytes, start: int) -> int:
     """The length of the message whose header begins there. Raises MalformedError."""
-    length = int.from_bytes(data[begin + 2 : begin + 4])
+    length = int.from_bytes(data[start + 2 : start + 4])
     if length < encoder.HEADER.size:
         raise encoder.MalformedError(f"a message of {length} bytes")
     return length
 
 
 def _is_answered_by_model(message: bytes) -> bool:
-    return message[1] == encoder.MULTIPART_REQUEST and int.from_bytes(message[8:10]) in _STATISTICS_BY_MODEL
+    return message[1] == encoder.MULTIPART_REQUEST and int.from_bytes(message[8:10]) in _MODEL_STATISTICS

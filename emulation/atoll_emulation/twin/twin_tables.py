@@ -24,7 +24,7 @@ TABLE_FULL, BAD_TABLE_ID, NOT_PERMITTED = 1, 2, 4  # of flow-mods
 GOTO_TABLE, METER = 1, 6  # instructions (7.2.4)
 _INSTRUCTIONS = {GOTO_TABLE, encoder.APPLY_ACTIONS}
 
-_FIELDS = {  # of a profile's matches: numbers of match fields (7.2.3.7)
+_FIELD_NUMBERS = {  # of a profile's matches: numbers of match fields (7.2.3.7)
     "in_port": (0,),
     "eth_type": (5,),
     "vlan": (6,),
@@ -34,7 +34,7 @@ _FIELDS = {  # of a profile's matches: numbers of match fields (7.2.3.7)
     "l4_src": (13, 15),
     "l4_dst": (14, 16),
 }
-_ACTIONS = {
+_ACTION_TYPES = {
     "Output": (encoder.OUTPUT,),
     "PushVlan": (encoder.PUSH_VLAN, encoder.SET_FIELD),
     "PopVlan": (encoder.POP_VLAN,),
@@ -42,7 +42,7 @@ _ACTIONS = {
 _ETH_TYPE, _VLAN_VID = 5, 6
 _SOFTWARE_FIELDS = frozenset(range(17)) - {1, 2}  # in software: MAC addresses, VLAN priority and ports, too
 _SOFTWARE_ACTIONS = frozenset({encoder.OUTPUT, encoder.PUSH_VLAN, encoder.POP_VLAN, encoder.SET_FIELD})
-_BYTES = {0: 4, 3: 6, 4: 6, 5: 2, 6: 2, 7: 1, 8: 1, 9: 1, 10: 1, 11: 4, 12: 4, 13: 2, 14: 2, 15: 2, 16: 2}
+_FIELD_BYTES = {0: 4, 3: 6, 4: 6, 5: 2, 6: 2, 7: 1, 8: 1, 9: 1, 10: 1, 11: 4, 12: 4, 13: 2, 14: 2, 15: 2, 16: 2}
 _MASKABLE = {3, 4, 6, 11, 12}
 
 _FEATURES = struct.Struct("!HB5x32sQQII")
@@ -79,7 +79,7 @@ class TwinTable:
             raise RefusedError(BAD_MATCH, BAD_FIELD)
         if self.only_ipv4 and numbers.keys() != set() and numbers.get(_ETH_TYPE) != b"\x08\x00":
             raise RefusedError(BAD_MATCH, BAD_FIELD)
-        for instruction in encoder.pieces(instructions, 8, length_at=2):
+        for instruction in encoder.split(instructions, 8, length_at=2):
             if int.from_bytes(instruction[:2]) not in _INSTRUCTIONS:
                 raise RefusedError(BAD_INSTRUCTION, UNSUPPORTED_INSTRUCTION)
         kinds = [int.from_bytes(action[:2]) for each in action_lists(instructions) for action in each]
@@ -90,11 +90,11 @@ class TwinTable:
         """Its record in a reply with table features (7.3.5.5)."""
         instructions = b"".join(_PROPERTY.pack(kind, 4) for kind in sorted(_INSTRUCTIONS))
         actions = b"".join(_PROPERTY.pack(kind, 4) for kind in sorted(self.actions))
-        matches = b"".join(_header(field, masked=field in _MASKABLE) for field in sorted(self.fields))
-        exact = b"".join(_header(field) for field in sorted(self.fields))
-        settable = _header(_VLAN_VID) if encoder.SET_FIELD in self.actions else b""
+        matches = b"".join(_field_header(field, masked=field in _MASKABLE) for field in sorted(self.fields))
+        exact = b"".join(_field_header(field) for field in sorted(self.fields))
+        settable = _field_header(_VLAN_VID) if encoder.SET_FIELD in self.actions else b""
         properties = b"".join(
-            _property(kind, ids)
+            _packed_property(kind, ids)
             for kind, ids in (
                 (0, instructions),
                 (2, bytes([self.leads_to] if self.leads_to is not None else [])),
@@ -113,8 +113,8 @@ class TwinTable:
 
 def tables_of(kind: Profile, max_entries: int) -> dict[int, TwinTable]:
     """The tables of a kind of hardware, by number; ``max_entries``: of the one in hardware."""
-    fields = frozenset(number for name in kind.matches for number in _FIELDS.get(name, ()))
-    actions = frozenset(kind for name in kind.actions for kind in _ACTIONS.get(name, ()))
+    fields = frozenset(number for name in kind.matches for number in _FIELD_NUMBERS.get(name, ()))
+    actions = frozenset(kind for name in kind.actions for kind in _ACTION_TYPES.get(name, ()))
     hardware = TwinTable(
         kind.table,
         "Policy Engine Table",
@@ -122,7 +122,7 @@ def tables_of(kind: Profile, max_entries: int) -> dict[int, TwinTable]:
         fields,
         actions,
         kind.only_ipv4,
-        several_outputs=kind.does("several-outputs"),
+        several_outputs=kind.supports("several-outputs"),
         leads_to=SOFTWARE,
     )
     start = TwinTable(START, "Start of Pipeline", 0, frozenset(), frozenset(), leads_to=kind.table)
@@ -136,10 +136,10 @@ def _match_fields(match: bytes) -> list[tuple[int, bytes]]:
     return [(header >> 9 & 0x7F if header >> 16 == _BASIC else header >> 9, content) for header, content in headers]
 
 
-def _header(field: int, *, masked: bool = False) -> bytes:
-    return struct.pack("!I", _BASIC << 16 | field << 9 | masked << 8 | _BYTES[field] << masked)
+def _field_header(field: int, *, masked: bool = False) -> bytes:
+    return struct.pack("!I", _BASIC << 16 | field << 9 | masked << 8 | _FIELD_BYTES[field] << masked)
 
 
-def _property(kind: int, ids: bytes) -> bytes:
+def _packed_property(kind: int, ids: bytes) -> bytes:
     length = _PROPERTY.size + len(ids)
     return _PROPERTY.pack(kind, length) + ids + bytes(-length % 8)

@@ -23,13 +23,13 @@ _MEMORY_MB = 1500
 _TAIL_LINES = 15
 
 # Lines of the kernel of a healthy guest (arch/um/os-Linux of 6.1, printk of power-off).
-_USUAL_LINES = re.compile(
+_USUAL_LINE = re.compile(
     r"Core dump limits :|\tsoft - |\thard - |Checking |Checking\.\.\.|none found$|.*\.\.\.OK$|UML running in |"
     r"Adding \d+ bytes to physical memory|Failed to initialize ubd device|mmapper_init|SELinux: |"
     r"(\[ *\d+\.\d+\] )?(reboot: (System halted|Power down)|Linux version |Kernel command line:)"
 )
 # The lines of a panic that only a kernel developer reads; the console file has them.
-_DUMP = re.compile(r"(\[ *\d+\.\d+\] )?( *\[<[0-9a-f]+>\]|Stack:$|Call Trace:$|( [0-9a-f]{8,16}){2,}|CPU: )")
+_DUMP_LINE = re.compile(r"(\[ *\d+\.\d+\] )?( *\[<[0-9a-f]+>\]|Stack:$|Call Trace:$|( [0-9a-f]{8,16}){2,}|CPU: )")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ class RunningKernel:
         status = self._process.stdout.read().decode().strip() if self._process.stdout else ""
         if not status.isdigit():
             command = textwrap.shorten(" ".join(self._command), 60, placeholder="…")
-            how = f"`{command}` did not end within the virtual-time limit of its User-Mode Linux kernel"
+            problem = f"`{command}` did not end within the virtual-time limit of its User-Mode Linux kernel"
             if status != LATE:
-                how = f"the User-Mode Linux kernel ended before `{command}` did"
-            raise LabError(f"{how}{self.last_words()}")
+                problem = f"the User-Mode Linux kernel ended before `{command}` did"
+            raise LabError(f"{problem}{self.last_words()}")
         return CommandExit(int(status), "".join(f"{line}\n" for line in self._lines()))
 
     def stop(self) -> None:
@@ -98,12 +98,12 @@ class RunningKernel:
 
     def last_words(self) -> str:
         """The last lines of the console, to end a message with; without the dumps of a kernel that panicked."""
-        lines = [line for line in self._lines() if line and not _DUMP.match(line)]
+        lines = [line for line in self._lines() if line and not _DUMP_LINE.match(line)]
         return "; its last words:\n" + "\n".join(lines[-_TAIL_LINES:]) if lines else "; it printed nothing"
 
     def _lines(self) -> list[str]:
         lines = (line.rstrip() for line in self.console.read_text(errors="replace").splitlines())
-        return [line for line in lines if not _USUAL_LINES.match(line)]
+        return [line for line in lines if not _USUAL_LINE.match(line)]
 
 
 def start_in_uml(
@@ -123,10 +123,10 @@ def start_in_uml(
     that never stops computing stops the virtual clock, so the caller must set a limit in real time. A terminal's
     signals do not reach the kernel. Raises MachineError without namespaces.
     """
-    why = why_no_namespaces()
-    if why is not None:
+    reason = why_no_namespaces()
+    if reason is not None:
         raise MachineError(
-            f"User-Mode Linux needs namespaces, which cannot be made here ({why}); "
+            f"User-Mode Linux needs namespaces, which cannot be made here ({reason}); "
             "allow user namespaces: sysctl user.max_user_namespaces=10000, or run as root"
         )
     output.mkdir(parents=True, exist_ok=True)
@@ -136,8 +136,8 @@ def start_in_uml(
         environment or {},
         None if clock is None else clock.limit_s,
     )
-    furnish = guest.furnish(kernel.executable.resolve(), kernel.shim, output.resolve(), memory_mb)
-    argv = [*unshare_argv(), "sh", "-c", furnish, "sh", *_boot_argv(kernel, cpu, memory_mb, clock)]
+    setup_script = guest.setup_script(kernel.executable.resolve(), kernel.shim, output.resolve(), memory_mb)
+    argv = [*unshare_argv(), "sh", "-c", setup_script, "sh", *_boot_argv(kernel, cpu, memory_mb, clock)]
     console = output / CONSOLE
     # A regular file: at a pipe or a terminal, signals would disturb the kernel whenever somebody reads.
     with console.open("wb") as log:
@@ -179,7 +179,7 @@ def run_in_uml(
         claimed_core() as core,
         start_in_uml(command, output, kernel=kernel, clock=clock, cpu=core, memory_mb=memory_mb) as running,
     ):
-        ended = running.wait(limit_s)
-        if ended is None:
+        command_exit = running.wait(limit_s)
+        if command_exit is None:
             raise LabError(f"the User-Mode Linux kernel was stopped after {limit_s:g} s{running.last_words()}")
-        return ended
+        return command_exit

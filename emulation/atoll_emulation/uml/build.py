@@ -21,14 +21,14 @@ from atoll_core.errors import LabError, MachineError, UsageError
 from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
 from atoll_emulation.uml.cache import (
     EXECUTABLE,
-    SHARED,
+    SHARED_VARIABLE,
     SHIM,
-    alone,
     cache_directory,
-    distrusted,
+    cache_lock,
     is_built,
     sha256,
     shared_directory,
+    why_distrusted,
 )
 from atoll_emulation.uml.recipe import (
     SHIM_SOURCE,
@@ -46,17 +46,17 @@ OnBuildProgress = Callable[[str, int, int], None]
 """Takes the step under way, how many of its parts are done, and of how many (0: unknown)."""
 
 _SPACE_MB = 2000  # download, sources and objects together take 1.5 GB
-_LOG = "build.log"
+_LOG_NAME = "build.log"
 
 # Parts that no configuration of ours compiles are not unpacked, except those that make and Kconfig read everywhere.
-_LEFT_OUT = (
+_NOT_UNPACKED = (
     *(f"drivers/{name}/*.[ch]" for name in ("gpu", "media", "staging", "infiniband", "scsi", "usb")),
     *(f"drivers/net/{name}/*.[ch]" for name in ("ethernet", "wireless")),
     *("sound/*.[ch]", "arch/[!ux]*/*.[chS]", "tools/testing/*", "Documentation/*.rst", "*.dts", "*.dtsi"),
 )
 
 # In the lines of a program that failed: compilers, patch, Kconfig, tar.
-_REASON = re.compile(r"error: |^E: |FAILED|can't |[Cc]annot |No space left|does not look like|\*\*\* ")
+_ERROR_LINE = re.compile(r"error: |^E: |FAILED|can't |[Cc]annot |No space left|does not look like|\*\*\* ")
 
 # Two builds of one source are the same program, and `uname -v` is the same in each.
 _ENVIRONMENT = {
@@ -72,9 +72,9 @@ def build_wanted(progress: OnBuildProgress, tell: Callable[[str], None], *, forc
 
     ``tell`` takes a line with the source and the reason for it. Raises as :func:`build_kernel` for the last of them.
     """
-    wanted = wanted_recipes()
-    why = f"chosen by {VARIABLE}" if chosen_series() else "the preferred release that is to be had"
-    for recipe in wanted:
+    recipes = wanted_recipes()
+    reason = f"chosen by {VARIABLE}" if chosen_series() else "the preferred release that is to be had"
+    for recipe in recipes:
         if is_built(recipe.series) and not force:
             return None
         try:
@@ -82,11 +82,11 @@ def build_wanted(progress: OnBuildProgress, tell: Callable[[str], None], *, forc
             series = source_series(source) if source else recipe.series
             if is_built(series) and not force:
                 return None
-            where = source or f"{recipe.package} of Debian's {recipe.suite}"
-            tell(f"Linux {series} ({why}), from {where}")
+            origin = source or f"{recipe.package} of Debian's {recipe.suite}"
+            tell(f"Linux {series} ({reason}), from {origin}")
             return build_kernel(source or recipe, progress)
         except (LabError, MachineError) as error:
-            if recipe == wanted[-1]:
+            if recipe == recipes[-1]:
                 raise
             tell(f"Linux {recipe.series} is not built: {error}")
     return None
@@ -101,15 +101,15 @@ def build_kernel(source: Path | Recipe, progress: OnBuildProgress) -> Path:
     """
     cache = cache_directory()
     try:
-        _make(cache)
-        with alone(cache), _scratch(cache) as scratch:
+        _make_cache(cache)
+        with cache_lock(cache), _scratch_directory(cache) as scratch:
             return _build_in(scratch, source, progress)
     except OSError as error:
         msg = f"{error.filename or cache}: {error.strerror}; kernels are built and kept in {cache} (XDG_CACHE_HOME)"
         raise MachineError(msg) from error
 
 
-def _make(cache: Path) -> None:
+def _make_cache(cache: Path) -> None:
     """Make the directory, which everybody may read where it is the shared one; what exists already stays as it is.
 
     Raises MachineError where atoll would not use kernels.
@@ -119,15 +119,15 @@ def _make(cache: Path) -> None:
     if cache == shared_directory():
         for directory in missing:
             directory.chmod(0o755)
-    if why := distrusted(cache):
+    if reason := why_distrusted(cache):
         raise MachineError(
-            f"kernels in {cache} are not used: {why}; correct this, or name another place in "
-            f"{SHARED if cache == shared_directory() else 'XDG_CACHE_HOME'}"
+            f"kernels in {cache} are not used: {reason}; correct this, or name another place in "
+            f"{SHARED_VARIABLE if cache == shared_directory() else 'XDG_CACHE_HOME'}"
         )
 
 
 @contextmanager
-def _scratch(cache: Path) -> Generator[Path]:
+def _scratch_directory(cache: Path) -> Generator[Path]:
     """An empty directory to build in, gone afterwards."""
     scratch = cache / "building"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -148,25 +148,25 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -
     source, objects, result = (scratch / name for name in ("source", "objects", "result"))
     for directory in (source, objects, result):
         directory.mkdir()
-    with (scratch / _LOG).open("w") as log:
+    with (scratch / _LOG_NAME).open("w") as log:
         tools = _Tools(scratch, log.write)
         archive = _archive(origin, scratch / "download", tools, progress)
         progress("unpacking the source", 0, 0)
-        left_out = [f"--exclude=linux-*/{pattern}" for pattern in _LEFT_OUT]
+        left_out = [f"--exclude=linux-*/{pattern}" for pattern in _NOT_UNPACKED]
         unpack = ["tar", "--no-same-owner", "--wildcards", *left_out, "--strip-components=1"]
         tools.run([*unpack, "-C", str(source), "-xf", str(archive)], f"{archive} cannot be unpacked")
-        release = _release(source / "Makefile")
+        release = _makefile_release(source / "Makefile")
         recipe, series, chosen = recipe_for(release), series_of(release), chosen_series()
         if chosen and series != chosen:
             raise UsageError(f"{archive} is Linux {series}, but {VARIABLE}={chosen}; to build it: {VARIABLE}={series}")
         for patch in recipe.patches:
-            apply = ["patch", "--batch", "--forward", "--strip=1", f"--directory={source}", f"--input={patch}"]
-            tools.run(apply, f"the patch {patch.name} does not apply to {archive.name}; use Linux {recipe.series}")
+            argv = ["patch", "--batch", "--forward", "--strip=1", f"--directory={source}", f"--input={patch}"]
+            tools.run(argv, f"the patch {patch.name} does not apply to {archive.name}; use Linux {recipe.series}")
         progress("configuring", 0, 0)
-        wanted = scratch / "wanted.config"
-        wanted.write_text(recipe.configuration)
+        wanted_config = scratch / "wanted.config"
+        wanted_config.write_text(recipe.configuration)
         make = ["make", f"--directory={source}", f"O={objects}", "ARCH=um"]
-        tools.run([*make, f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig"], "the kernel cannot be configured")
+        tools.run([*make, f"KCONFIG_ALLCONFIG={wanted_config}", "allnoconfig"], "the kernel cannot be configured")
         configuration = (objects / ".config").read_text()
         if missing := missing_options(recipe.configuration, configuration):
             options = ", ".join(missing)
@@ -190,7 +190,7 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -
         **{f"sha256 {name}": sha256(result / name) for name in (EXECUTABLE, SHIM)},
     }
     (result / "kernel.json").write_text(json.dumps(facts, indent=1) + "\n")
-    return _keep(result, scratch.parent / f"{release.partition('-')[0]}-{recipe.hash}")
+    return _move_to_cache(result, scratch.parent / f"{release.partition('-')[0]}-{recipe.hash}")
 
 
 def _archive(origin: Path | Recipe, directory: Path, tools: "_Tools", progress: OnBuildProgress) -> Path:
@@ -201,7 +201,7 @@ def _archive(origin: Path | Recipe, directory: Path, tools: "_Tools", progress: 
     return download(origin, directory, tools.run_with_network)
 
 
-def _release(makefile: Path) -> str:
+def _makefile_release(makefile: Path) -> str:
     """The release of a source, by the first lines of its Makefile: 6.1.192."""
     numbers = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL) = (\d+)$", makefile.read_text(), re.MULTILINE))
     return ".".join(numbers.get(name, "0") for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
@@ -220,7 +220,7 @@ def _compile(tools: "_Tools", make: Sequence[str], recipe: Recipe, progress: OnB
     tools.run([*make, f"--jobs={jobs}", "linux"], "the kernel does not compile", count)
 
 
-def _keep(result: Path, directory: Path) -> Path:
+def _move_to_cache(result: Path, directory: Path) -> Path:
     """Move the finished kernel to its place and replace an earlier one. A running kernel keeps its files."""
     if directory.parent == shared_directory():
         for path in (result, *result.iterdir()):
@@ -251,9 +251,9 @@ class _Tools:
         self._log = log
         self._prefix = ["setpriv", "--pdeathsig", "KILL"] if why_no_namespaces() else unshare_argv()
 
-    def run(self, argv: Sequence[str], failure: str, watch: Callable[[str], None] | None = None) -> list[str]:
+    def run(self, argv: Sequence[str], failure: str, on_line: Callable[[str], None] | None = None) -> list[str]:
         """Run a program without a network; its last lines. Raises LabError, beginning with ``failure``, if it fails."""
-        return self._run([*self._prefix, *argv], failure, watch)
+        return self._run([*self._prefix, *argv], failure, on_line)
 
     def run_with_network(self, argv: Sequence[str], failure: str, directory: Path) -> list[str]:
         """Run a program in a directory, with the machine's network and proxies; likewise."""
@@ -264,7 +264,7 @@ class _Tools:
         self,
         argv: Sequence[str],
         failure: str,
-        watch: Callable[[str], None] | None = None,
+        on_line: Callable[[str], None] | None = None,
         *,
         directory: Path | None = None,
         variables: Mapping[str, str] = MappingProxyType({}),
@@ -287,15 +287,15 @@ class _Tools:
                 for line in output:
                     self._log(line)
                     lines.append(line.rstrip())
-                    if watch:
-                        watch(line)
+                    if on_line:
+                        on_line(line)
             except BaseException:
                 process.kill()
                 deque(output, 0)  # ends when the last of them is gone, and no longer writes
                 raise
         if process.returncode != 0:
             failed_log = self._scratch.parent / "failed.log"
-            (self._scratch / _LOG).replace(failed_log)
-            why = next(filter(_REASON.search, lines), f"exit code {process.returncode}")
-            raise LabError(f"{failure}: {why}; its output is in {failed_log}")
+            (self._scratch / _LOG_NAME).replace(failed_log)
+            reason = next(filter(_ERROR_LINE.search, lines), f"exit code {process.returncode}")
+            raise LabError(f"{failure}: {reason}; its output is in {failed_log}")
         return list(lines)

@@ -25,7 +25,7 @@ from typing import Any, Literal
 from atoll_core.errors import MachineError
 from atoll_emulation.uml.recipe import chosen_series, may_run, numbers, preference, recipe_for, series_of
 
-SHARED = "ATOLL_SHARED_KERNELS"
+SHARED_VARIABLE = "ATOLL_SHARED_KERNELS"
 """Environment variable with another shared place than /var/cache/atoll/kernel."""
 
 EXECUTABLE, SHIM = "linux", "fixed-random.so"
@@ -44,26 +44,26 @@ class KernelStatus:
     @property
     def remedy(self) -> str | None:
         """Return a line with the problem and its remedy; None if there is none."""
-        how = "run: atoll kernel build (a few minutes, once)"
+        remedy = "run: atoll kernel build (a few minutes, once)"
         series = chosen_series()
         match self.state:
             case "built":
                 return None
             case "outdated":
-                return f"the kernel for virtual time, {self.directory}, was built by another version of atoll; {how}"
+                return f"the kernel for virtual time, {self.directory}, was built by another version of atoll; {remedy}"
             case "missing":
                 of_series = f" of Linux {series} (ATOLL_KERNEL)" if series else ""
-                refused = "".join(
-                    f" ({place} does not count: {why})"
+                untrusted = "".join(
+                    f" ({place} does not count: {reason})"
                     for place in (shared_directory(), _own_directory())
-                    if (why := distrusted(place))
+                    if (reason := why_distrusted(place))
                 )
-                return f"no kernel for virtual time{of_series} in {self.directory}{refused}; {how}"
+                return f"no kernel for virtual time{of_series} in {self.directory}{untrusted}; {remedy}"
 
 
 def shared_directory() -> Path:
     """The shared directory of kernels, which root builds for every user."""
-    return Path(os.environ.get(SHARED) or "/var/cache/atoll/kernel")
+    return Path(os.environ.get(SHARED_VARIABLE) or "/var/cache/atoll/kernel")
 
 
 def cache_directory() -> Path:
@@ -88,14 +88,14 @@ def kernel_status() -> KernelStatus:
             ) from None
         return KernelStatus("missing", cache_directory(), {})
     best = max(kernels, key=lambda path: _rank(path, kernels[path]))
-    return KernelStatus("built" if _is_present(best) else "outdated", best, kernels[best])
+    return KernelStatus("built" if _is_current(best) else "outdated", best, kernels[best])
 
 
 def is_built(series: str) -> bool:
     """Whether an undamaged kernel of this series is there for this user; for root's builds: in the shared place."""
     directories = [shared_directory()] if cache_directory() == shared_directory() else _trusted()
     return any(
-        series_of(path.name) == series and _is_present(path) and _damage(path, facts) is None
+        series_of(path.name) == series and _is_current(path) and _damage(path, facts) is None
         for directory in directories
         for path, facts in _facts(directory).items()
     )
@@ -116,10 +116,10 @@ def sha256(file: Path) -> str:
 def unused_kernels() -> list[Path]:
     """The kernels that this user may remove: of other recipes, or with a newer release of their series in the cache."""
     unused: list[Path] = []
-    for place in _writable():
+    for place in _own_caches():
         kernels = _facts(place)
         ranked = sorted(kernels, key=lambda path: _rank(path, kernels[path]))
-        newest = {series_of(path.name): path for path in ranked if _is_present(path)}
+        newest = {series_of(path.name): path for path in ranked if _is_current(path)}
         unused += [path for path in _kernels(place) if path not in newest.values()]
     return unused
 
@@ -131,12 +131,12 @@ def clean_cache() -> tuple[list[Path], list[Path]]:
     """
     removed: list[Path] = []
     running: list[Path] = []
-    executed = set(_executed()) - {None}
+    executed = set(_running_files()) - {None}
     for place in {path.parent for path in unused_kernels()}:
         try:
-            with alone(place):
+            with cache_lock(place):
                 for directory in (path for path in unused_kernels() if path.parent == place):
-                    if _identity(directory / EXECUTABLE) in executed:
+                    if _file_identity(directory / EXECUTABLE) in executed:
                         running.append(directory)
                     else:
                         shutil.rmtree(directory)
@@ -147,7 +147,7 @@ def clean_cache() -> tuple[list[Path], list[Path]]:
 
 
 @contextmanager
-def alone(cache: Path) -> Generator[None]:
+def cache_lock(cache: Path) -> Generator[None]:
     """Hold the cache's lock, to build or to remove kernels. Raises MachineError when another process holds it.
 
     A second build of the same user's at once would take twice as long for nothing.
@@ -164,8 +164,8 @@ def alone(cache: Path) -> Generator[None]:
 
 
 def _xdg_cache() -> str:
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    return given if given.startswith("/") else ""
+    path = os.environ.get("XDG_CACHE_HOME", "")
+    return path if path.startswith("/") else ""
 
 
 def _own_directory() -> Path:
@@ -179,16 +179,16 @@ def _trusted() -> list[Path]:
     for place in (shared_directory(), _own_directory()):
         with contextlib.suppress(OSError):  # the HOME of another user
             _entries(place)
-            if not distrusted(place):
+            if not why_distrusted(place):
                 trusted.append(place)
     return trusted
 
 
-def _writable() -> list[Path]:
+def _own_caches() -> list[Path]:
     return _trusted() if cache_directory() == shared_directory() else [p for p in _trusted() if p == _own_directory()]
 
 
-def distrusted(directory: Path) -> str | None:
+def why_distrusted(directory: Path) -> str | None:
     """Return why kernels in a directory are not trusted; None if they are, or there is no such directory.
 
     Users other than root could have replaced kernels that others run.
@@ -249,25 +249,25 @@ def _damage(kernel: Path, facts: dict[str, str]) -> str | None:
     return None
 
 
-def _is_present(kernel: Path) -> bool:
+def _is_current(kernel: Path) -> bool:
     """Whether it was built by the present recipe of its release."""
     return kernel.name.endswith(recipe_for(kernel.name).hash)
 
 
 def _rank(kernel: Path, facts: dict[str, str]) -> tuple[bool, bool, int, tuple[int, ...]]:
     """The best kernel has the greatest."""
-    present = _is_present(kernel)
-    intact = present and _damage(kernel, facts) is None
-    return present, intact, -preference(series_of(kernel.name)), numbers(kernel.name)
+    is_current = _is_current(kernel)
+    is_intact = is_current and _damage(kernel, facts) is None
+    return is_current, is_intact, -preference(series_of(kernel.name)), numbers(kernel.name)
 
 
-def _executed() -> Iterator[tuple[int, int] | None]:
+def _running_files() -> Iterator[tuple[int, int] | None]:
     """The executable file of every process of this user; a kernel sees its own elsewhere."""
     for process in Path("/proc").glob("[0-9]*"):
-        yield _identity(process / "exe")
+        yield _file_identity(process / "exe")
 
 
-def _identity(file: Path) -> tuple[int, int] | None:
+def _file_identity(file: Path) -> tuple[int, int] | None:
     with contextlib.suppress(OSError):  # it has ended, or is another user's
         status = file.stat()
         return status.st_dev, status.st_ino

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """First process of the kernel: a root of its own over the machine's files, then the command, then power off.
 
-Pure: scripts as text. ``furnish`` runs outside, in the namespaces made for the kernel, and lays everything out below
-MOUNT_POINT; ``init`` is what the kernel starts, ``run`` what ``init`` becomes once the root has changed.
+Pure: scripts as text. The setup script runs outside, in the namespaces made for the kernel, and lays everything out
+below MOUNT_POINT; ``init`` is what the kernel starts, ``run`` what ``init`` becomes once the root has changed.
 """
 
 import shlex
@@ -18,15 +18,15 @@ MOUNT_POINT = Path("/sys")
 on every machine, because command line and paths are part of what a kernel's random numbers come from. /sys, since it
 exists everywhere, no file of a user's is in it, and neither kernel nor guest look at the machine's."""
 
-_TOP = MOUNT_POINT / "top"
+_OVERLAY = MOUNT_POINT / "top"
 _INSIDE = Path("/run/uml")  # MOUNT_POINT as seen from the furnished root
-_HERE = Path("/run/here")  # the directory where the command starts
+_START_DIRECTORY = Path("/run/here")  # the directory where the command starts
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 LATE = "late"
 """In the place of a status: the command was still at work after its time."""
 
-_WAITING = f"""n=0
+_WAITING_SCRIPT = f"""n=0
 for p in $(ls /proc | grep '^[0-9]' | sort -n); do
     c=$(tr '\\0' ' ' < /proc/$p/cmdline | cut -c 1-120)
     case "$c" in ''|*{_INSIDE}/*|'sleep '*) continue;; esac
@@ -53,7 +53,7 @@ class Guest:
     environment: Mapping[str, str]
     limit_s: int | None  # virtual time the command may take; None: time is the machine's
 
-    def init(self) -> str:
+    def init_script(self) -> str:
         """The script that furnishes the root: busybox alone, because set-user-id tools fail for a plain user.
 
         The root is an overlay with its upper part in memory. ``pivot_root``, not ``chroot``: a process that enters a
@@ -64,10 +64,10 @@ class Guest:
 export PATH={_PATH} HOME=/root TERM=dumb
 m() {{ busybox mount "$@"; }}
 m -t proc proc /proc
-m -t tmpfs tmpfs {_TOP}
-mkdir {_TOP}/upper {_TOP}/work {_TOP}/root
-N={_TOP}/root
-m -t overlay -o nosuid,lowerdir=/,upperdir={_TOP}/upper,workdir={_TOP}/work overlay $N
+m -t tmpfs tmpfs {_OVERLAY}
+mkdir {_OVERLAY}/upper {_OVERLAY}/work {_OVERLAY}/root
+N={_OVERLAY}/root
+m -t overlay -o nosuid,lowerdir=/,upperdir={_OVERLAY}/upper,workdir={_OVERLAY}/work overlay $N
 m -t proc proc $N/proc
 m -t sysfs sysfs $N/sys
 m -t devtmpfs dev $N/dev
@@ -86,7 +86,7 @@ busybox umount -l /mnt
 exec /bin/sh {_INSIDE}/run
 """
 
-    def run(self) -> str:
+    def run_script(self) -> str:
         """The script that runs the command on the furnished root, after what every distribution's boot does as well.
 
         ``poweroff -f`` writes nothing back, hence the ``sync``. Without memory the kernel panics rather than kill a
@@ -94,29 +94,29 @@ exec /bin/sh {_INSIDE}/run
         once: the clock jumps there. The command starts in its directory under a name that is the same everywhere: the
         shell exports it (PWD), and its length would move every stack, and with it page faults and their instants.
         """
-        late = f"(sleep {self.limit_s}; echo {LATE} > {_INSIDE}/status; sh {_INSIDE}/waiting; busybox poweroff -f) &\n"
-        begin = ":" if self.limit_s is None else f"sleep {OVS_COUNTS_CPUS_AFTER_S}\n{late}"
+        limit = f"(sleep {self.limit_s}; echo {LATE} > {_INSIDE}/status; sh {_INSIDE}/waiting; busybox poweroff -f) &\n"
+        first_lines = ":" if self.limit_s is None else f"sleep {OVS_COUNTS_CPUS_AFTER_S}\n{limit}"
         exports = "".join(f"export {name}={shlex.quote(text)}\n" for name, text in self.environment.items())
         return f"""ip link set lo up
 hostname virtual
 echo 1 > /proc/sys/vm/panic_on_oom
 echo {_BACKLOG_PACKETS} > /proc/sys/net/core/netdev_max_backlog
-{exports}ln -s {shlex.quote(str(self.directory))} {_HERE}
-cd {_HERE}
-{begin}
+{exports}ln -s {shlex.quote(str(self.directory))} {_START_DIRECTORY}
+cd {_START_DIRECTORY}
+{first_lines}
 {shlex.join(self.command)}
 echo $? > {_INSIDE}/status
 sync
 busybox poweroff -f
 """
 
-    def furnish(self, kernel: Path, shim: Path, output: Path, memory_mb: int) -> str:
+    def setup_script(self, kernel: Path, shim: Path, output: Path, memory_mb: int) -> str:
         """Return the script of the first process outside: set MOUNT_POINT up, run the arguments, print the status.
 
         MOUNT_POINT is in memory and disappears with the namespaces, so no file is left behind. The kernel's
         memory is there, too: /dev/shm is small in some containers. The kernel writes to standard error.
         """
-        text = [
+        lines = [
             "set -e",
             "mount -t proc proc /proc",
             f"mount -t tmpfs -o mode=755,size={memory_mb + 64}m uml {MOUNT_POINT}",
@@ -125,13 +125,13 @@ busybox poweroff -f
             f"mount --rbind {shlex.quote(str(output))} out",
             "touch linux",
             f"mount --bind {shlex.quote(str(kernel))} linux",
-            f"printf %s {shlex.quote(self.init())} >init",
-            f"printf %s {shlex.quote(self.run())} >run",
-            f"printf %s {shlex.quote(_WAITING)} >waiting",
+            f"printf %s {shlex.quote(self.init_script())} >init",
+            f"printf %s {shlex.quote(self.run_script())} >run",
+            f"printf %s {shlex.quote(_WAITING_SCRIPT)} >waiting",
             "chmod 755 init",
             "touch random.so",
             f"mount --bind {shlex.quote(str(shim))} random.so",
             '"$@" >&2 || :',
             "[ ! -e status ] || cat status",
         ]
-        return "\n".join(text)
+        return "\n".join(lines)

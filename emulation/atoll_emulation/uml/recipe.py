@@ -22,7 +22,7 @@ VARIABLE = "ATOLL_KERNEL"
 
 SHIM_SOURCE = Path(__file__).with_name("fixed-random.c")
 
-OPTIONAL = "# -- in some releases only"
+OPTIONAL_MARK = "# -- in some releases only"
 """Begins the part of the configuration that not every release knows."""
 
 _CONFIG = Path(__file__).with_name("virtual.config")
@@ -95,11 +95,11 @@ def series_of(release: str) -> str:
 
 def chosen_series() -> str | None:
     """The series that the user chose by ATOLL_KERNEL. Raises UsageError for a word that is none."""
-    given = os.environ.get(VARIABLE, "")
-    if given and not _SERIES.fullmatch(given):
+    value = os.environ.get(VARIABLE, "")
+    if value and not _SERIES.fullmatch(value):
         series = " and ".join(recipe.series for recipe in RECIPES)
-        raise UsageError(f"{VARIABLE}={given} is no release series of Linux; known ones: {series}")
-    return given or None
+        raise UsageError(f"{VARIABLE}={value} is no release series of Linux; known ones: {series}")
+    return value or None
 
 
 def wanted_recipes() -> tuple[Recipe, ...]:
@@ -133,14 +133,14 @@ def numbers(release: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", release.partition("-")[0]))
 
 
-def missing_options(wanted: str, got: str) -> list[str]:
+def missing_options(wanted: str, actual: str) -> list[str]:
     """The options that one configuration sets and another does not, as lines of the first: ``CONFIG_VETH=y``.
 
     Those after the line that begins with OPTIONAL need not be had.
     """
-    have = set(got.splitlines())
-    needed = itertools.takewhile(lambda line: not line.startswith(OPTIONAL), wanted.splitlines())
-    return [line for line in needed if line.startswith("CONFIG_") and line not in have]
+    actual_lines = set(actual.splitlines())
+    needed = itertools.takewhile(lambda line: not line.startswith(OPTIONAL_MARK), wanted.splitlines())
+    return [line for line in needed if line.startswith("CONFIG_") and line not in actual_lines]
 
 
 @functools.cache

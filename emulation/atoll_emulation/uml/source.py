@@ -13,18 +13,18 @@ from atoll_emulation.uml.recipe import Recipe, chosen_series, numbers, series_of
 CommandRunner = Callable[[Sequence[str], str, Path], object]
 """Runs a program in a directory; raises LabError that begins with the second argument if it fails."""
 
-_PLACES = ("linux-source-*.tar.*", "linux-source-*/linux-source-*.tar.*")  # Debian's, Ubuntu's
+_PATTERNS = ("linux-source-*.tar.*", "linux-source-*/linux-source-*.tar.*")  # Debian's, Ubuntu's
 _RELEASE = re.compile(r"linux-(?:source-)?(\d+(?:\.\d+)+)")
 
 # Program, Debian package.
 _TOOLS = {name: name for name in ("gcc", "make", "flex", "bison", "bc", "patch", "tar")} | {"xz": "xz-utils"}
-_HEADER = Path("/usr/include/stdio.h")
+_LIBC_HEADER = Path("/usr/include/stdio.h")
 
-_MIRROR = "http://deb.debian.org/debian"
+_MIRROR_URL = "http://deb.debian.org/debian"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")  # of the package debian-archive-keyring
 
 
-def find_source(given: Path | None, recipe: Recipe, place: Path = Path("/usr/src")) -> Path | None:
+def find_source(file: Path | None, recipe: Recipe, folder: Path = Path("/usr/src")) -> Path | None:
     """The archive to build from: the one given, else an installed package's; None: it is to be downloaded.
 
     A recipe whose source cannot be downloaded takes the newest package of another series where its own is missing,
@@ -32,15 +32,15 @@ def find_source(given: Path | None, recipe: Recipe, place: Path = Path("/usr/src
     Raises UsageError for a file that is no archive; MachineError, once for all that is missing here, with the packages
     to install.
     """
-    if given and not given.is_file():
-        wrong = "is no archive of kernel sources" if given.exists() else "no such file"
-        raise UsageError(f"--source {given}: {wrong}; name an archive of kernel sources, such as linux-6.1.192.tar.xz")
+    if file and not file.is_file():
+        wrong = "is no archive of kernel sources" if file.exists() else "no such file"
+        raise UsageError(f"--source {file}: {wrong}; name an archive of kernel sources, such as linux-6.1.192.tar.xz")
     if platform.machine() != "x86_64":
         raise MachineError(f"User-Mode Linux exists for x86 alone, and this machine is {platform.machine()}")
     missing = missing_packages(_TOOLS)
-    if not _HEADER.exists():
+    if not _LIBC_HEADER.exists():
         missing.add("libc6-dev")
-    archives = [given] if given else _installed(recipe, place)
+    archives = [file] if file else _installed_archives(recipe, folder)
     if not archives and recipe.suite is None:
         missing.add(recipe.package)
     if not archives and recipe.suite is not None:
@@ -65,7 +65,7 @@ def download(recipe: Recipe, directory: Path, run: CommandRunner) -> Path:
     for name in ("lists/partial", "archives/partial"):
         (directory / name).mkdir(parents=True)
     sources = directory / "sources.list"
-    sources.write_text(f"deb [signed-by={_KEYRING}] {_MIRROR} {recipe.suite} main\n")
+    sources.write_text(f"deb [signed-by={_KEYRING}] {_MIRROR_URL} {recipe.suite} main\n")
     configuration = directory / "apt.conf"
     configuration.write_text("#clear APT::Update;\n")  # Pre-Invoke, Post-Invoke, Post-Invoke-Success
     settings = {
@@ -97,13 +97,13 @@ def download(recipe: Recipe, directory: Path, run: CommandRunner) -> Path:
     return archive.rename(directory / f"{package.stem}{''.join(archive.suffixes[-2:])}")
 
 
-def _installed(recipe: Recipe, place: Path) -> list[Path]:
+def _installed_archives(recipe: Recipe, folder: Path) -> list[Path]:
     """Archives of kernel sources, the best last: of the recipe's series, else the newest."""
     archives = sorted(
-        (path for pattern in _PLACES for path in place.glob(pattern)), key=lambda path: numbers(_release(path))
+        (path for pattern in _PATTERNS for path in folder.glob(pattern)), key=lambda path: numbers(_release(path))
     )
-    fitting = [path for path in archives if source_series(path) == recipe.series]
-    return fitting or (archives if recipe.suite is None and not chosen_series() else [])
+    of_series = [path for path in archives if source_series(path) == recipe.series]
+    return of_series or (archives if recipe.suite is None and not chosen_series() else [])
 
 
 def _release(archive: Path) -> str:

@@ -35,9 +35,9 @@ async def show_key(connections: SshConnections, name: str, access: SshAccess) ->
     except TimeoutError:
         raise LabError(f"{name}: {access} does not answer within {CONNECT_TIMEOUT_S:g} s") from None
     except (OSError, asyncssh.Error) as error:
-        raise LabError(f"{name}: {access} shows no host key: {error}") from None
+        raise LabError(f"{name}: {access} sent no host key: {error}") from None
     if key is None:
-        raise LabError(f"{name}: {access} shows no host key")
+        raise LabError(f"{name}: {access} sent no host key")
     file = known_hosts_file(access)
     host = access.host if access.port in (None, 22) else f"[{access.host}]:{access.port}"
     public = key.export_public_key().decode().split()

@@ -114,7 +114,9 @@ async def _append(
             while chunk := await _chunk(process.stdout):
                 if size + len(chunk) > file.size_bytes:
                     connection.abort()  # closing only the channel would receive the bytes in flight
-                    raise LabError(f"{name}: {file.name} is longer than the {file.size_bytes} bytes that were offered")
+                    raise LabError(
+                        f"{name}: {file.name} has more than the {file.size_bytes} bytes that the machine announced"
+                    )
                 size += local.write(chunk)
             done = await process.wait()
     if done.returncode != 0:

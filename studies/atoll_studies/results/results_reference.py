@@ -52,12 +52,13 @@ The verdict is made of findings. Scripts compare their codes, as their texts may
 _STUDY = """\
 ## Tables of a study
 
-Both tables begin with a column for each factor of the study. The columns of figures are those of
-"Figures by name"; a figure that no run measured has no column.
+Both tables begin with a column for each factor of the study. The names of figures are those of
+"Figures by name".
 
-`runs`: a row for each run whose figures count. If the transfer of a run did not finish, `transfer_time_s` and
-`transfer_rate_mbit_s` are empty, and the columns `transfer_time_at_least_s` and `transfer_rate_at_most_mbit_s` have the
-time that the run had for it, and the rate at which it would have finished in this time.
+`runs`: a row for each run whose figures count; a figure that no run measured has no column. If the transfer of a run
+did not finish, `transfer_time_s` and `transfer_rate_mbit_s` are empty, and the columns `transfer_time_at_least_s` and
+`transfer_rate_at_most_mbit_s` have the time that was available, and the rate at which it would have finished in this
+time.
 """
 
 _FIGURES = """\
@@ -94,7 +95,7 @@ def _parts(name: str, meaning: str) -> dict[str, str]:
 
 _LIMITS = {
     name: f"a sign for each of `{name}`, `{name}_low` and `{name}_high`: `=`; `>`: greater than the number; `<`: less "
-    "than it; `~`: at least the number, and the upper limit is not shown; `?`: not known"
+    "than it; `~`: a lower limit only; `?`: not known"
     for name in ("median", "quartile_1", "quartile_3", "difference")
 }
 _FIGURE_COLUMNS = {

@@ -16,7 +16,7 @@ import numpy as np
 
 from atoll_analysis.figures.path_delays import base_rtts_ms
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.experiment.flow_sizes import WHOLE, FlowSizes, Interpolation
+from atoll_core.experiment.flow_sizes import ONE, FlowSizes, Interpolation
 from atoll_core.experiment.link_over_time import link_over_time
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.network import Network
@@ -51,7 +51,7 @@ def first_sizes(sizes: FlowSizes, seed: int, channels: int, flows: int) -> Any:
         state = _mixed((state ^ coordinate) + _STEP)
     drawn = _mixed(state + _STEP + _STEP)  # the second number of the flow's generator; the first one is its server
     probability = drawn.astype(float) / 2.0**64
-    knots = np.asarray([knot[0] for knot in sizes.knots], float) / WHOLE
+    knots = np.asarray([knot[0] for knot in sizes.knots], float) / ONE
     octets = np.asarray([knot[1] for knot in sizes.knots], float)
     if sizes.kind is Interpolation.STEPS:
         after = cast("Any", np.searchsorted(knots, probability, side="right"))

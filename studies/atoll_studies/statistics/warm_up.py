@@ -123,7 +123,10 @@ def trimmed_figures(path: Path, warm_up_s: float) -> Mapping[str, float | None]:
     run = _Run.open(path)
     first = windows_of(warm_up_s)
     if first >= run.windows:
-        raise RunDirError(f"{path}: measured for {run.windows / _WINDOWS_PER_S:g} s, not longer than the warm-up")
+        measured_s = run.windows / _WINDOWS_PER_S
+        raise RunDirError(
+            f"{path}: the measurement of {measured_s:g} s is not longer than the warm-up of {warm_up_s:g} s"
+        )
     seconds = (run.windows - first) / _WINDOWS_PER_S
     arrived = run.arrived().filter(pl.col("window") >= first)
     columns = {"goodput": "goodput_bytes", "throughput": "ip_bytes"}

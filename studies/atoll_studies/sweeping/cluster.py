@@ -141,7 +141,9 @@ class Cluster:
         return sum(threads.values())
 
     def _gone(self) -> MachineError:
-        return MachineError(f"the scheduler at {self._address} is gone; --resume makes the runs that are left")
+        return MachineError(
+            f"the scheduler at {self._address} no longer answers; repeat the sweep with --resume for the remaining runs"
+        )
 
     def _keep(self, point: str, returned: Returned) -> None:
         """Add an attempt that came back to the study's directory. Raises RunError."""

@@ -96,7 +96,9 @@ def unpack(returned: Returned, into: Path) -> Path:
             for each in archive:
                 path = Path(each.name)
                 if not (each.isfile() or each.isdir()) or path.is_absolute() or ".." in path.parts:
-                    raise RunError(f"an attempt has {each.name!r}, which is no file of a run")
+                    raise RunError(
+                        f"the archive of an attempt contains {each.name!r}, a link, device or path outside the run"
+                    )
                 archive.extract(each, into)
     except (tarfile.TarError, OSError) as error:
         raise RunError(f"an attempt could not be unpacked in {into}: {error}") from None

@@ -33,7 +33,7 @@ from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_request import RunRequest, create_run, installed_version, revision
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
 
-_CHANGED = "changed during the sweep; --resume makes runs of what is there now"
+_CHANGED = "changed during the sweep; --resume continues with the changed file"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

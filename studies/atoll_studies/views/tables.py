@@ -14,7 +14,7 @@ from itertools import groupby
 from atoll_analysis.figures.regimes import Regime
 from atoll_analysis.figures.run_figures import FIGURES, OF_TRANSFERS, RATE
 from atoll_analysis.verdict.findings import Verdict
-from atoll_controller.planner.virtual_cost import rough
+from atoll_controller.planner.virtual_cost import rough_size
 from atoll_core.plural import counted, listed, significant
 from atoll_core.units import Size
 from atoll_dashboards.report.number_format import NOT_MEASURED, decimals, figure, octets, percent
@@ -342,7 +342,7 @@ def _notes(results: Results) -> Iterator[str]:
         where = "" if of_all else f" of {listed([configuration_name(results, each) for each in have])}"
         larger = f"{_share(bound.share_of_flows)} of flows are larger, with {_share(bound.share_of_bytes)} of all bytes"
         yield (
-            f"largest flow that a run{where} can receive: {rough(Size(bound.largest_bytes))}; "
+            f"largest flow that a run{where} can receive: {rough_size(Size(bound.largest_bytes))}; "
             f"{larger if bound.share_of_flows else 'no flow is larger'}"
         )
     yield from _caveats(results)

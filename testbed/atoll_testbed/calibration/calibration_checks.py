@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from atoll_controller.planner.traffic_jobs import PING_PACKET
+from atoll_controller.planner.traffic_jobs import PING_PACKET_BYTES
 from atoll_core.experiment.experiment import Bernoulli, Counted, JitterShape, LinkDirection, Where, mean_loss
 from atoll_core.lab.network import MTU, LatencyClass
 
@@ -24,7 +24,7 @@ _FLOOD_RATIO = 1.25
 _FILL_S = 0.25
 # The bytes counted per packet show best with small packets, but software switches forward a limited number per second.
 _SMALL_PACKETS_PER_S = 4000
-_SMALLEST_PACKET = 128
+_SMALLEST_PACKET_BYTES = 128
 # A flood of 1.25 of the rate still is one after this much loss.
 _MOST_LOSS = 0.1
 
@@ -32,9 +32,9 @@ _MOST_CORRELATION = 0.5
 _NORMAL_QUARTILES = 1.349  # interquartile range of the normal distribution, in standard deviations
 
 # This share of a flood still fills the queue: it is at least 1.19 times the rate.
-_ARRIVED = 0.95
+_LEAST_ARRIVED = 0.95
 # Steps of the receiver's counters (100 ms) in one window whose rate is taken: half a second.
-_WINDOW = 5
+_WINDOW_STEPS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class LinkUnderTest:
     name: str  # "to_island" or "to_world"
     settings: LinkDirection
     counts: Counted
-    refused: str = ""  # why it cannot be flooded; empty if it can
+    refusal: str = ""  # why it cannot be flooded; empty if it can
     terrestrial: LatencyClass | None = None  # of the world's special host, between which and the island it is tested
     mtu: int = MTU  # of the path between the hosts from which it is tested
     overhead_bytes: int = 0  # those that boxes before it have added to each packet
@@ -64,19 +64,19 @@ class LinkUnderTest:
         overhead_bytes: int = 0,
     ) -> "LinkUnderTest":
         """``narrower``: another link of the chain has a lower rate."""
-        first = settings.trace.rows[0] if settings.trace else None
-        if first is not None:
-            loss = settings.loss if first.loss is None else Bernoulli(first.loss)
-            delay = settings.delay if first.delay is None else first.delay
-            settings = replace(settings, rate=first.rate or settings.rate, delay=delay, loss=loss, trace=None)
-        refused = ""
-        if first is not None and first.blocked:
-            refused = "its trace begins with a blocked link"
+        first_row = settings.trace.rows[0] if settings.trace else None
+        if first_row is not None:
+            loss = settings.loss if first_row.loss is None else Bernoulli(first_row.loss)
+            delay = settings.delay if first_row.delay is None else first_row.delay
+            settings = replace(settings, rate=first_row.rate or settings.rate, delay=delay, loss=loss, trace=None)
+        refusal = ""
+        if first_row is not None and first_row.blocked:
+            refusal = "its trace begins with a blocked link"
         elif narrower:
-            refused = "another link of the chain has a lower rate, so this one cannot be filled"
+            refusal = "another link of the chain has a lower rate, so this one cannot be filled"
         elif settings.loss and mean_loss(settings.loss, mtu + overhead_bytes) > _MOST_LOSS:
-            refused = "its loss model drops too many packets to fill it"
-        return cls(box, name, settings, counts, refused, terrestrial, mtu, overhead_bytes)
+            refusal = "its loss model drops too many packets to fill it"
+        return cls(box, name, settings, counts, refusal, terrestrial, mtu, overhead_bytes)
 
     @property
     def terrestrial_ns(self) -> int:
@@ -89,25 +89,25 @@ class LinkUnderTest:
         return self.settings.jitter.reach.ns if self.settings.jitter else 0
 
     @property
-    def shake_ns(self) -> int:
+    def terrestrial_jitter_ns(self) -> int:
         """The terrestrial jitter, one way."""
         return self.terrestrial.jitter.ns if self.terrestrial else 0
 
-    def counted(self, ip_bytes: int) -> int:
+    def counted_bytes(self, ip_bytes: int) -> int:
         """The counted bytes of a packet that has this number of IP bytes at hosts."""
         return ip_bytes + self.overhead_bytes + (ETHERNET_HEADER if self.counts is Counted.ETHERNET else 0)
 
-    def lost(self, ip_bytes: int) -> float:
+    def lost_share(self, ip_bytes: int) -> float:
         """The share of packets of this size that are lost after they have used the link."""
         loss = self.settings.loss
-        return 0.0 if loss is None or loss.where is Where.BEFORE else mean_loss(loss, self.counted(ip_bytes))
+        return 0.0 if loss is None or loss.where is Where.BEFORE else mean_loss(loss, self.counted_bytes(ip_bytes))
 
     @property
     def queue_bytes(self) -> int:
         """The part of the queue that full-size packets can fill."""
         packets = self.settings.queue_packets
-        most = self.settings.queue.bytes
-        return most if packets is None else min(most, packets * self.counted(self.mtu))
+        limit = self.settings.queue.bytes
+        return limit if packets is None else min(limit, packets * self.counted_bytes(self.mtu))
 
     def serialisation_ns(self, counted_bytes: float) -> float:
         """The serialisation time of counted bytes."""
@@ -116,7 +116,7 @@ class LinkUnderTest:
     @property
     def ping_ns(self) -> float:
         """The serialisation time of a ping, or of another single packet."""
-        return self.serialisation_ns(self.counted(PING_PACKET))
+        return self.serialisation_ns(self.counted_bytes(PING_PACKET_BYTES))
 
     @property
     def flood_bit_s(self) -> int:
@@ -133,17 +133,17 @@ class LinkUnderTest:
     def drain_ns(self) -> int:
         """The time in which the packets of a flood leave the link."""
         empty_ns = int(self.serialisation_ns(self.queue_bytes + 2 * self.mtu))
-        return empty_ns + self.settings.delay.ns + self.reach_ns + self.terrestrial_ns + self.shake_ns
+        return empty_ns + self.settings.delay.ns + self.reach_ns + self.terrestrial_ns + self.terrestrial_jitter_ns
 
     @property
     def small_packet(self) -> int:
         """IP bytes of the packets that show the counted bytes per packet."""
-        return min(self.mtu, max(_SMALLEST_PACKET, self.settings.rate.bit_s // 8 // _SMALL_PACKETS_PER_S))
+        return min(self.mtu, max(_SMALLEST_PACKET_BYTES, self.settings.rate.bit_s // 8 // _SMALL_PACKETS_PER_S))
 
     @property
     def probe_interval_ns(self) -> int:
         """The interval of packets on the idle link: long enough that none waits for one before it."""
-        return max(5_000_000, 2 * (self.reach_ns + self.shake_ns), 2 * math.ceil(self.ping_ns))
+        return max(5_000_000, 2 * (self.reach_ns + self.terrestrial_jitter_ns), 2 * math.ceil(self.ping_ns))
 
 
 class CheckState(StrEnum):
@@ -190,7 +190,7 @@ class CalibrationFigure:
     state: CheckState = CheckState.SKIPPED
     why: str = ""
 
-    def judged(self, measured: float, low: float, high: float, why: str = "") -> "CalibrationFigure":
+    def judge(self, measured: float, low: float, high: float, why: str = "") -> "CalibrationFigure":
         """The row with its measured value, bounds and result."""
         state = CheckState.OK if low <= measured <= high else CheckState.OFF
         return replace(
@@ -206,7 +206,7 @@ class CalibrationFigure:
         return f"{figure}: {values} (allowed {self.low:.4g} to {self.high:.4g}){why}"
 
 
-def skipped(row: CalibrationFigure, why: str) -> CalibrationFigure:
+def skipped_row(row: CalibrationFigure, why: str) -> CalibrationFigure:
     """The row without a comparison, with the reason."""
     return replace(row, measured=None, low=None, high=None, state=CheckState.SKIPPED, why=why)
 
@@ -230,12 +230,12 @@ def delay_row(
     row = row_of(link, "delay", "ms", link.settings.delay.ms)
     if not one_way_ns:
         return replace(row, state=CheckState.OFF, why="no packet arrived")
-    own_ns = link.ping_ns + others_ns
-    base = statistics.median(one_way_ns) if link.settings.jitter or link.shake_ns else min(one_way_ns)
-    spread = ((link.settings.jitter.amount.ns if link.settings.jitter else 0) + link.shake_ns) / 2
+    other_ns = link.ping_ns + others_ns
+    base = statistics.median(one_way_ns) if link.settings.jitter or link.terrestrial_jitter_ns else min(one_way_ns)
+    spread = ((link.settings.jitter.amount.ns if link.settings.jitter else 0) + link.terrestrial_jitter_ns) / 2
     delay = link.settings.delay.ns
     high = delay + spread + tolerance.lab_ns + tolerance.lab_ratio * delay
-    return row.judged((base - own_ns) / 1e6, (delay - spread - tolerance.early_ns) / 1e6, high / 1e6)
+    return row.judge((base - other_ns) / 1e6, (delay - spread - tolerance.early_ns) / 1e6, high / 1e6)
 
 
 def jitter_row(
@@ -248,17 +248,17 @@ def jitter_row(
     jitter = link.settings.jitter
     row = row_of(link, "jitter (interquartile)", "ms", quartiles_ns(link.settings) / 1e6)
     if others:
-        return skipped(row, "another link of the chain, or the terrestrial latency, has jitter, too")
+        return skipped_row(row, "another link of the chain, or the terrestrial latency, has jitter, too")
     if jitter is not None and jitter.distribution is JitterShape.PARETO:
-        return skipped(row, "the spread of a Pareto distribution cannot be estimated from few packets")
+        return skipped_row(row, "the spread of a Pareto distribution cannot be estimated from few packets")
     if jitter is not None and jitter.correlation > _MOST_CORRELATION:
-        return skipped(row, "jitter with this correlation cannot be estimated from few packets")
+        return skipped_row(row, "jitter with this correlation cannot be estimated from few packets")
     if len(one_way_ns) < 20:
-        return skipped(row, f"only {len(one_way_ns)} packets arrived")
+        return skipped_row(row, f"only {len(one_way_ns)} packets arrived")
     low, _, high = statistics.quantiles(one_way_ns, n=4)
     expected = quartiles_ns(link.settings)
     least, most = expected * (1 - tolerance.spread_ratio), expected * (1 + tolerance.spread_ratio)
-    return row.judged((high - low) / 1e6, least / 1e6, (most + tolerance.spread_ns) / 1e6)
+    return row.judge((high - low) / 1e6, least / 1e6, (most + tolerance.spread_ns) / 1e6)
 
 
 def quartiles_ns(settings: LinkDirection) -> float:
@@ -278,14 +278,14 @@ class Received:
     last_ns: int
 
 
-def steady_rate(counted: Sequence[Received], start_ns: int) -> tuple[float, float] | None:
+def steady_rate(counters: Sequence[Received], start_ns: int) -> tuple[float, float] | None:
     """(packets, IP bytes) a second of a saturated link from ``start_ns`` on: upper quartile of half-second windows.
 
     Windows begin and end with a packet, so they contain whole packets. Some rates are low because the sender was
     delayed and the link ran empty, hence the upper quartile. None if there is no window.
     """
-    steady = [counters for counters in counted if counters.last_ns >= start_ns]
-    step = min(_WINDOW, len(steady) - 1)
+    steady = [sample for sample in counters if sample.last_ns >= start_ns]
+    step = min(_WINDOW_STEPS, len(steady) - 1)
     windows = [(a, b) for a, b in zip(steady, steady[step:], strict=False) if b.last_ns > a.last_ns] if step > 0 else []
     if not windows:
         return None
@@ -301,26 +301,26 @@ def rate_row(link: LinkUnderTest, steady: tuple[float, float] | None, tolerance:
     It is less than configured if Ethernet headers count as well, and if packets are lost behind the transmitter: the
     tolerance is increased by the expected loss.
     """
-    lost = link.lost(link.mtu)
-    expected = link.settings.rate.bit_s * link.mtu / link.counted(link.mtu) * (1 - lost)
+    lost_share = link.lost_share(link.mtu)
+    expected = link.settings.rate.bit_s * link.mtu / link.counted_bytes(link.mtu) * (1 - lost_share)
     row = row_of(link, "rate of IP packets", "Mbit/s", expected / 1e6)
     if steady is None:
         return replace(row, state=CheckState.OFF, why="almost no packet arrived")
-    allowed = (tolerance.rate_ratio + lost) * expected
-    return row.judged(8 * steady[1] / 1e6, (expected - allowed) / 1e6, (expected + allowed) / 1e6)
+    allowed = (tolerance.rate_ratio + lost_share) * expected
+    return row.judge(8 * steady[1] / 1e6, (expected - allowed) / 1e6, (expected + allowed) / 1e6)
 
 
 def byte_row(
     link: LinkUnderTest, steady: tuple[float, float] | None, packet_bytes: int, tolerance: _Tolerance
 ) -> CalibrationFigure:
     """The bytes that each packet counts in addition to its IP bytes, from the rate of small packets."""
-    row = row_of(link, "counted in addition to IP", "B", link.counted(0))
+    row = row_of(link, "counted in addition to IP", "B", link.counted_bytes(0))
     if steady is None or not steady[0]:
         return replace(row, state=CheckState.OFF, why="almost no packet arrived")
-    lost = link.lost(packet_bytes)
-    counted = link.settings.rate.bit_s / 8 / steady[0] * (1 - lost) - packet_bytes
-    allowed = tolerance.byte + lost * link.counted(packet_bytes)
-    return row.judged(counted, link.counted(0) - allowed, link.counted(0) + allowed)
+    lost_share = link.lost_share(packet_bytes)
+    overhead = link.settings.rate.bit_s / 8 / steady[0] * (1 - lost_share) - packet_bytes
+    allowed = tolerance.byte + lost_share * link.counted_bytes(packet_bytes)
+    return row.judge(overhead, link.counted_bytes(0) - allowed, link.counted_bytes(0) + allowed)
 
 
 def queue_row(link: LinkUnderTest, mark: dict[str, Any]) -> CalibrationFigure:
@@ -328,10 +328,10 @@ def queue_row(link: LinkUnderTest, mark: dict[str, Any]) -> CalibrationFigure:
     row = row_of(link, "queue", "kB", link.queue_bytes / 1e3)
     fullest = mark.get("queue_max_bytes")
     if link.settings.aqm:
-        return skipped(row, "not judged, because the AQM keeps the queue short")
+        return skipped_row(row, "not judged, because the AQM keeps the queue short")
     if fullest is None:
-        return skipped(row, "this box does not measure its queue")
-    return row.judged(fullest / 1e3, (link.queue_bytes - link.counted(link.mtu)) / 1e3, link.queue_bytes / 1e3)
+        return skipped_row(row, "this box does not measure its queue")
+    return row.judge(fullest / 1e3, (link.queue_bytes - link.counted_bytes(link.mtu)) / 1e3, link.queue_bytes / 1e3)
 
 
 def loaded_row(
@@ -344,23 +344,23 @@ def loaded_row(
     """
     name = links[0].name if len(links) == 1 else "both"
     full_ns = sum(link.serialisation_ns(link.queue_bytes) for link in links)
-    packet_ns = sum(link.serialisation_ns(link.counted(link.mtu)) for link in links)
+    packet_ns = sum(link.serialisation_ns(link.counted_bytes(link.mtu)) for link in links)
     row = CalibrationFigure(links[0].box, name, "RTT under load", "ms", (base_ns + full_ns) / 1e6)
     if any(link.settings.aqm for link in links):
-        return skipped(row, "not judged, because the AQM keeps the queue short")
+        return skipped_row(row, "not judged, because the AQM keeps the queue short")
     if len(rtts_ns) < 5:
         return replace(row, state=CheckState.OFF, why="pings were not answered while the link was full")
     low = base_ns + full_ns - 2 * packet_ns - jitter_ns - tolerance.early_ns - tolerance.loaded_ns / 4
     high = base_ns + full_ns + packet_ns + jitter_ns + tolerance.loaded_ns
-    return row.judged(statistics.median(rtts_ns) / 1e6, low / 1e6, high / 1e6)
+    return row.judge(statistics.median(rtts_ns) / 1e6, low / 1e6, high / 1e6)
 
 
-def offered_note(mark: dict[str, Any], meant_bytes: float) -> str:
+def offered_note(mark: dict[str, Any], sent_bytes: float) -> str:
     """The reason why a link may not have been filled: the flood did not reach it. Empty if it did."""
     arrived = mark.get("in_bytes")
-    if arrived is None or arrived >= _ARRIVED * meant_bytes:
+    if arrived is None or arrived >= _LEAST_ARRIVED * sent_bytes:
         return ""
     return (
-        f"of {meant_bytes * 8 / 1e6:.1f} Mbit sent to the link only {arrived * 8 / 1e6:.1f} arrived: "
+        f"of {sent_bytes * 8 / 1e6:.1f} Mbit sent to the link only {arrived * 8 / 1e6:.1f} arrived: "
         "this machine or its lab cannot forward enough to fill it"
     )

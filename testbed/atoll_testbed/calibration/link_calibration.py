@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from atoll_apps.segments.world_edge import classes
+from atoll_apps.segments.world_edge import class_by_host
 from atoll_controller.planner.path_checks import MOST_PING_SHARE
 from atoll_core.errors import RunError
 from atoll_core.events.events import Progress
@@ -27,7 +27,7 @@ from atoll_testbed.calibration.calibration_checks import (
     queue_row,
     rate_row,
     row_of,
-    skipped,
+    skipped_row,
     steady_rate,
 )
 from atoll_testbed.calibration.link_flood import Flood, flood, idle_rtts, one_way_delays, special_hosts
@@ -37,7 +37,7 @@ from atoll_testbed.testbed import Testbed
 # or none (phase effects: Floyd and Jacobson, Internetworking: Research and Experience 3, 1992).
 _PING_INTERVAL_NS = 19_937_000
 _IDLE_PING_S = 0.5
-_BRIEF_S = 0.3  # with full queues
+_BRIEF_FLOOD_S = 0.3  # with full queues
 _LEAST_PACKETS = 8  # or for as long as these take to serialise
 _BRIEF_LONGEST_NS = 1_000_000_000  # longer queues are not filled before every run
 
@@ -54,7 +54,7 @@ class Calibration:
 def links_under_test(network: Network, experiment: Experiment) -> tuple[LinkUnderTest, ...]:
     """Every direction of every link, in the order of the description."""
     world, island = special_hosts(network)
-    latency = classes(network, experiment).get(world.name)
+    latency = class_by_host(network, experiment).get(world.name)
     paths = PathMtus(network, experiment)
     mtu = paths.between(world, island, Protocol.UDP)
     carrier = experiment.carrier(world.address, island.address, Protocol.UDP)
@@ -101,17 +101,17 @@ async def _idle_rows(
     testbed: Testbed, link: LinkUnderTest, others: Sequence[LinkUnderTest], seconds: float, base_ns: int
 ) -> list[CalibrationFigure]:
     testbed.events.publish(Progress(f"{link.box} {link.name}: testing delay alone"))
-    elsewhere = sum(other.settings.delay.ns for other in others) + link.terrestrial_ns
-    jittery = link.shake_ns > 0 or any(other.settings.jitter for other in others)
+    others_ns = sum(other.settings.delay.ns for other in others) + link.terrestrial_ns
+    others_jitter = link.terrestrial_jitter_ns > 0 or any(other.settings.jitter for other in others)
 
-    async def part() -> list[CalibrationFigure]:
+    async def measure() -> list[CalibrationFigure]:
         one_way = await one_way_delays(testbed, link, seconds, base_ns + _reach_ns([link, *others]))
         return [
-            delay_row(link, one_way, elsewhere, PRECISE),
-            jitter_row(link, one_way, others=jittery, tolerance=PRECISE),
+            delay_row(link, one_way, others_ns, PRECISE),
+            jitter_row(link, one_way, others=others_jitter, tolerance=PRECISE),
         ]
 
-    return await _again_if_off(part)
+    return await _repeat_if_off(measure)
 
 
 async def _flooded_rows(
@@ -121,39 +121,39 @@ async def _flooded_rows(
     seconds: float,
     base_ns: int,
 ) -> list[CalibrationFigure]:
-    if link.refused:
+    if link.refusal:
         rate, queue = rate_row(link, None, PRECISE), queue_row(link, {})
         rows = [rate, byte_row(link, None, link.mtu, PRECISE), queue, loaded_row([link], [], 0, 0, PRECISE)]
-        return [skipped(row, link.refused) for row in rows]
+        return [skipped_row(row, link.refusal) for row in rows]
 
-    async def alone() -> list[CalibrationFigure]:
+    async def rate_alone() -> list[CalibrationFigure]:
         result = await flood(testbed, [link], seconds, packet_bytes=link.mtu)
-        return [_explained(rate_row(link, _steady(result, link), PRECISE), _note(result, link))]
+        return [_with_reason(rate_row(link, _steady(result, link), PRECISE), _note(result, link))]
 
-    async def small() -> list[CalibrationFigure]:
+    async def small_packets() -> list[CalibrationFigure]:
         size = link.small_packet
         result = await flood(testbed, [link], seconds, packet_bytes=size)
-        return [_explained(byte_row(link, _steady(result, link), size, PRECISE), _note(result, link))]
+        return [_with_reason(byte_row(link, _steady(result, link), size, PRECISE), _note(result, link))]
 
-    async def together() -> list[CalibrationFigure]:
-        unpinged = _filled_by_pings(links, [link], _PING_INTERVAL_NS)
-        pinging_ns = None if unpinged else _PING_INTERVAL_NS
+    async def both() -> list[CalibrationFigure]:
+        why_no_pings = _filled_by_pings(links, [link], _PING_INTERVAL_NS)
+        pinging_ns = None if why_no_pings else _PING_INTERVAL_NS
         result = await flood(
             testbed, [link], seconds, packet_bytes=link.mtu, ping_interval_ns=pinging_ns, rtt_ns=base_ns
         )
         loaded = loaded_row([link], result.loaded_rtts([link]), base_ns, _reach_ns(links), PRECISE)
-        rows = [queue_row(link, _mark(result, link)), _excused(loaded, unpinged)]
-        return [_explained(row, _note(result, link)) for row in rows]
+        rows = [queue_row(link, _mark(result, link)), _skip_if_off(loaded, why_no_pings)]
+        return [_with_reason(row, _note(result, link)) for row in rows]
 
-    parts = {"rate alone": alone, "bytes counted per packet": small, "delay and rate together": together}
+    parts = {"rate alone": rate_alone, "bytes counted per packet": small_packets, "delay and rate together": both}
     rows: list[CalibrationFigure] = []
     for name, part in parts.items():
         testbed.events.publish(Progress(f"{link.box} {link.name}: testing {name}"))
-        rows += await _again_if_off(part)
+        rows += await _repeat_if_off(part)
     return rows
 
 
-async def _again_if_off(part: Callable[[], Awaitable[list[CalibrationFigure]]]) -> list[CalibrationFigure]:
+async def _repeat_if_off(part: Callable[[], Awaitable[list[CalibrationFigure]]]) -> list[CalibrationFigure]:
     """Repeat a test whose figures are off: once may be an effect of the machine."""
     rows = await part()
     return await part() if any(row.state is CheckState.OFF for row in rows) else rows
@@ -167,40 +167,40 @@ async def brief_calibration(testbed: Testbed, experiment: Experiment, base_ns: i
     links = links_under_test(testbed.network, experiment)
     rows: list[CalibrationFigure] = []
     for box in dict.fromkeys(link.box for link in links):
-        judged: list[LinkUnderTest] = []
+        tested: list[LinkUnderTest] = []
         for link in links:
-            if link.box == box and (why := _too_long(link)):
-                rows.append(skipped(row_of(link, "queue", "kB", link.queue_bytes / 1e3), why))
+            if link.box == box and (why := _why_skipped(link)):
+                rows.append(skipped_row(row_of(link, "queue", "kB", link.queue_bytes / 1e3), why))
             elif link.box == box:
-                judged.append(link)
-        if judged:
-            rows += await _brief_rows(testbed, links, judged, base_ns)
+                tested.append(link)
+        if tested:
+            rows += await _brief_rows(testbed, links, tested, base_ns)
     return tuple(rows)
 
 
 async def _brief_rows(
     testbed: Testbed,
     links: Sequence[LinkUnderTest],
-    judged: Sequence[LinkUnderTest],
+    tested: Sequence[LinkUnderTest],
     base_ns: int,
 ) -> list[CalibrationFigure]:
-    seconds = max(_BRIEF_S, *(link.serialisation_ns(_LEAST_PACKETS * link.mtu) / 1e9 for link in judged))
+    seconds = max(_BRIEF_FLOOD_S, *(link.serialisation_ns(_LEAST_PACKETS * link.mtu) / 1e9 for link in tested))
     interval_ns = _PING_INTERVAL_NS // 2
-    unpinged = _filled_by_pings(links, judged, interval_ns)
-    pinging_ns = None if unpinged else interval_ns
-    result = rated = await flood(
-        testbed, judged, seconds, packet_bytes=judged[0].mtu, ping_interval_ns=pinging_ns, rtt_ns=base_ns
+    why_no_pings = _filled_by_pings(links, tested, interval_ns)
+    pinging_ns = None if why_no_pings else interval_ns
+    result = rate_result = await flood(
+        testbed, tested, seconds, packet_bytes=tested[0].mtu, ping_interval_ns=pinging_ns, rtt_ns=base_ns
     )
-    if not unpinged and any(link.ping_ns > MOST_PING_SHARE * interval_ns for link in judged):
+    if not why_no_pings and any(link.ping_ns > MOST_PING_SHARE * interval_ns for link in tested):
         # On a slow link, pings reduce the rate of the flood.
-        rated = await flood(testbed, judged, seconds, packet_bytes=judged[0].mtu)
+        rate_result = await flood(testbed, tested, seconds, packet_bytes=tested[0].mtu)
     rows: list[CalibrationFigure] = []
-    for link in judged:
-        rows.append(_excused(queue_row(link, _mark(result, link)), _note(result, link)))
-        rows.append(_excused(rate_row(link, _steady(rated, link), ROUGH), _note(rated, link)))
-    note = next((text for link in judged if (text := _note(result, link))), "")
-    loaded = loaded_row(judged, result.loaded_rtts(judged), base_ns, _reach_ns(links), ROUGH)
-    rows.append(_excused(loaded, unpinged or note))
+    for link in tested:
+        rows.append(_skip_if_off(queue_row(link, _mark(result, link)), _note(result, link)))
+        rows.append(_skip_if_off(rate_row(link, _steady(rate_result, link), ROUGH), _note(rate_result, link)))
+    note = next((text for link in tested if (text := _note(result, link))), "")
+    loaded = loaded_row(tested, result.loaded_rtts(tested), base_ns, _reach_ns(links), ROUGH)
+    rows.append(_skip_if_off(loaded, why_no_pings or note))
     return rows
 
 
@@ -210,9 +210,9 @@ def _filled_by_pings(links: Sequence[LinkUnderTest], flooded: Sequence[LinkUnder
     return f"pings every {interval_ns / 1e6:.0f} ms would fill {slow[0].box} {slow[0].name}" if slow else ""
 
 
-def _too_long(link: LinkUnderTest) -> str:
-    if link.refused:
-        return link.refused
+def _why_skipped(link: LinkUnderTest) -> str:
+    if link.refusal:
+        return link.refusal
     full_ns = link.serialisation_ns(link.queue_bytes)
     if full_ns > _BRIEF_LONGEST_NS:
         return f"its queue holds {full_ns / 1e9:.1f} s; only `atoll link calibrate` tests such a link"
@@ -235,17 +235,17 @@ def _note(result: Flood, link: LinkUnderTest) -> str:
     return offered_note(_mark(result, link), link.flood_bit_s / 8e9 * (result.end_ns - result.begin_ns))
 
 
-def _explained(row: CalibrationFigure, note: str) -> CalibrationFigure:
+def _with_reason(row: CalibrationFigure, note: str) -> CalibrationFigure:
     return replace(row, why=note) if note and row.state is CheckState.OFF else row
 
 
-def _excused(row: CalibrationFigure, note: str) -> CalibrationFigure:
+def _skip_if_off(row: CalibrationFigure, note: str) -> CalibrationFigure:
     return replace(row, state=CheckState.SKIPPED, why=note) if note and row.state is CheckState.OFF else row
 
 
 def _reach_ns(links: Sequence[LinkUnderTest]) -> int:
     """The maximum effect of jitter on one RTT."""
-    return sum(link.reach_ns for link in links) + 2 * max((link.shake_ns for link in links), default=0)
+    return sum(link.reach_ns for link in links) + 2 * max((link.terrestrial_jitter_ns for link in links), default=0)
 
 
 def _terrestrial_rtt_ns(links: Sequence[LinkUnderTest]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_controller.planner import traffic_jobs
-from atoll_controller.planner.traffic_jobs import PING_PACKET, PING_SPARE_NS, PING_TIMEOUT_NS
+from atoll_controller.planner.traffic_jobs import PING_PACKET_BYTES, PING_SPARE_NS, PING_TIMEOUT_NS
 from atoll_core.errors import RunError
 from atoll_core.lab.network import Host, Network
 from atoll_core.plan.plan import JobSpec
@@ -82,11 +82,11 @@ async def one_way_delays(testbed: Testbed, link: LinkUnderTest, seconds: float, 
         if line.get("type") == "packet":
             delays.append(line["received_ns"] - line["sent_ns"])
 
-    rate = max(1, PING_PACKET * 8 * 10**9 // link.probe_interval_ns)
-    how = {"rate_bit_s": rate, "packet_bytes": PING_PACKET, "start_at_ns": 0, "duration_ns": int(seconds * 1e9)}
+    rate = max(1, PING_PACKET_BYTES * 8 * 10**9 // link.probe_interval_ns)
+    setup = {"rate_bit_s": rate, "packet_bytes": PING_PACKET_BYTES, "start_at_ns": 0, "duration_ns": int(seconds * 1e9)}
     async with (
         _running(testbed, traffic_jobs.calibration_receive(target, each=True), take),
-        _running(testbed, traffic_jobs.calibration_send(source, target, **how)) as sender,
+        _running(testbed, traffic_jobs.calibration_send(source, target, **setup)) as sender,
     ):
         await sender.wait()
         await asyncio.sleep((rtt_ns + _LAB_NS) / 1e9)
@@ -109,10 +109,10 @@ async def flood(
     world, island = special_hosts(testbed.network)
     to_world_ns = sum(link.settings.delay.ns for link in links if link.name == "to_world") + links[0].terrestrial_ns
     await testbed.mark_boxes()
-    begin = time.time_ns() + _LEAD_NS
-    full = begin + max(link.fill_ns for link in links)
-    end = full + _until_back_ns(links) + int(seconds * 1e9) + _LAB_NS
-    result = Flood(begin, full, end, [])
+    begin_ns = time.time_ns() + _LEAD_NS
+    full_ns = begin_ns + max(link.fill_ns for link in links)
+    end_ns = full_ns + _until_back_ns(links) + int(seconds * 1e9) + _LAB_NS
+    result = Flood(begin_ns, full_ns, end_ns, [])
 
     def take_ping(line: dict[str, Any]) -> None:
         if line.get("type") == "reply":
@@ -120,18 +120,18 @@ async def flood(
 
     async with contextlib.AsyncExitStack() as jobs:
         receivers = {link.name: await jobs.enter_async_context(_receiver(testbed, link, result)) for link in links}
-        how = {"packet_bytes": packet_bytes, "start_at_ns": begin, "duration_ns": end - begin}
+        options = {"packet_bytes": packet_bytes, "start_at_ns": begin_ns, "duration_ns": end_ns - begin_ns}
         senders: list[Job] = []
         for link in links:
             source, target = _ends(testbed.network, link.name)
-            spec = traffic_jobs.calibration_send(source, target, rate_bit_s=link.flood_bit_s, **how)
+            spec = traffic_jobs.calibration_send(source, target, rate_bit_s=link.flood_bit_s, **options)
             senders.append(await jobs.enter_async_context(_running(testbed, spec)))
         if ping_interval_ns is not None:
             spec = traffic_jobs.calibration_ping(
                 world,
                 island,
                 interval_ns=ping_interval_ns,
-                start_at_ns=begin,
+                start_at_ns=begin_ns,
                 timeout_ns=max(PING_TIMEOUT_NS, rtt_ns + sum(link.drain_ns for link in links) + PING_SPARE_NS),
             )
             await jobs.enter_async_context(_running(testbed, spec, take_ping))
@@ -141,7 +141,7 @@ async def flood(
         for name, receiver in receivers.items():
             await receiver.stop()
             await receiver.wait()
-            _take_last(result, name, receiver)
+            _add_last(result, name, receiver)
     result.marks = await testbed.mark_boxes()
     return result
 
@@ -152,27 +152,28 @@ def _until_back_ns(links: Sequence[LinkUnderTest]) -> int:
     Before that, the ping waits in the flooded island-bound queues. Without any, its delay to the island is assumed to
     equal the delay back.
     """
-    back = [link for link in links if link.name == "to_world"]
-    there = [link for link in links if link.name == "to_island"]
-    if not back:
+    to_world = [link for link in links if link.name == "to_world"]
+    to_island = [link for link in links if link.name == "to_island"]
+    if not to_world:
         return 0
-    terrestrial_ns = back[0].terrestrial_ns + back[0].shake_ns
-    if not there:
-        return terrestrial_ns + sum(link.settings.delay.ns for link in back)
-    return terrestrial_ns + sum(link.settings.delay.ns + int(link.serialisation_ns(link.queue_bytes)) for link in there)
+    terrestrial_ns = to_world[0].terrestrial_ns + to_world[0].terrestrial_jitter_ns
+    if not to_island:
+        return terrestrial_ns + sum(link.settings.delay.ns for link in to_world)
+    full_ns = sum(int(link.serialisation_ns(link.queue_bytes)) for link in to_island)
+    return terrestrial_ns + full_ns + sum(link.settings.delay.ns for link in to_island)
 
 
 def _receiver(testbed: Testbed, link: LinkUnderTest, result: Flood) -> contextlib.AbstractAsyncContextManager[Job]:
-    counted = result.received[link.name] = []
+    counters = result.received[link.name] = []
 
     def take(line: dict[str, Any]) -> None:
         if line.get("type") == "counters" and line["last_ns"] is not None:
-            counted.append(Received(line["packets"], line["bytes"], line["last_ns"]))
+            counters.append(Received(line["packets"], line["bytes"], line["last_ns"]))
 
     return _running(testbed, traffic_jobs.calibration_receive(_ends(testbed.network, link.name)[1], each=False), take)
 
 
-def _take_last(result: Flood, direction: str, receiver: Job) -> None:
+def _add_last(result: Flood, direction: str, receiver: Job) -> None:
     done = receiver.last or {}
     if done.get("last_ns") is not None:
         result.received[direction].append(Received(done["packets"], done["bytes"], done["last_ns"]))

@@ -23,14 +23,14 @@ from atoll_hosts.machine import ClockOffset
 FIGURES_OF_CHECKS = frozenset({"check", "terrestrial", "base_rtt", "calibration"})
 """Types of events with figures of the test before a run, one for each pair of hosts; they make no event points."""
 
-_OF_PHASE = {
+_BY_PHASE = {
     Phase.SERVER: "server",
     Phase.CLIENT: "load",
     Phase.CAPTURE: "capture",
     Phase.TRANSFER: "transfer",
 }
-_UNSUPPORTED = 2**64 - 1  # value of a counter that a switch does not have (OpenFlow 1.3.5, 7.3.5.6)
-_LONGEST_TEXT = 500  # characters of an event; events.jsonl has the full text
+_UNSUPPORTED_COUNT = 2**64 - 1  # value of a counter that a switch does not have (OpenFlow 1.3.5, 7.3.5.6)
+_MOST_CHARACTERS = 500  # characters of an event; events.jsonl has the full text
 
 
 def box_points(
@@ -41,26 +41,26 @@ def box_points(
     ``classes``: the latency classes' names by VLAN id. ``kinds``: those of chain boxes, which may declare counters.
     """
     t_ns: int = line["t_ns"]
-    if box in kinds and (declared := kinds[box].measurement):
-        yield _point(declared, {"box": box}, line, t_ns)
+    if box in kinds and (measurement := kinds[box].measurement):
+        yield _point(measurement, {"box": box}, line, t_ns)
     for direction in DIRECTIONS:
         if direction in line:
             yield _point("link", {"box": box, "direction": direction}, line[direction], t_ns)
     if "classes" in line:
         yield _point("delay_box", {"box": box}, line, t_ns)
-        for vlan, counted in line["classes"].items():
+        for vlan, counters in line["classes"].items():
             if int(vlan) in classes:
-                yield _point("delay_class", {"box": box, "vlan": vlan, "class": classes[int(vlan)]}, counted, t_ns)
+                yield _point("delay_class", {"box": box, "vlan": vlan, "class": classes[int(vlan)]}, counters, t_ns)
 
 
 def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0) -> Iterator[MetricPoint]:
     """Points of a line of one of the plan's jobs; ``clock_offset_ns``: its machine's clock less this one's."""
     match line.get("type"):
-        case "counters" | "progress" if spec.phase in _OF_PHASE:
+        case "counters" | "progress" if spec.phase in _BY_PHASE:
             tags = {"host": spec.host}
             if spec.phase is Phase.CAPTURE:
                 tags["point"] = spec.name.removeprefix("capture-")
-            yield _point(_OF_PHASE[spec.phase], tags, line, line["t_ns"])
+            yield _point(_BY_PHASE[spec.phase], tags, line, line["t_ns"])
         case "done" if spec.phase is Phase.CLIENT and "active" in line:  # UDP senders have no flows
             yield _point("load", {"host": spec.host}, {"active": 0, "ended": 1}, line["t_ns"])
         case "done" if spec.phase is Phase.TRANSFER and line.get("end_ns") is not None:
@@ -71,12 +71,12 @@ def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0)
             yield _point("start", {"host": spec.host}, {"late_ns": late_ns}, t_ns)
         case "reply" if spec.phase is Phase.WHISTLE:
             yield event_point("whistle", line["sent_ns"], {"what": spec.name.removeprefix("whistle-")})
-        case "reply" | "lost" as said if spec.phase is Phase.PING:
+        case "reply" | "lost" as outcome if spec.phase is Phase.PING:
             targets = [target["name"] for target in (spec.config or {}).get("targets", ())]
             if line["target"] not in targets:
                 return
             tags = {"host": spec.host, "target": line["target"]}
-            yield _point("ping", tags, {**line, "lost": int(said == "lost")}, line["sent_ns"])
+            yield _point("ping", tags, {**line, "lost": int(outcome == "lost")}, line["sent_ns"])
         case _:
             pass
 
@@ -94,9 +94,9 @@ def latency_config_points(network: Network, experiment: Experiment, t_ns: int) -
     """Points with the configured terrestrial latencies of world servers and of other hosts that are ever delayed."""
     classes = {latency_class.name: latency_class for box in network.delay_boxes for latency_class in box.classes}
     latency = {server: classes[name] for server, name in experiment.latency}
-    ever = {name for version in experiment.versions for name, _ in version.latency} | latency.keys()
+    delayed = {name for version in experiment.versions for name, _ in version.latency} | latency.keys()
     for host in network.world_hosts:
-        if host.role is not HostRole.WORLD_SERVER and host.name not in ever:
+        if host.role is not HostRole.WORLD_SERVER and host.name not in delayed:
             continue
         delay = latency.get(host.name)
         configured = {"rtt_ns": delay.rtt.ns, "jitter_ns": delay.jitter.ns} if delay else {"rtt_ns": 0, "jitter_ns": 0}
@@ -111,23 +111,23 @@ def check_points(kind: str, t_ns: int, figures: Mapping[str, Any]) -> Iterator[M
 
 def switch_points(switch: str, counters: Mapping[str, Any], t_ns: int) -> Iterator[MetricPoint]:
     """Points of a switch's counters; entries with the same cookie belong to the same segment."""
-    for port, counted in counters["ports"].items():
-        supported = {name: count for name, count in counted.items() if count != _UNSUPPORTED}
+    for port, counts in counters["ports"].items():
+        supported = {name: count for name, count in counts.items() if count != _UNSUPPORTED_COUNT}
         yield _point("switch_port", {"switch": switch, "port": port}, supported, t_ns)
     segments: defaultdict[int, dict[str, Field]] = defaultdict(lambda: {"entries": 0, "packets": 0, "bytes": 0})
     for entry in counters["entries"]:
         segment = segments[entry["cookie"]]
-        for name, more in (("entries", 1), ("packets", entry["packets"]), ("bytes", entry["bytes"])):
-            segment[name] = int(segment[name]) + more
-    for cookie, counted in segments.items():
+        for name, amount in (("entries", 1), ("packets", entry["packets"]), ("bytes", entry["bytes"])):
+            segment[name] = int(segment[name]) + amount
+    for cookie, counts in segments.items():
         tags = {"switch": switch, "app": _app(cookie), "cookie": f"{cookie:016x}"}
-        yield _point("flow_entries", tags, counted, t_ns)
+        yield _point("flow_entries", tags, counts, t_ns)
 
 
 def interface_points(host: str, counters: Mapping[str, Mapping[str, int]], t_ns: int) -> Iterator[MetricPoint]:
     """Points of a machine's interfaces."""
-    for interface, counted in counters.items():
-        yield _point("interface", {"host": host, "interface": interface}, counted, t_ns)
+    for interface, counts in counters.items():
+        yield _point("interface", {"host": host, "interface": interface}, counts, t_ns)
 
 
 def metrics_points(machine: str, report: Mapping[str, Any], clock_offset_ns: int) -> Iterator[MetricPoint]:
@@ -157,7 +157,7 @@ def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> MetricPoint:
     """The point of an event of the run or of the testbed."""
     state = str(fields.get("state", ""))
     text, _ = event_text({**fields, "type": kind, "t_ns": t_ns}) or (kind, "")
-    text = text[:_LONGEST_TEXT]
+    text = text[:_MOST_CHARACTERS]
     return MetricPoint("event", {"kind": kind, "state": state}, {"text": text}, t_ns)
 
 

@@ -46,21 +46,21 @@ Write = Callable[[Iterable[MetricPoint]], None]
 Unread = Callable[[int], None]
 
 # Eight requests to each agent; clocks without NTP drift apart by some microseconds a second.
-_COMPARE_EVERY_S = 10.0
+_CLOCK_INTERVAL_S = 10.0
 
 # Of hosts with in-band control: metrics at the start and at the end only, as they would pass the measured network.
 _QUIET_S = 86_400.0
 
 # An agent that does not answer is ended by its heartbeat timeout; the end of a run does not wait for that.
-_LAST_WORDS_S = 2.0
+_END_TIMEOUT_S = 2.0
 
 _VIRTUAL_PERIOD = 300  # a sample of all switches and machines costs 0.75 s of wall time there, as much as 16 s of load
 
 
 class MetricsRecorder:
-    """Records the points of one run. A write error is kept in ``broken`` for the run to raise.
+    """Records the points of one run. A write error is kept in ``write_error`` for the run to raise.
 
-    ``wanted``: False for a run without metrics: it has no spool, and counters are not requested.
+    ``enabled``: False for a run without metrics: it has no spool, and counters are not requested.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class MetricsRecorder:
         """``events``: takes the points as well. Raises RunError if the spool cannot be created."""
         manifest = run_dir.manifest()
         place = str(manifest.get("place", ""))
-        self.wanted = bool(manifest.get("metrics", True))
-        self.broken: RunError | None = None
+        self.enabled = bool(manifest.get("metrics", True))
+        self.write_error: RunError | None = None
         self._network = network
         self._experiment = experiment
-        self._applied: Callable[[], Experiment] = lambda: experiment
+        self._applied_experiment: Callable[[], Experiment] = lambda: experiment
         self._links: tuple[Link, ...] = experiment.links  # as they are configured now
         self._classes, self._kinds = class_names(network), box_kinds(network)
         self._common = {
@@ -82,7 +82,7 @@ class MetricsRecorder:
             "experiment": experiment.name,
             "run": f"{experiment.name}-{run_dir.name}",
         }
-        self._spool = MetricsSpool(run_dir.path / SPOOL) if self.wanted else None
+        self._spool = MetricsSpool(run_dir.path / SPOOL) if self.enabled else None
         self._events = events or EventBus()
         self._period_ns = SECOND_NS * (_VIRTUAL_PERIOD if place == VIRTUAL else 1)
         self._last_event_ns = 0
@@ -117,7 +117,7 @@ class MetricsRecorder:
             return
         self._last_event_ns = max(t_ns, self._last_event_ns + 1)
         point = event_point(kind, self._last_event_ns, fields)
-        if self.wanted:
+        if self.enabled:
             self._write([point])
         else:
             self._events.publish(MetricPoints([point]))
@@ -125,7 +125,7 @@ class MetricsRecorder:
         if kind == "change" and fields.get("state") == "end":
             self._links = self._experiment.states[int(fields["change"])].links
         if self._links != links or (kind == "swap" and fields.get("state") == "turned"):
-            self._write(self._configured(t_ns))
+            self._write(self._configuration(t_ns))
 
     @contextlib.asynccontextmanager
     async def sampling(self, testbed: Testbed) -> AsyncGenerator[None]:
@@ -137,8 +137,8 @@ class MetricsRecorder:
         if self._spool is None:
             yield
             return
-        self._applied = lambda: testbed.experiment or self._experiment
-        async with _agent_metrics(testbed, self._period_ns / 1e9, self._write, self._could_not_read):
+        self._applied_experiment = lambda: testbed.experiment or self._experiment
+        async with _agent_metrics(testbed, self._period_ns / 1e9, self._write, self._count_unread):
             task = asyncio.create_task(self._sample(testbed, self._spool))
             try:
                 yield
@@ -146,12 +146,12 @@ class MetricsRecorder:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-                self._write(self._configured(time.time_ns()))
+                self._write(self._configuration(time.time_ns()))
 
     async def _sample(self, testbed: Testbed, spool: MetricsSpool) -> None:
         due_ns = time.monotonic_ns()  # a wall clock that is set back would silence the samples for as long
         while True:
-            self._write(self._configured(time.time_ns()))
+            self._write(self._configuration(time.time_ns()))
             await self._sample_once(testbed)
             counts = {"points": spool.points, "left_out": spool.left_out, "unread": self._unread}
             self._write([MetricPoint("metrics", {}, counts, time.time_ns())])
@@ -168,27 +168,27 @@ class MetricsRecorder:
             else:
                 self._write(switch_points(switch.name, counters, time.time_ns()))
 
-    def _configured(self, t_ns: int) -> Iterator[MetricPoint]:
+    def _configuration(self, t_ns: int) -> Iterator[MetricPoint]:
         yield from link_config_points(self._links, t_ns)
-        yield from latency_config_points(self._network, self._applied(), t_ns)
+        yield from latency_config_points(self._network, self._applied_experiment(), t_ns)
 
-    def _could_not_read(self, count: int) -> None:
+    def _count_unread(self, count: int) -> None:
         self._unread += count
 
     def _write(self, points: Iterable[MetricPoint]) -> None:
         if self._spool is None:
             return
-        measured = tuple(points)
+        batch = tuple(points)
         try:
-            self._spool.write(replace(point, tags={**point.tags, **self._common}) for point in measured)
+            self._spool.write(replace(point, tags={**point.tags, **self._common}) for point in batch)
         except RunError as error:
-            self.broken = self.broken or error
-        self._events.publish(MetricPoints(measured))
+            self.write_error = self.write_error or error
+        self._events.publish(MetricPoints(batch))
 
 
 @contextlib.asynccontextmanager
-async def _agent_metrics(testbed: Testbed, every_s: float, write: Write, unread: Unread) -> AsyncGenerator[None]:
-    """Call ``write`` with points of all agents every ``every_s`` while the block lasts, and once more at its end.
+async def _agent_metrics(testbed: Testbed, period_s: float, write: Write, unread: Unread) -> AsyncGenerator[None]:
+    """Call ``write`` with points of all agents every ``period_s`` while the block lasts, and once more at its end.
 
     ``unread`` takes the number of hosts that an agent could not read. An agent without metrics, because it has ended,
     is noted and does not affect the others. Hosts with in-band control report at the start and at the end only, and
@@ -196,23 +196,23 @@ async def _agent_metrics(testbed: Testbed, every_s: float, write: Write, unread:
     """
     agents = machines_by_agent(testbed)
     quiet = {host.name for host in testbed.network.in_band_hosts}  # an emulated lab's machine is none of them
-    comparing = [
-        asyncio.create_task(_compare(agent, name, max(every_s, _COMPARE_EVERY_S), write))
+    clock_tasks = [
+        asyncio.create_task(_compare_clocks(agent, name, max(period_s, _CLOCK_INTERVAL_S), write))
         for agent, (name, _) in agents.items()
         if name not in quiet
     ]
     try:
         await asyncio.gather(
             *(
-                _begin(testbed, agent, name, of, _QUIET_S if name in quiet else every_s, write, unread)
-                for agent, (name, of) in agents.items()
+                _begin_measuring(testbed, agent, name, machines, _QUIET_S if name in quiet else period_s, write, unread)
+                for agent, (name, machines) in agents.items()
             )
         )
         yield
     finally:
-        for task in comparing:
+        for task in clock_tasks:
             task.cancel()
-        await asyncio.gather(*comparing, *(_end(agent) for agent in agents), return_exceptions=True)
+        await asyncio.gather(*clock_tasks, *(_end_measuring(agent) for agent in agents), return_exceptions=True)
 
 
 def machines_by_agent(testbed: Testbed) -> dict[Agent, tuple[str, list[Machine]]]:
@@ -224,8 +224,8 @@ def machines_by_agent(testbed: Testbed) -> dict[Agent, tuple[str, list[Machine]]
     return served
 
 
-async def _begin(
-    testbed: Testbed, agent: Agent, name: str, machines: list[Machine], every_s: float, write: Write, unread: Unread
+async def _begin_measuring(
+    testbed: Testbed, agent: Agent, name: str, machines: list[Machine], period_s: float, write: Write, unread: Unread
 ) -> None:
     served = [machine.name for machine in machines]
 
@@ -234,23 +234,23 @@ async def _begin(
         write(metrics_points(name, report, testbed.machine(served[0]).clock_offset_ns))
         unread(len(report["unread"]))
 
-    interfaces = {name: [one.name for one in those] for name, those in testbed.network.machines.items()}
+    interfaces = {name: [leg.name for leg in legs] for name, legs in testbed.network.machines.items()}
     hosts = [(machine.name, machine.netns, interfaces[machine.name]) for machine in machines]
     try:
-        await agent.measure(every_s, hosts, take)
+        await agent.measure(period_s, hosts, take)
     except LabError as error:
         testbed.events.publish(Note(f"no metrics of {', '.join(served)}: {error}"))
         unread(len(served))
 
 
-async def _end(agent: Agent) -> None:
+async def _end_measuring(agent: Agent) -> None:
     with contextlib.suppress(LabError, TimeoutError):
-        async with asyncio.timeout(_LAST_WORDS_S):
+        async with asyncio.timeout(_END_TIMEOUT_S):
             await agent.stop_measuring()
 
 
-async def _compare(agent: Agent, name: str, every_s: float, write: Write) -> None:
+async def _compare_clocks(agent: Agent, name: str, period_s: float, write: Write) -> None:
     with contextlib.suppress(LabError):  # the platform reports that it has ended
         while True:
             write([clock_point(name, await clock_offset(agent), time.time_ns())])
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(period_s)

@@ -54,10 +54,10 @@ class Platform(ABC):
         """Start a controller that the switches can reach. Raises LabError."""
 
     @abstractmethod
-    async def all_switches(self, controller: Controller) -> None:
+    async def wait_for_switches(self, controller: Controller) -> None:
         """Wait until all switches have connected to a controller. Raises LabError."""
 
-    async def linked(self, machines: Iterable[str]) -> None:
+    async def wait_for_links(self, machines: Iterable[str]) -> None:
         """Wait until the experiment interfaces of machines, which are up, have a carrier.
 
         Raises LabError with a line for each interface without one.
@@ -138,7 +138,7 @@ class EmulatedPlatform(Platform):
         """The folder of the lab's file: the machines have this machine's file system."""
         return os.path.dirname(os.path.abspath(self.network.file))  # noqa: PTH100, PTH120 (Path.absolute keeps `..`)
 
-    def read_every(self, seconds: float) -> None:
+    def set_read_interval(self, seconds: float) -> None:
         """Read the agent's messages at this interval only; 0: as they arrive. Answers are still read at once."""
         self._agent.read_every(seconds)
 
@@ -146,7 +146,7 @@ class EmulatedPlatform(Platform):
         """Start a controller inside the lab. Raises LabError."""
         return await Controller.start(self.lab.enter(), interpreter(runtime), runtime=runtime)
 
-    async def all_switches(self, controller: Controller) -> None:
+    async def wait_for_switches(self, controller: Controller) -> None:
         """Wait until all switches have connected to a controller. Raises LabError."""
         await controller.wait_for([switch.dpid for switch in self.network.switches], _SWITCHES_TIMEOUT_S)
 

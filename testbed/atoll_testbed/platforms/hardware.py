@@ -38,7 +38,7 @@ from atoll_hosts.ssh.connections import Outcome, SshConnections, on_each
 from atoll_hosts.ssh.file_transfer import DiskQuota, fetch, offered_files
 from atoll_hosts.ssh.remote_agent import IN_BAND_SILENCE_S, SILENCE_S, start_agent
 from atoll_testbed.platforms.base import Platform
-from atoll_testbed.platforms.machine_checks import address_conflict, clock_off, missing_prerequisites, without_carrier
+from atoll_testbed.platforms.machine_checks import address_conflict, clock_lines, missing_prerequisites, without_carrier
 
 # A NIC that was down takes 2 to 4 s to negotiate with a gigabit switch's port, longer with spanning tree.
 _CARRIER_TIMEOUT_S = 15.0
@@ -48,7 +48,7 @@ _CARRIER_POLL_S = 0.5
 _SWITCHES_TIMEOUT_S = 70.0
 
 # Waiting for other machines' answers would count as round-trip time and make the offsets less certain.
-_CLOCKS_AT_ONCE = 4
+_MOST_CLOCKS = 4
 
 
 @dataclass(slots=True)
@@ -123,10 +123,10 @@ class HardwarePlatform(Platform):
             lambda machine: _reach(connections, machine, inventory, in_band=machine.name in in_band),
         )
         reached = {one.machine: one.result for one in outcomes if one.result is not None}
-        if wrong := _problems(outcomes, network, inventory):
+        if problems := _problems(outcomes, network, inventory):
             await asyncio.gather(*(one.close() for one in reached.values()))
             await connections.close()
-            raise LabError("\n".join(wrong))
+            raise LabError("\n".join(problems))
         macs = {
             (name, interface.slot): one.facts["interfaces"][interface.name]["mac"].lower()
             for name, one in reached.items()
@@ -138,24 +138,24 @@ class HardwarePlatform(Platform):
         """Start a controller on this machine, at the address of the inventory. Raises LabError."""
         return await Controller.start([], interpreter(runtime), self._listen, runtime)
 
-    async def all_switches(self, controller: Controller) -> None:
+    async def wait_for_switches(self, controller: Controller) -> None:
         """Wait until all switches have connected to a controller, with the entries of in-band control.
 
         One that restarted while machines were being connected has lost them. Raises LabError.
         """
-        await _all_switches(controller, self.network, self._listen)
+        await _wait_for_switches(controller, self.network, self._listen)
         if self.network.in_band_hosts:
             await install_control(controller, self.network)
 
-    async def linked(self, machines: Iterable[str]) -> None:
+    async def wait_for_links(self, machines: Iterable[str]) -> None:
         """Wait until the experiment interfaces of machines, which are up, have a carrier.
 
         Raises LabError with a line for each interface without one.
         """
         reached = [self._reached[name] for name in machines]
-        dark = [line for lines in await asyncio.gather(*(_dark(one) for one in reached)) for line in lines]
-        if dark:
-            raise LabError("\n".join(dark))
+        lines = [line for lines in await asyncio.gather(*(_without_carrier(one) for one in reached)) for line in lines]
+        if lines:
+            raise LabError("\n".join(lines))
 
     async def compare_clocks(self) -> Mapping[str, ClockOffset]:
         """Measure the clock offsets again, as clocks drift, and use them from now on.
@@ -163,8 +163,8 @@ class HardwarePlatform(Platform):
         Raises LabError with a line for each offset that is too large.
         """
         clocks = await self.measure_clocks()
-        if wrong := [line for name, clock in clocks.items() for line in clock_off(name, clock)]:
-            raise LabError("\n".join(wrong))
+        if problems := [line for name, clock in clocks.items() for line in clock_lines(name, clock)]:
+            raise LabError("\n".join(problems))
         for name, clock in clocks.items():
             self._reached[name].clock = clock
             self._machines[name] = replace(self._machines[name], clock_offset_ns=clock.known_ns)
@@ -172,10 +172,10 @@ class HardwarePlatform(Platform):
 
     async def measure_clocks(self) -> Mapping[str, ClockOffset]:
         """Measure the clock offsets, of a few machines at a time. Raises LabError if an agent ends."""
-        turn = asyncio.Semaphore(_CLOCKS_AT_ONCE)
+        slots = asyncio.Semaphore(_MOST_CLOCKS)
 
         async def measure(one: _Reached) -> ClockOffset:
-            async with turn:
+            async with slots:
                 return await clock_offset(one.agent)
 
         clocks = await asyncio.gather(*map(measure, self._reached.values()))
@@ -185,8 +185,8 @@ class HardwarePlatform(Platform):
         """The machine's directory for a run's files, from which files with these names are fetched. Raises LabError."""
         self._file_names.setdefault((machine, run), set()).update(files)
         if (machine, run) not in self._directories:
-            most = self._files_limit(machine)
-            in_memory = {} if most is None else {"memory_bytes": most.bytes}
+            limit = self._files_limit(machine)
+            in_memory = {} if limit is None else {"memory_bytes": limit.bytes}
             answer = await self._machines[machine].agent.request("spool", name=_spool_name(run), **in_memory)
             self._directories[machine, run] = Path(answer["path"])
         return self._directories[machine, run]
@@ -196,10 +196,10 @@ class HardwarePlatform(Platform):
 
         A client writes little, and an SD card that is written to delays its programs. Captures are large.
         """
-        known = self._reached[machine].machine
+        machine_entry = self._reached[machine].machine
         is_host = machine in {host.name for host in self.network.hosts}
-        in_memory = is_host if known.files_in_memory is None else known.files_in_memory
-        return known.files_limit if in_memory else None
+        in_memory = is_host if machine_entry.files_in_memory is None else machine_entry.files_in_memory
+        return machine_entry.files_limit if in_memory else None
 
     async def collect(self, run: Path) -> tuple[str, ...]:
         """Fetch the files of a run into its directory and remove them on the machines.
@@ -208,7 +208,7 @@ class HardwarePlatform(Platform):
         is connected again. Files that are none of its jobs', and those beyond its disk quota, are refused.
         """
         quota = DiskQuota(shutil.disk_usage(run).free)
-        machines = [machine for machine, of in self._directories if of == run]
+        machines = [machine for machine, run_of in self._directories if run_of == run]
         outcomes = await on_each(
             [self._reached[machine].machine for machine in machines], lambda one: self._collect_from(one, run, quota)
         )
@@ -251,10 +251,10 @@ class HardwarePlatform(Platform):
                 connection = await self._connections.connect(machine.name, machine.access)
             return connection
 
-        async with contextlib.AsyncExitStack() as after:
+        async with contextlib.AsyncExitStack() as cleanup:
             if agent.closed.done():
                 agent = await start_agent(await connect(), machine.name, machine.access)
-                after.push_async_callback(agent.close)
+                cleanup.push_async_callback(agent.close)
             name = _spool_name(run)
             spool = (await agent.request("files", name=name))["spool"]
             files = offered_files(machine.name, spool, self._file_names[machine.name, run])
@@ -276,18 +276,18 @@ async def controller_with_control(
     Raises LabError.
     """
     listen = f"{inventory.address}:{inventory.port}"
-    real = apply_inventory(network, inventory, {})
+    real_network = apply_inventory(network, inventory, {})
     events.publish(Progress("controller, switches and in-band control"))
     controller = await Controller.start([], interpreter(runtime), listen, runtime)
     try:
-        await _all_switches(controller, real, listen)
-        return controller, len(await install_control(controller, real))
+        await _wait_for_switches(controller, real_network, listen)
+        return controller, len(await install_control(controller, real_network))
     except BaseException:
         await controller.close()
         raise
 
 
-async def _all_switches(controller: Controller, network: Network, listen: str) -> None:
+async def _wait_for_switches(controller: Controller, network: Network, listen: str) -> None:
     try:
         await controller.wait_for([switch.dpid for switch in network.switches], _SWITCHES_TIMEOUT_S)
     except LabError as error:
@@ -312,38 +312,38 @@ async def _reach(
         raise
 
 
-async def _dark(one: _Reached) -> list[str]:
+async def _without_carrier(one: _Reached) -> list[str]:
     """A line for each interface of a machine without a carrier after the timeout. Raises LabError."""
     deadline = time.monotonic() + _CARRIER_TIMEOUT_S
-    while without := without_carrier(one.machine, await one.agent.describe()):
+    while lines := without_carrier(one.machine, await one.agent.describe()):
         if time.monotonic() >= deadline:
             break
         await asyncio.sleep(_CARRIER_POLL_S)
-    return without
+    return lines
 
 
 def _problems(outcomes: list[Outcome[_Reached]], network: Network, inventory: Inventory) -> list[str]:
-    wrong = address_conflict("the controller's address", inventory.address, network)
+    problems = address_conflict("the controller's address", inventory.address, network)
     owners: Counter[str] = Counter()
     for outcome in outcomes:
         one = outcome.result
         if one is None:
-            wrong.append(outcome.error or outcome.machine)
+            problems.append(outcome.error or outcome.machine)
             continue
-        wrong += missing_prerequisites(one.machine, one.facts, one.clock, one.address, network)
+        problems += missing_prerequisites(one.machine, one.facts, one.clock, one.address, network)
         if one.address:
             reached_by = ip_address(one.address.partition("%")[0])
-            wrong += address_conflict(f"{one.machine.name}: its management address", reached_by, network)
+            problems += address_conflict(f"{one.machine.name}: its management address", reached_by, network)
         interfaces = one.facts["interfaces"]
         owners.update(
-            interfaces[name]["mac"] for name in (own.name for own in one.machine.interfaces) if name in interfaces
+            interfaces[name]["mac"] for name in (entry.name for entry in one.machine.interfaces) if name in interfaces
         )
-    wrong += [
+    problems += [
         f"MAC address {mac} is used by {count} interfaces; give each its own"
         for mac, count in owners.items()
         if count > 1
     ]
-    return wrong
+    return problems
 
 
 def _spool_name(run: Path) -> str:

@@ -37,19 +37,19 @@ def missing_prerequisites(
     if facts["free_bytes"] < _LEAST_FREE_BYTES:
         free = f"{facts['free_bytes'] / 1e9:.1f} GB"
         yield f"{name}: only {free} free in /var/tmp, where captures are stored; at least 1 GB is needed"
-    yield from clock_off(name, clock)
+    yield from clock_lines(name, clock)
     if "ip" not in facts["missing_tools"]:
         for interface in machine.interfaces:
             yield from _wrong_interface(name, interface, facts["interfaces"], reached_at, network)
 
 
 def _wrong_interface(
-    name: str, interface: NamedInterface, there: Mapping[str, Any], reached_at: str, network: Network
+    name: str, interface: NamedInterface, interfaces: Mapping[str, Any], reached_at: str, network: Network
 ) -> Iterator[str]:
     control = {host.name: host.control for host in network.in_band_hosts}.get(name)
-    actual = there.get(interface.name)
+    actual = interfaces.get(interface.name)
     if actual is None:
-        others = ", ".join(other for other in there if other != "lo")
+        others = ", ".join(other for other in interfaces if other != "lo")
         yield f"{name}: no interface {interface.name}; there are: {others}"
     elif not _MAC.fullmatch(actual["mac"]):
         yield f"{name}: {interface.name} has an invalid MAC address: {shown(actual['mac'])}"
@@ -80,15 +80,15 @@ def address_conflict(subject: str, address: IPv4Address | IPv6Address, network: 
 
 def without_carrier(machine: InventoryMachine, facts: Mapping[str, Any]) -> list[str]:
     """A line with a remedy for each interface that is up without a carrier. ``facts``: its agent's description."""
-    there = facts["interfaces"]
+    interfaces = facts["interfaces"]
     return [
         f"{machine.name}: {interface.name} has no carrier; check the cable at both ends, and enable the switch's port"
         for interface in machine.interfaces
-        if interface.name in there and not there[interface.name]["carrier"]
+        if interface.name in interfaces and not interfaces[interface.name]["carrier"]
     ]
 
 
-def clock_off(name: str, clock: ClockOffset) -> list[str]:
+def clock_lines(name: str, clock: ClockOffset) -> list[str]:
     """A line if a machine's clock offset is certainly too large."""
     if abs(clock.offset_ns) - clock.bound_ns <= CLOCK_LIMIT_NS:
         return []

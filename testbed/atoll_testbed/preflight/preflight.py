@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from atoll_controller.planner.path_checks import LONGEST_TEST_NS, pinged_again
+from atoll_controller.planner.path_checks import LONGEST_TEST_NS, retest_plan
 from atoll_core.codec import to_json
 from atoll_core.errors import RunError
 from atoll_core.experiment.experiment import Experiment
@@ -34,7 +34,7 @@ _EARLY_ALLOWANCE_NS = 100_000
 _PATH_ATTEMPTS = 5  # from the second on, only of paths that are off
 _LINK_ATTEMPTS = 3  # each fills the links again
 _MOST_PATHS = 10  # in the error message
-_BUSY = (
+_BUSY_HINT = (
     "a terrestrial RTT slightly out of tolerance is often caused by a busy machine; repeat the run when the machine "
     "is idle, or use --on virtual"
 )
@@ -63,51 +63,51 @@ async def check_paths(
     time, on a machine that may be busy; terrestrial RTTs that are off are then measured for the full 30 s. Figures, and
     deviations of each attempt, become events. Raises RunError with the paths that are off.
     """
-    began_ns = time.monotonic_ns()
+    start_ns = time.monotonic_ns()
     measured: Measured = {(check.src, check.dst): [] for check in plan.checks}
     pings, attempt = plan, 0
     while True:
         attempt += 1
         for path, rtts in (await measure_paths(testbed, pings, run_dir.path)).items():
             measured[path] += rtts
-        wrong = judge_paths(plan, measured, testbed.network)
-        for off in wrong:
-            run_dir.event("check_off", time.time_ns(), attempt=attempt, message=off.message)
-        if not wrong:
+        deviations = judge_paths(plan, measured, testbed.network)
+        for deviation in deviations:
+            run_dir.event("check_off", time.time_ns(), attempt=attempt, message=deviation.message)
+        if not deviations:
             return _record(plan, measured, testbed.network, run_dir)
-        paths = frozenset[tuple[str, str]]().union(*(off.paths for off in wrong))
-        left_ns = None if full_matrix else LONGEST_TEST_NS - (time.monotonic_ns() - began_ns)
-        busy = emulated and all(off.terrestrial for off in wrong)
-        attempts = max(_PATH_ATTEMPTS - attempt, 1 if busy and not full_matrix else 0)
-        again = pinged_again(plan, paths, left_ns, attempts=attempts)
-        if again is None:
-            more = f"\n... and {len(wrong) - _MOST_PATHS} more paths" if len(wrong) > _MOST_PATHS else ""
-            lines = "\n".join(off.message for off in wrong[:_MOST_PATHS])
-            if emulated and any(off.terrestrial for off in wrong):
-                more += f"\n{_BUSY}"
+        paths = frozenset[tuple[str, str]]().union(*(deviation.paths for deviation in deviations))
+        left_ns = None if full_matrix else LONGEST_TEST_NS - (time.monotonic_ns() - start_ns)
+        may_be_busy = emulated and all(deviation.terrestrial for deviation in deviations)
+        attempts = max(_PATH_ATTEMPTS - attempt, 1 if may_be_busy and not full_matrix else 0)
+        retest = retest_plan(plan, paths, left_ns, attempts=attempts)
+        if retest is None:
+            more = f"\n... and {len(deviations) - _MOST_PATHS} more paths" if len(deviations) > _MOST_PATHS else ""
+            lines = "\n".join(deviation.message for deviation in deviations[:_MOST_PATHS])
+            if emulated and any(deviation.terrestrial for deviation in deviations):
+                more += f"\n{_BUSY_HINT}"
             raise RunError(f"the configuration test failed; the experiment's load was not started\n{lines}{more}")
-        pings = again
+        pings = retest
     raise AssertionError
 
 
 async def check_links(
-    testbed: Testbed, experiment: Experiment, base_ns: int, run_dir: EventRecord, drained: Callable[[], Awaitable[None]]
+    testbed: Testbed, experiment: Experiment, base_ns: int, run_dir: EventRecord, drain: Callable[[], Awaitable[None]]
 ) -> None:
     """Fill every link for a moment, as tests of an idle path cannot detect a wrong rate or queue.
 
-    ``base_ns``: the result of ``check_paths``. ``drained``: waits until no packet of the test is in flight. Raises
+    ``base_ns``: the result of ``check_paths``. ``drain``: waits until no packet of the test is in flight. Raises
     RunError with the figures that are off.
     """
-    off: Sequence[CalibrationFigure] = ()
+    deviating: Sequence[CalibrationFigure] = ()
     for attempt in range(1, _LINK_ATTEMPTS + 1):
         rows = await brief_calibration(testbed, experiment, base_ns)
-        off = [row for row in rows if row.state is CheckState.OFF]
+        deviating = [row for row in rows if row.state is CheckState.OFF]
         for row in rows:
             run_dir.event("calibration", time.time_ns(), attempt=attempt, **to_json(row))
-        await drained()
-        if not off:
+        await drain()
+        if not deviating:
             return
-    lines = "\n".join(str(row) for row in off)
+    lines = "\n".join(str(row) for row in deviating)
     raise RunError(f"a link differs from its configuration; the experiment's load was not started\n{lines}")
 
 
@@ -209,13 +209,13 @@ class _Deviation:
 
 def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[_Deviation]:
     """Deviations of paths; if there are none, deviations of servers' latencies."""
-    wrong = [
+    deviations = [
         _Deviation(message, frozenset({(check.src, check.dst)}))
         for check in plan.checks
         if (message := _judge_path(check, measured[check.src, check.dst]))
     ]
-    if wrong:
-        return wrong
+    if deviations:
+        return deviations
     scatter_ns = scatter(plan, measured)
     for server, configured_ns, measured_ns in terrestrial(plan, measured, network):
         jitter_ns = max(check.jitter_ns for check in plan.checks if check.src == server)
@@ -226,10 +226,10 @@ def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[_Devia
                 f"the difference may be at most {allowed_ns / 1e6:.2f} ms"
             )
             sources = {server, *_references(plan)}
-            wrong.append(
+            deviations.append(
                 _Deviation(message, frozenset(path for path in measured if path[0] in sources), terrestrial=True)
             )
-    return wrong
+    return deviations
 
 
 def _judge_path(check: PathCheck, rtts: list[int]) -> str | None:
@@ -254,10 +254,10 @@ def terrestrial(plan: Plan, measured: Measured, network: Network) -> list[tuple[
     without latency of their base RTT less that of the links; if all hosts have latencies, these are subtracted, too.
     """
     configured = {check.src: check.terrestrial_rtt_ns for check in plan.checks}
-    beyond = {src: _beyond_links([check for check in plan.checks if check.src == src], measured) for src in configured}
-    lab_ns = min(beyond[src] - configured[src] for src in _references(plan))
+    rest_ns = {src: _beyond_links([check for check in plan.checks if check.src == src], measured) for src in configured}
+    lab_ns = min(rest_ns[src] - configured[src] for src in _references(plan))
     servers = {host.name for host in network.with_role(HostRole.WORLD_SERVER)}
-    return [(src, rtt, beyond[src] - lab_ns) for src, rtt in configured.items() if rtt or src in servers]
+    return [(src, rtt, rest_ns[src] - lab_ns) for src, rtt in configured.items() if rtt or src in servers]
 
 
 def scatter(plan: Plan, measured: Measured) -> float:

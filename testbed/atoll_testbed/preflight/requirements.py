@@ -71,10 +71,10 @@ def require_lab(platform: str, backend: Backend) -> None:
 def require_memory(experiment: Experiment, needed: Size) -> tuple[Diagnostic, ...]:
     """Warnings if the memory needed is not free. Raises MachineError if less than half of it is."""
     free = free_memory()
-    doubt = memory_warnings(experiment, needed, free)
+    warnings = memory_warnings(experiment, needed, free)
     if needed.bytes > 2 * free.bytes:
-        raise MachineError("\n".join(map(str, doubt)))
-    return doubt
+        raise MachineError("\n".join(map(str, warnings)))
+    return warnings
 
 
 def fitting_runs(experiment: Experiment, needed: Size) -> int:

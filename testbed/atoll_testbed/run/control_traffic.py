@@ -9,12 +9,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from atoll_apps.control import is_control, to_hosts
+from atoll_apps.control import is_control, is_to_hosts
 from atoll_controller.fabric.flow_installer import table_of
 from atoll_core.errors import LabError
 from atoll_testbed.testbed import Testbed
 
-_END_S = 3.0  # for the reading at the end, as the load is stopped after it
+_END_TIMEOUT_S = 3.0  # for the reading at the end, as the load is stopped after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ async def sample_control(testbed: Testbed) -> ControlSample | None:
     except LabError:
         return None  # the run decides whether it can continue without it
 
-    def total(*, to: bool) -> tuple[int, int]:
+    def total(*, to_host: bool) -> tuple[int, int]:
         cookies = ((entry, entry["cookie"]) for entry in counters["entries"])
-        entries = [entry for entry, cookie in cookies if is_control(cookie) and to_hosts(cookie) is to]
+        entries = [entry for entry, cookie in cookies if is_control(cookie) and is_to_hosts(cookie) is to_host]
         return sum(entry["packets"] for entry in entries), sum(entry["bytes"] for entry in entries)
 
-    return ControlSample(time.monotonic(), len(network.in_band_hosts), total(to=True), total(to=False))
+    return ControlSample(time.monotonic(), len(network.in_band_hosts), total(to_host=True), total(to_host=False))
 
 
 class ControlCount:
@@ -66,7 +66,7 @@ class ControlCount:
         if self._first is None or not self._first.done() or (first := self._first.result()) is None:
             return None
         try:
-            async with asyncio.timeout(_END_S):
+            async with asyncio.timeout(_END_TIMEOUT_S):
                 return control_increase(first, await sample_control(self._testbed))
         except TimeoutError:
             return None
@@ -82,7 +82,7 @@ def control_increase(begin: ControlSample | None, end: ControlSample | None) -> 
     if begin is None or end is None:
         return None
 
-    def rise(before: tuple[int, int], after: tuple[int, int]) -> dict[str, int]:
+    def increase(before: tuple[int, int], after: tuple[int, int]) -> dict[str, int]:
         # A switch that was rebooted meanwhile counts from zero.
         packets, count = (max(0, later - earlier) for earlier, later in zip(before, after, strict=True))
         return {"packets": packets, "bytes": count}
@@ -90,6 +90,6 @@ def control_increase(begin: ControlSample | None, end: ControlSample | None) -> 
     return {
         "hosts": end.hosts,
         "seconds": round(end.t_s - begin.t_s, 3),
-        "to_hosts": rise(begin.to_hosts, end.to_hosts),
-        "to_daemon": rise(begin.to_daemon, end.to_daemon),
+        "to_hosts": increase(begin.to_hosts, end.to_hosts),
+        "to_daemon": increase(begin.to_daemon, end.to_daemon),
     }

@@ -35,11 +35,11 @@ class RunJobs:
         """Set the jobs; none is started yet."""
         self._specs = {spec.name: spec for spec in specs}
 
-    def of(self, *phases: Phase) -> list[JobSpec]:
+    def of_phases(self, *phases: Phase) -> list[JobSpec]:
         """The jobs of some phases, in the plan's order."""
         return [spec for spec in self._specs.values() if spec.phase in phases]
 
-    def named(self, name: str) -> JobSpec:
+    def job(self, name: str) -> JobSpec:
         """The job with a name (KeyError: no such job)."""
         return self._specs[name]
 
@@ -54,19 +54,19 @@ class RunJobs:
 
     async def start_all(self, *phases: Phase) -> None:
         """Start the jobs of some phases, all at once. Raises LabError."""
-        await asyncio.gather(*(self.start(spec) for spec in self.of(*phases)))
+        await asyncio.gather(*(self.start(spec) for spec in self.of_phases(*phases)))
 
     async def start_at(self, instants: list[tuple[JobSpec, int]], clock: RunClock) -> None:
         """Start each job at its time by the run's clock (ns). Our own programs get the time and wait for it.
 
         Other programs (iperf3) are started at that time. Raises LabError.
         """
-        ours = [
+        own_specs = [
             replace(spec, config={**spec.config, "start_at_ns": at_ns})
             for spec, at_ns in instants
             if spec.config is not None
         ]
-        await asyncio.gather(*map(self.start, ours))
+        await asyncio.gather(*map(self.start, own_specs))
 
         async def start_later(spec: JobSpec, at_ns: int) -> None:
             await clock.sleep_until(at_ns)
@@ -85,20 +85,20 @@ class RunJobs:
             if task.done() and (error := task.exception()) is not None:
                 raise RunError(f"{name} could not be started: {error}") from error
         for name, job in self._started.items():
-            if job.exit is None or self._broke_off(name):
+            if job.exit is None or self._is_broken_transfer(name):
                 continue
             if job.exit.code != 0:
                 raise _failure(name, job)
-            if left_ns > _END_TOLERANCE_NS and _lasts(self._specs[name]):
+            if left_ns > _END_TOLERANCE_NS and _must_last(self._specs[name]):
                 left = f"{left_ns / 1e9:.1f} s before the end of the measurement"
                 raise RunError(f"{name} ended too early, {left}: {job.exit_text()}")
 
     def broken_transfer(self) -> str | None:
         """The reason why the transfer broke off; None if it did not. The bytes received until then are a result."""
-        broken = [name for name in self._started if self._broke_off(name)]
+        broken = [name for name in self._started if self._is_broken_transfer(name)]
         return "; ".join(str(_failure(name, self._started[name])) for name in broken) or None
 
-    def _broke_off(self, name: str) -> bool:
+    def _is_broken_transfer(self, name: str) -> bool:
         """Whether a job is an end of the transfer that failed with the exit status for that (docs/contracts.md).
 
         A server that ends before its client has been started could not serve: no transfer broke off.
@@ -108,7 +108,7 @@ class RunJobs:
             ended is not None
             and ended.code == 1
             and self._specs[name].phase in (Phase.TRANSFER, Phase.TRANSFER_SERVER)
-            and any(spec.name in self._started for spec in self.of(Phase.TRANSFER))
+            and any(spec.name in self._started for spec in self.of_phases(Phase.TRANSFER))
         )
 
     def raise_for_missing(self) -> None:
@@ -120,23 +120,23 @@ class RunJobs:
     async def stop(self, *phases: Phase) -> None:
         """Stop the jobs of one phase after the other; their exit statuses are ignored. Raises LabError."""
         for phase in phases:
-            jobs = [self._started[spec.name] for spec in self.of(phase) if spec.name in self._started]
+            jobs = [self._started[spec.name] for spec in self.of_phases(phase) if spec.name in self._started]
             await asyncio.gather(*(job.stop(_STOP_GRACE_S) for job in jobs))
             await asyncio.gather(*(job.wait() for job in jobs))
 
-    async def stop_well(self, spec: JobSpec) -> None:
+    async def stop_successfully(self, spec: JobSpec) -> None:
         """Stop a job that must end successfully. Raises RunError, LabError."""
         await self._started[spec.name].stop(_STOP_GRACE_S)
-        await self.done_well(spec)
+        await self.wait_for_success(spec)
 
-    async def done_well(self, spec: JobSpec, within_s: float = _REPORT_TIMEOUT_S) -> None:
+    async def wait_for_success(self, spec: JobSpec, limit_s: float = _REPORT_TIMEOUT_S) -> None:
         """Wait for a job that ends by itself. Raises RunError if it fails or takes longer."""
         job = self._started[spec.name]
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(limit_s):
                 ended = await job.wait()
         except TimeoutError:
-            raise RunError(f"{spec.name} is not done after {within_s:g} s") from None
+            raise RunError(f"{spec.name} is not done after {limit_s:g} s") from None
         if ended.code != 0:
             raise _failure(spec.name, job)
 
@@ -145,13 +145,13 @@ class RunJobs:
         for task in self._scheduled.values():
             task.cancel()
         await asyncio.gather(*self._scheduled.values(), return_exceptions=True)  # errors are reported elsewhere
-        captures = [self._started[spec.name] for spec in self.of(Phase.CAPTURE) if spec.name in self._started]
+        captures = [self._started[spec.name] for spec in self.of_phases(Phase.CAPTURE) if spec.name in self._started]
         load = [job for job in self._started.values() if job not in captures]
         for jobs in (load, captures):
             await asyncio.gather(*(_end(job) for job in jobs if job.exit is None))
 
 
-def _lasts(spec: JobSpec) -> bool:
+def _must_last(spec: JobSpec) -> bool:
     """Whether a job must run until the measurement ends; a UDP sender may send its last packet before."""
     return spec.phase in (Phase.SERVER, Phase.PING, Phase.CAPTURE) or is_load(spec)
 

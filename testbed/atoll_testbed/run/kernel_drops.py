@@ -34,7 +34,7 @@ SOCKET_COUNTERS = {
 }
 """Counters of network namespaces that do not increase in a sound run, by the part of a sample that contains them."""
 
-_OWN_LIMIT = Path("/proc/sys/net/core/netdev_max_backlog")
+_LIMIT_FILE = Path("/proc/sys/net/core/netdev_max_backlog")
 
 _SWITCHES = "the switches"  # the switches' ends of an emulated lab's cables; no machine can have this name
 
@@ -81,7 +81,7 @@ def backlog_limit() -> int | None:
     The namespaces of an emulated lab never show it, so its agent cannot read it.
     """
     try:
-        return int(_OWN_LIMIT.read_text())
+        return int(_LIMIT_FILE.read_text())
     except (OSError, ValueError):
         return None
 
@@ -99,25 +99,25 @@ def drop_increase(begin: Mapping[str, DropSample], end: Mapping[str, DropSample]
         emulated = name == EMULATION
         unread = sorted({*before.sample["unread"], *after.sample["unread"]})
         uncounted |= dict.fromkeys(unread, "its counters could not be read")
-        in_backlog = rise(before.sample["machine"], after.sample["machine"], "backlog_dropped_packets")
+        in_backlog = increase(before.sample["machine"], after.sample["machine"], "backlog_dropped_packets")
         if in_backlog is None:
             uncounted[name] = "its kernel does not show /proc/net/softnet_stat"
         machines[name] = {
             "backlog_dropped_packets": in_backlog,
-            "on_cables_packets": _on_cables(before.sample, after.sample) if emulated and not unread else None,
+            "on_cables_packets": _cable_drops(before.sample, after.sample) if emulated and not unread else None,
             "backlog_limit_packets": limit if emulated else after.sample["machine"]["backlog_limit_packets"],
         }
-        for host, counted in after.sample["hosts"].items():
-            rises = _at_sockets(before.sample["hosts"].get(host, {}), counted)
-            if rises and host != _SWITCHES:  # these sockets are those of the control channels
-                hosts[host] = rises
+        for host, counters in after.sample["hosts"].items():
+            increases = _socket_drops(before.sample["hosts"].get(host, {}), counters)
+            if increases and host != _SWITCHES:  # these sockets are those of the control channels
+                hosts[host] = increases
     ports: dict[str, dict[str, int]] | None = None
     if EMULATION in end:
         earlier, later = begin[EMULATION], end[EMULATION]
         if unknown := earlier.ports_unknown or later.ports_unknown:
             uncounted[SWITCH_PORTS] = unknown
         else:
-            ports = _at_ports(earlier.ports, later.ports)
+            ports = _port_drops(earlier.ports, later.ports)
     return {"machines": machines, "hosts": hosts, "ports": ports, "uncounted": uncounted}
 
 
@@ -131,38 +131,38 @@ async def _with_ports(counters: DropSample, lab: EmulatedLab, network: Network) 
     return replace(counters, ports={ports[name]: one for name, one in sockets.items() if name in ports})
 
 
-def _on_cables(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
+def _cable_drops(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
     """Packets that the other end of a veth pair dropped; the sender counts them (drivers/net/veth.c, ``veth_xmit``)."""
     return sum(
-        rise(before["hosts"].get(host, {}).get("interfaces", {}).get(name, {}), counted, "tx_dropped") or 0
+        increase(before["hosts"].get(host, {}).get("interfaces", {}).get(name, {}), counted, "tx_dropped") or 0
         for host, counters in after["hosts"].items()
         for name, counted in counters["interfaces"].items()
     )
 
 
-def _at_ports(
+def _port_drops(
     before: Mapping[PortRef, PacketSocketCounters], after: Mapping[PortRef, PacketSocketCounters]
 ) -> dict[str, dict[str, int]]:
     """Packets that the switches' sockets dropped, by port; ports without drops are left out."""
-    rises: dict[str, dict[str, int]] = {}
-    for port, now in sorted(after.items()):
-        dropped = now.dropped_packets - (before[port].dropped_packets if port in before else 0)
+    increases: dict[str, dict[str, int]] = {}
+    for port, counters in sorted(after.items()):
+        dropped = counters.dropped_packets - (before[port].dropped_packets if port in before else 0)
         if dropped > 0:
-            rises[str(port)] = {"dropped_packets": dropped, "receive_buffer_bytes": now.receive_buffer_bytes}
-    return rises
+            increases[str(port)] = {"dropped_packets": dropped, "receive_buffer_bytes": counters.receive_buffer_bytes}
+    return increases
 
 
-def _at_sockets(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, int]:
+def _socket_drops(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, int]:
     """Increases by part and counter (``tcp.listen_drops``), without those of 0."""
-    rises = {
-        f"{part}.{counter}": rise(before.get(part, {}), after[part], counter) or 0
+    increases = {
+        f"{part}.{counter}": increase(before.get(part, {}), after[part], counter) or 0
         for part, counters in SOCKET_COUNTERS.items()
         for counter in counters
     }
-    return {name: risen for name, risen in rises.items() if risen}
+    return {name: count for name, count in increases.items() if count}
 
 
-def rise(before: Mapping[str, Any], after: Mapping[str, Any], counter: str) -> int | None:
+def increase(before: Mapping[str, Any], after: Mapping[str, Any], counter: str) -> int | None:
     """The increase of a counter; None if the kernel does not have it."""
     earlier, later = before.get(counter), after.get(counter)
     return None if earlier is None or later is None else max(0, later - earlier)
@@ -182,14 +182,14 @@ def _heat(before: Mapping[str, Any], after: Mapping[str, Any], *, emulated: bool
     return {
         "temperature_max_c": after.get("temperature_max_c"),
         "temperature_limit_c": after.get("temperature_limit_c"),
-        "looks": rise(before, after, "heat_looks"),
-        "hot_looks": rise(before, after, "hot_looks"),
-        "low_voltage_looks": rise(before, after, "low_voltage_looks"),
+        "looks": increase(before, after, "heat_looks"),
+        "hot_looks": increase(before, after, "hot_looks"),
+        "low_voltage_looks": increase(before, after, "low_voltage_looks"),
         # Links and delay boxes of an emulated lab measure their own lateness, which says more.
         "busy": None if emulated else _busy(before, after),
     }
 
 
 def _busy(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
-    busy, idle = rise(before, after, "busy_ns"), rise(before, after, "idle_ns")
+    busy, idle = increase(before, after, "busy_ns"), increase(before, after, "idle_ns")
     return round(busy / (busy + idle), 4) if busy is not None and idle is not None and busy + idle > 0 else None

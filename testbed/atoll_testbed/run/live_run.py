@@ -58,8 +58,8 @@ class LiveRun:
         self._request = planned.request
         self._experiment = experiment = planned.request.experiment
         self._dir = run_dir
-        self._held_s = longest_residence_ns(testbed.network, experiment) / 1e9
-        self._quiet_s = max(_DRAIN_QUIET_S, longest_terrestrial_ns(testbed.network, experiment) / 1e9) + self._held_s
+        self._hold_s = longest_residence_ns(testbed.network, experiment) / 1e9
+        self._quiet_s = max(_DRAIN_QUIET_S, longest_terrestrial_ns(testbed.network, experiment) / 1e9) + self._hold_s
         self._step_name = ""
         self._recording = RunRecorder(run_dir, testbed.network, experiment, testbed.events)
         self._jobs = RunJobs(testbed, self._recording, run_dir.path)
@@ -79,7 +79,7 @@ class LiveRun:
             outcome = f"cancelled at step {self._step_name}"
             raise
         except Exception as error:  # internal errors, too: such a run is not completed
-            outcome = f"failed at step {self._step_name}: {_why(error)}"
+            outcome = f"failed at step {self._step_name}: {_error_text(error)}"
             raise
         finally:
             await self._jobs.end()
@@ -93,7 +93,7 @@ class LiveRun:
 
     def note(self, text: str) -> None:
         """Record a note of the run and show it, also after the measurement. Raises RunError."""
-        self._remark(text)
+        self._record_note(text)
         self._testbed.events.publish(Progress(text))
 
     async def analyse(self) -> dict[str, Any]:
@@ -116,10 +116,10 @@ class LiveRun:
             await self._check(plan)
         async with contextlib.AsyncExitStack() as restore:
             async with self._step("settings"):
-                pinned = pinned_tcp(self._testbed, self._experiment, self._remark)
+                pinned = pinned_tcp(self._testbed, self._experiment, self._record_note)
                 sysctls, before = await restore.enter_async_context(pinned)
                 await self._recording.manifest.update({"tcp_sysctls": to_json(sysctls), "tcp_sysctls_before": before})
-            await restore.enter_async_context(self._recording.metering.sampling(self._testbed))
+            await restore.enter_async_context(self._recording.metrics.sampling(self._testbed))
             async with self._step("captures"):
                 await self._start_captures(plan)
                 begin = await sample_drops(self._testbed)
@@ -135,29 +135,29 @@ class LiveRun:
                 await self._end_load()
             async with self._step("drain"):
                 limit_s = _DRAIN_LIMIT_S + 2 * (self._quiet_s - _DRAIN_QUIET_S)
-                drained = partial(self._recording.drained, self._quiet_s, limit_s)
-                await drained()
+                wait_for_drain = partial(self._recording.drained, self._quiet_s, limit_s)
+                await wait_for_drain()
                 await self._jobs.stop(Phase.PING)  # pings without an answer by now are lost
-                await self._recording.end_marks(self._testbed.mark_boxes, drained)
+                await self._recording.end_marks(self._testbed.mark_boxes, wait_for_drain)
                 end = await sample_drops(self._testbed)
                 outside: dict[str, Any] = {"lost_outside": drop_increase(begin, end, backlog_limit())}
                 if heat := heat_between(begin, end):
                     outside["host_heat"] = heat
                 await self._recording.manifest.update(outside)
                 self._recording.event("drained")
-                for spec in self._jobs.of(Phase.CAPTURE):
-                    await self._jobs.stop_well(spec)
+                for spec in self._jobs.of_phases(Phase.CAPTURE):
+                    await self._jobs.stop_successfully(spec)
         async with self._step("record"):
             await self._jobs.start_all(Phase.REPORT)  # commands of users' programs
-            for spec in self._jobs.of(Phase.REPORT):
-                await self._jobs.done_well(spec)
+            for spec in self._jobs.of_phases(Phase.REPORT):
+                await self._jobs.wait_for_success(spec)
             await self._testbed.settled()
             await self._recording.tables_after(self._testbed)
             await self._collect()
 
     async def _conclude(self, outcome: str, started_ns: int) -> None:
         try:
-            self._recording.metering.event("outcome", time.time_ns(), {"outcome": outcome})
+            self._recording.metrics.event("outcome", time.time_ns(), {"outcome": outcome})
         finally:
             self._recording.close()
         self._dir.event("outcome", time.time_ns(), outcome=outcome)
@@ -169,7 +169,7 @@ class LiveRun:
             }
         )
 
-    def _remark(self, text: str) -> None:
+    def _record_note(self, text: str) -> None:
         self._recording.event("note", message=text)
 
     @contextlib.asynccontextmanager
@@ -181,7 +181,7 @@ class LiveRun:
             yield
         except BaseException as error:
             with contextlib.suppress(RunError):
-                self._recording.event("step", step=name, state="failed", message=_why(error))
+                self._recording.event("step", step=name, state="failed", message=_error_text(error))
             raise
         self._recording.event("step", step=name, state="end")
 
@@ -192,28 +192,28 @@ class LiveRun:
         if full_matrix:
             self.note(f"full matrix: {len(plan.checks)} paths; pinging takes {pinging_ns(plan) / 1e9:.0f} s")
         await check_addresses(self._testbed, plan)
-        drained = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)
+        wait_for_drain = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)
         if hold_packets(await self._testbed.mark_boxes()):  # probes fill the queue of a slow link for seconds
-            await drained()
+            await wait_for_drain()
         emulated = self._request.platform == MININET
         base_ns = await check_paths(self._testbed, plan, self._recording, full_matrix=full_matrix, emulated=emulated)
-        await check_links(self._testbed, self._experiment, base_ns, self._recording, drained)
+        await check_links(self._testbed, self._experiment, base_ns, self._recording, wait_for_drain)
 
     async def _start_captures(self, plan: Plan) -> None:
         points = sorted(plan.captures, key=lambda point: (point.name != "island", point.name == "world"))
         for point in points:
-            await self._jobs.start(self._jobs.named(f"capture-{point.name}"))
+            await self._jobs.start(self._jobs.job(f"capture-{point.name}"))
 
     async def _start_clients(self) -> tuple[RunClock, int]:
         transfer = self._experiment.transfer
         after_ns = {Phase.CLIENT: 0, Phase.PING: 0, Phase.TRANSFER: transfer.start.ns if transfer else 0}
-        later = [(spec, after_ns[spec.phase]) for spec in self._jobs.of(*after_ns)]
-        later.append((self._jobs.named("whistle-start"), 0))
+        delays = [(spec, after_ns[spec.phase]) for spec in self._jobs.of_phases(*after_ns)]
+        delays.append((self._jobs.job("whistle-start"), 0))
         clocks = await self._testbed.platform.compare_clocks()
         clock = RunClock(clocks)
-        begin_ns = clock.now_ns() + start_lead_ns(len(later))
+        begin_ns = clock.now_ns() + start_lead_ns(len(delays))
         self._recording.event("start", **start_event(begin_ns, clocks))
-        await self._jobs.start_at([(spec, begin_ns + ns) for spec, ns in later], clock)
+        await self._jobs.start_at([(spec, begin_ns + ns) for spec, ns in delays], clock)
         late_ns = clock.now_ns() - begin_ns
         if late_ns > 0:
             msg = f"the clients were not ready in time: {late_ns / 1e6:.0f} ms late; the machine is too busy"
@@ -266,7 +266,7 @@ class LiveRun:
             except (LabError, PlanError) as error:
                 event("change", change=change.number, state="failed", message="; ".join(str(error).splitlines()))
                 return
-            event("change", change=change.number, state="end", drain_ns=change.least.ns)
+            event("change", change=change.number, state="end", drain_ns=change.drain.ns)
 
     async def _wait_for_end(self, clock: RunClock, begin_ns: int) -> None:
         end_ns = begin_ns + self._experiment.duration.ns
@@ -282,8 +282,8 @@ class LiveRun:
                 self._jobs.raise_for_failed(left_ns=end_ns - now_ns)
             await self._record_control(control)
         self._jobs.raise_for_missing()
-        if (why := self._jobs.broken_transfer()) is not None:
-            self._recording.event("transfer", state="failed", message=why)
+        if (reason := self._jobs.broken_transfer()) is not None:
+            self._recording.event("transfer", state="failed", message=reason)
         self._recording.event("window", start_ns=begin_ns, end_ns=end_ns)
         self._recording.event("clocks", **clock.clocks_event(await self._testbed.platform.measure_clocks()))
 
@@ -296,10 +296,10 @@ class LiveRun:
 
     async def _end_load(self) -> None:
         await self._jobs.stop(Phase.CLIENT, Phase.TRANSFER)
-        whistle = self._jobs.named("whistle-end")
+        whistle = self._jobs.job("whistle-end")
         await self._jobs.start(whistle)
-        await self._jobs.done_well(whistle, _WHISTLE_S)
-        await asyncio.sleep(self._held_s)  # whistles are not held
+        await self._jobs.wait_for_success(whistle, _WHISTLE_S)
+        await asyncio.sleep(self._hold_s)  # whistles are not held
         await self._jobs.stop(Phase.SERVER, Phase.TRANSFER_SERVER)
 
     async def _collect(self) -> None:
@@ -311,7 +311,7 @@ class LiveRun:
             raise RunError("\n".join(missing))
 
 
-def _why(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """The error of a step in words; the type of an error without a message, which no step should raise."""
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
@@ -332,38 +332,38 @@ async def pinned_tcp(
     the others are restored then.
     """
     machine, hosts = testbed.machine, [host.name for host in testbed.network.hosts]
-    wanted = await _permitted(testbed, {host: tcp_sysctls(experiment, host) for host in hosts}, note)
-    answers = await asyncio.gather(*(machine(host).sysctl(wanted[host]) for host in hosts), return_exceptions=True)
-    was: HostSysctls = {}
-    refused: list[BaseException] = []
+    settings = await _permitted(testbed, {host: tcp_sysctls(experiment, host) for host in hosts}, note)
+    answers = await asyncio.gather(*(machine(host).sysctl(settings[host]) for host in hosts), return_exceptions=True)
+    before: HostSysctls = {}
+    errors: list[BaseException] = []
     for host, answer in zip(hosts, answers, strict=True):
         if isinstance(answer, BaseException):
-            refused.append(answer)
+            errors.append(answer)
         else:
-            was[host] = answer
+            before[host] = answer
     try:
-        if refused:
-            raise refused[0]
-        yield wanted, was
+        if errors:
+            raise errors[0]
+        yield settings, before
     finally:
         with contextlib.suppress(LabError):
-            await asyncio.gather(*(machine(host).sysctl(pairs) for host, pairs in was.items()))
+            await asyncio.gather(*(machine(host).sysctl(pairs) for host, pairs in before.items()))
 
 
-async def _permitted(testbed: Testbed, wanted: HostSysctls, note: Callable[[str], None]) -> HostSysctls:
+async def _permitted(testbed: Testbed, settings: HostSysctls, note: Callable[[str], None]) -> HostSysctls:
     """The settings without default congestion controls that the kernel allows in its first namespace only.
 
     The sockets of our own programs then request the congestion control individually, and fail if the kernel does not
     have it. Restricted controls: net.ipv4.tcp_allowed_congestion_control.
     """
     machine = testbed.machine(testbed.network.hosts[0].name)
-    named = {pair for pairs in wanted.values() for pair in pairs if pair[0] == CONGESTION_CONTROL}
-    for pair in sorted(named):
+    controls = {pair for pairs in settings.values() for pair in pairs if pair[0] == CONGESTION_CONTROL}
+    for pair in sorted(controls):
         try:
-            was = await machine.sysctl([pair])
+            before = await machine.sysctl([pair])
         except LabError as error:
             note(f"set for each socket, because the default cannot be changed: {error}")
-            wanted = {host: tuple(each for each in pairs if each != pair) for host, pairs in wanted.items()}
+            settings = {host: tuple(each for each in pairs if each != pair) for host, pairs in settings.items()}
         else:
-            await machine.sysctl(was)
-    return wanted
+            await machine.sysctl(before)
+    return settings

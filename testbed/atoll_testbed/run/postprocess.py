@@ -22,8 +22,8 @@ async def compress_and_analyse(run_dir: RunDir) -> dict[str, Any]:
     """Compress the captures, analyse the run, write its report; returns the summary. Raises RunError, MachineError."""
     binary = str(find_binary())
     async with (
-        _loading("atoll_analysis", run_dir, "--binary", binary) as analysis,
-        _loading("atoll_dashboards.report.report", run_dir) as report,
+        _loaded("atoll_analysis", run_dir, "--binary", binary) as analysis,
+        _loaded("atoll_dashboards.report.report", run_dir) as report,
     ):
         await asyncio.to_thread(run_dir.compress_captures)
         await _finish("atoll_analysis", run_dir, analysis)
@@ -33,7 +33,7 @@ async def compress_and_analyse(run_dir: RunDir) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def _loading(module: str, run_dir: RunDir, *options: str) -> AsyncGenerator[asyncio.subprocess.Process]:
+async def _loaded(module: str, run_dir: RunDir, *options: str) -> AsyncGenerator[asyncio.subprocess.Process]:
     """Start a module, which loads its libraries and waits for a line; it has ended after the block."""
     process = await asyncio.create_subprocess_exec(
         *("setpriv", "--pdeathsig", "KILL"),  # it does not outlive its parent, even after `kill -9`
@@ -65,12 +65,12 @@ async def _finish(module: str, run_dir: RunDir, process: asyncio.subprocess.Proc
 def _failure(module: str, run_dir: RunDir, exit_code: int, output: str) -> RunError:
     """An error of one line; the full output, usually a traceback, is written to the run's logs."""
     lines = output.splitlines() or [f"exit code {exit_code}"]
-    kept = ""
+    log_text = ""
     if len(lines) > 1:
         log = run_dir.logs / f"{module}.err"
         try:
             replace_text(log, output + "\n")
-            kept = f"; its full output is in {log}"
+            log_text = f"; its full output is in {log}"
         except RunError as error:
-            kept = f"; {error}"
-    return RunError(f"{module} failed: {lines[-1]}{kept}")
+            log_text = f"; {error}"
+    return RunError(f"{module} failed: {lines[-1]}{log_text}")

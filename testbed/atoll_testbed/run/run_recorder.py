@@ -49,7 +49,7 @@ class RunRecorder:
         self._experiment = experiment
         self._events = events
         self._lines = Appender(run_dir.path / COUNTERS_FILE)
-        self.metering = MetricsRecorder(run_dir, network, experiment, events)
+        self.metrics = MetricsRecorder(run_dir, network, experiment, events)
         self._job_files: dict[str, Appender] = {}
         self._output_bytes: Counter[str] = Counter()  # by job, and by box for link.jsonl
         self._most_output_bytes = _MOST_OUTPUT_BYTES + round(experiment.duration.s * _MOST_OUTPUT_BYTES_S)
@@ -58,7 +58,7 @@ class RunRecorder:
         self._dropped_before = 0  # by that queue's link, when the measurement began
         self._previous_live: tuple[int, int] | None = None
         self._link_live: dict[str, Any] = {}  # figures of the link for live lines, until there are new counters
-        self._broken: RunError | None = None
+        self._write_error: RunError | None = None
         self._closed = False
 
     @contextlib.contextmanager
@@ -79,19 +79,19 @@ class RunRecorder:
         t_ns = time.time_ns() if t_ns is None else t_ns
         self._dir.event(kind, t_ns, **fields)
         if not self._closed:
-            self.metering.event(kind, t_ns, fields)
+            self.metrics.event(kind, t_ns, fields)
 
     def close(self) -> None:
         """Close the files."""
         self._closed = True
         for file in (self._lines, *self._job_files.values()):
             file.close()
-        self.metering.close()
+        self.metrics.close()
 
     def box_line(self, box: str, line: Mapping[str, Any]) -> None:
         """Take a ``counters`` line of a link or delay box."""
-        self.metering.box_line(box, line)
-        with self._errors_kept():
+        self.metrics.box_line(box, line)
+        with self._keep_errors():
             self._write(box, line)
         if "to_island" in line:
             self._latest[box] = line
@@ -105,21 +105,21 @@ class RunRecorder:
         """
 
         def take(line: dict[str, Any]) -> None:
-            self.metering.job_line(spec, line, clock_offset_ns)
-            with self._errors_kept():
+            self.metrics.job_line(spec, line, clock_offset_ns)
+            with self._keep_errors():
                 self._append(self._log(spec.name), spec.name, _line(line))
 
         return take
 
     def program_line(self, job: str, line: str) -> None:
         """Take a line of a user's program on a box: it is written to logs/<job>.out, up to the limit."""
-        output, was_cut = line.encode() + b"\n", self._output_bytes[job] > self._most_output_bytes
-        with self._errors_kept():
+        output, was_over = line.encode() + b"\n", self._output_bytes[job] > self._most_output_bytes
+        with self._keep_errors():
             if self._count(job, output):
                 self._log(job).append(output)
-            elif not was_cut:
-                most = f"{self._most_output_bytes / 1e6:.0f} MB"
-                self.event("note", message=f"{job} prints more than {most}; the rest is not recorded")
+            elif not was_over:
+                limit = f"{self._most_output_bytes / 1e6:.0f} MB"
+                self.event("note", message=f"{job} prints more than {limit}; the rest is not recorded")
 
     def _log(self, job: str) -> Appender:
         if job not in self._job_files:
@@ -133,7 +133,7 @@ class RunRecorder:
         self.raise_if_broken()
 
     async def end_marks(
-        self, mark: Callable[[], Awaitable[dict[str, dict[str, Any]]]], drained: Callable[[], Awaitable[None]]
+        self, mark: Callable[[], Awaitable[dict[str, dict[str, Any]]]], drain: Callable[[], Awaitable[None]]
     ) -> None:
         """Record the marks "end", at which no link holds a packet.
 
@@ -141,57 +141,57 @@ class RunRecorder:
         """
         while hold_packets(answers := await mark()):
             self.marks("drain", answers)
-            await drained()
+            await drain()
         self.marks("end", answers)
 
     def raise_if_broken(self) -> None:
         """Raise RunError if anything could not be written."""
-        broken = self._broken or self.metering.broken
-        if broken:
-            raise broken
+        error = self._write_error or self.metrics.write_error
+        if error:
+            raise error
 
     @contextlib.contextmanager
-    def _errors_kept(self) -> Generator[None]:
+    def _keep_errors(self) -> Generator[None]:
         """Keep the first RunError for :meth:`raise_if_broken`."""
         try:
             yield
         except RunError as error:
-            self._broken = self._broken or error
+            self._write_error = self._write_error or error
 
     def _write(self, box: str, line: Mapping[str, Any]) -> None:
         self._append(self._lines, box, _line({"box": box, **line}))
 
-    def _append(self, file: Appender, who: str, line: bytes) -> None:
+    def _append(self, file: Appender, source: str, line: bytes) -> None:
         """Append a line of a job or box. Raises RunError if its output exceeds the limit."""
-        if not self._count(who, line):
-            most = f"{self._most_output_bytes / 1e6:.0f} MB"
-            raise RunError(f"{who} prints more than a job is allowed in a run of this length ({most})")
+        if not self._count(source, line):
+            limit = f"{self._most_output_bytes / 1e6:.0f} MB"
+            raise RunError(f"{source} prints more than a job is allowed in a run of this length ({limit})")
         file.append(line)
 
-    def _count(self, who: str, line: bytes) -> bool:
+    def _count(self, source: str, line: bytes) -> bool:
         """Count the output of a job or box; returns whether it is within the limit."""
-        self._output_bytes[who] += len(line)
-        return self._output_bytes[who] <= self._most_output_bytes
+        self._output_bytes[source] += len(line)
+        return self._output_bytes[source] <= self._most_output_bytes
 
     def measurement_begins(self) -> None:
         """Reset queue and drops of the live lines, which until now are those of the tests before the measurement."""
         self._queue_max = 0
-        if (watched := self._watched()) is not None:
-            _, line = watched
+        if (first := self._first_link()) is not None:
+            _, line = first
             self._dropped_before = line["to_island"]["dropped_packets"]
 
     def live(self, begin_ns: int, now_ns: int) -> None:
         """Publish a live line: time, the link's rate, queue and drops."""
         self.raise_if_broken()
-        if (watched := self._watched()) is not None:
-            box, line = watched
+        if (first := self._first_link()) is not None:
+            box, line = first
             if self._previous_live is None or line["t_ns"] > self._previous_live[0]:
                 self._link_live = self._link_figures(box, line)
         elapsed_s = max(0.0, (now_ns - begin_ns) / 1e9)
         # In virtual time live lines may come more often than counters.
         self._events.publish(Live(elapsed_s, self._experiment.duration.s, **self._link_live))
 
-    def _watched(self) -> tuple[str, Mapping[str, Any]] | None:
+    def _first_link(self) -> tuple[str, Mapping[str, Any]] | None:
         """The link of the live lines, the first one that sent counters, and its latest counters."""
         return next(iter(self._latest.items()), None)
 
@@ -199,13 +199,13 @@ class RunRecorder:
         """The link's figures since the previous live line."""
         island = line["to_island"]
         dropped = island["dropped_packets"] - self._dropped_before
-        news: dict[str, Any] = {"box": box, "queue_max_bytes": self._queue_max, "dropped_packets": dropped}
+        figures: dict[str, Any] = {"box": box, "queue_max_bytes": self._queue_max, "dropped_packets": dropped}
         self._queue_max = 0
         if self._previous_live is not None:
             seconds = (line["t_ns"] - self._previous_live[0]) / 1e9
-            news["rate_mbit_s"] = (island["out_bytes"] - self._previous_live[1]) * 8e-6 / seconds
+            figures["rate_mbit_s"] = (island["out_bytes"] - self._previous_live[1]) * 8e-6 / seconds
         self._previous_live = (line["t_ns"], island["out_bytes"])
-        return news
+        return figures
 
     async def drained(self, quiet_s: float, limit_s: float) -> None:
         """Wait until no packet has entered any link for ``quiet_s`` and all links are empty.
@@ -217,15 +217,15 @@ class RunRecorder:
         ways = [way for link in self._experiment.links_over_time for way in (link.to_island, link.to_world)]
         limit_s += max((way.full_queue.s for way in ways), default=0.0) + 3 * sum(way.delays[1].s for way in ways)
         deadline = time.monotonic() + limit_s
-        seen, since = -1, time.monotonic()
+        last_entered, since_s = -1, time.monotonic()
         while time.monotonic() < deadline:
             entered = held = 0
             for line in self._latest.values():
                 entered += sum(line[direction]["in_packets"] for direction in DIRECTIONS)
                 held += sum(line[direction]["held_packets"] for direction in DIRECTIONS)
-            if entered != seen or held:
-                seen, since = entered, time.monotonic()
-            elif time.monotonic() - since >= quiet_s:
+            if entered != last_entered or held:
+                last_entered, since_s = entered, time.monotonic()
+            elif time.monotonic() - since_s >= quiet_s:
                 return
             await asyncio.sleep(0.1)
         msg = f"the link did not drain within {limit_s:g} s after the load had stopped: a program is still sending"

@@ -116,9 +116,9 @@ def revision() -> str | None:
     file = Path(__file__)
     try:
         _git(file.parent, "ls-files", "--error-unmatch", file.name)  # a package installed inside of other work has none
-        described = _git(file.parent, "describe", "--always", "--dirty=+", "--abbrev=12")
+        version = _git(file.parent, "describe", "--always", "--dirty=+", "--abbrev=12")
         changes = _changes(file.parent)
-        return f"{described.removesuffix('+')}+{changes}" if changes else described or None
+        return f"{version.removesuffix('+')}+{changes}" if changes else version or None
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -13,17 +13,17 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry
 
 # Open vSwitch adds up what its datapath has counted twice a second; only what was new to the datapath counts at once.
-_WITHIN_S = 1.5
+_COUNT_TIMEOUT_S = 1.5
 _POLL_S = 0.1
 
-_SLOW = ("procurve",)  # drivers whose hardware updates its counters every 20 s
+_SLOW_DRIVERS = ("procurve",)  # drivers whose hardware updates its counters every 20 s
 
 Counts = Mapping[FlowEntry, int]
 
 
 def prompt_switches(network: Network) -> frozenset[str]:
     """The switches whose counters show a packet soon; for others only sightings are evidence."""
-    return frozenset(switch.name for switch in network.switches if not switch.driver.startswith(_SLOW))
+    return frozenset(switch.name for switch in network.switches if not switch.driver.startswith(_SLOW_DRIVERS))
 
 
 def are_counters_prompt(network: Network, steps: Iterable[Step]) -> bool:
@@ -31,7 +31,7 @@ def are_counters_prompt(network: Network, steps: Iterable[Step]) -> bool:
     return prompt_switches(network) >= {step.at.switch for step in steps if isinstance(step, Lookup)}
 
 
-async def counts(controller: Controller, network: Network, entries: Iterable[FlowEntry]) -> dict[FlowEntry, int]:
+async def read_counts(controller: Controller, network: Network, entries: Iterable[FlowEntry]) -> dict[FlowEntry, int]:
     """The packet counters of these entries; entries that no switch has are left out. Raises LabError."""
     by_switch: defaultdict[str, list[FlowEntry]] = defaultdict(list)
     for entry in dict.fromkeys(entries):
@@ -50,29 +50,29 @@ async def count_increase(
     controller: Controller, network: Network, before: Counts, expected: Collection[FlowEntry], least: int = 1
 ) -> dict[FlowEntry, int]:
     """The increase of each counter since ``before``; waits until all ``expected`` increase by ``least``, or 1.5 s."""
-    deadline = asyncio.get_running_loop().time() + _WITHIN_S
+    deadline = asyncio.get_running_loop().time() + _COUNT_TIMEOUT_S
     while True:
-        now = await counts(controller, network, before)
-        rises = {entry: now.get(entry, 0) - packets for entry, packets in before.items()}
-        if all(rises.get(entry, 0) >= least for entry in expected) or asyncio.get_running_loop().time() > deadline:
-            return rises
+        current = await read_counts(controller, network, before)
+        increases = {entry: current.get(entry, 0) - packets for entry, packets in before.items()}
+        if all(increases.get(entry, 0) >= least for entry in expected) or asyncio.get_running_loop().time() > deadline:
+            return increases
         await asyncio.sleep(_POLL_S)
 
 
-def counted_path(steps: Iterable[Step], rises: Counts, taps: Collection[str]) -> str:
+def counted_path(steps: Iterable[Step], increases: Counts, taps: Collection[str]) -> str:
     """How far packets came on a path, by the last entry that counted them, in words."""
-    last, to = "", ""
+    last, sent_to = "", ""
     for step in steps:
         if isinstance(step, Delivery):
-            to = to if step.name in taps else f"sent on to {step.name}"
+            sent_to = sent_to if step.name in taps else f"sent on to {step.name}"
             continue
-        came = "; ".join(filter(None, (last, to))) or "no entry counted it"
+        progress = "; ".join(filter(None, (last, sent_to))) or "no entry counted it"
         if step.entry is None:
-            return f"{came}; at {step.at} no entry matches it"
-        if rises.get(step.entry, 0) <= 0:
-            return f"{came}; {entry_label(step.entry)} at {step.at} did not count it"
-        last, to = f"last counted by {entry_label(step.entry)} at {step.at}", ""
-    return "; ".join(filter(None, (last, to)))
+            return f"{progress}; at {step.at} no entry matches it"
+        if increases.get(step.entry, 0) <= 0:
+            return f"{progress}; {entry_label(step.entry)} at {step.at} did not count it"
+        last, sent_to = f"last counted by {entry_label(step.entry)} at {step.at}", ""
+    return "; ".join(filter(None, (last, sent_to)))
 
 
 def entry_label(entry: FlowEntry) -> str:

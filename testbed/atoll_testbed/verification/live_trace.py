@@ -13,7 +13,7 @@ from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Protocol
 from atoll_core.lab.network import Network
 from atoll_core.lab.port_ref import PortRef
-from atoll_testbed.verification.entry_counters import Counts, count_increase, counts, prompt_switches
+from atoll_testbed.verification.entry_counters import Counts, count_increase, prompt_switches, read_counts
 from atoll_testbed.verification.probe_receiver import Sent, Station, Watch, receiving_probes, sending, station
 
 if TYPE_CHECKING:
@@ -35,32 +35,32 @@ async def trace_live(
     plan, experiment, network = testbed.installed_plan, testbed.experiment, testbed.network
     if plan is None or experiment is None:
         raise LabError("no experiment is applied; `atoll apply EXPERIMENT` applies one")
-    there = trace(network, experiment, plan.flows, src, dst, protocol)
-    back = trace(network, experiment, plan.flows, dst, src, protocol)
-    end = _end(network, there)
-    hops = _until(there.hops, end)
+    forward = trace(network, experiment, plan.flows, src, dst, protocol)
+    backward = trace(network, experiment, plan.flows, dst, src, protocol)
+    end = _end(network, forward)
+    hops = _hops_until(forward.hops, end)
     entries = tuple(hop.entry for hop in hops if hop.entry is not None)
-    before = await counts(testbed.controller, network, entries)
+    before = await read_counts(testbed.controller, network, entries)
     stations = {hop: at for hop in hops if (at := _station_of(network, hop)) is not None}
     watch = Watch()
-    await _send(testbed, watch, there, protocol, end, set(stations.values()), number, limit_ns(network, experiment))
-    arrived = len({probe.attempt for probe in watch.seen if probe.machine == end and not probe.answer})
+    await _send(testbed, watch, forward, protocol, end, set(stations.values()), number, limit_ns(network, experiment))
+    arrivals = len({probe.attempt for probe in watch.seen if probe.machine == end and not probe.answer})
     prompt = prompt_switches(network)
-    counting = [entry for entry in entries if entry.switch in prompt]
-    rises = await count_increase(testbed.controller, network, before, counting, least=max(1, arrived))
-    observed = tuple(_observed(hop, watch, stations.get(hop), rises, prompt) for hop in hops)
+    prompt_entries = [entry for entry in entries if entry.switch in prompt]
+    increases = await count_increase(testbed.controller, network, before, prompt_entries, least=max(1, arrivals))
+    observations = tuple(_observed(hop, watch, stations.get(hop), increases, prompt) for hop in hops)
     rtts = tuple(
         probe.t_ns - watch.sent_ns[probe.number, probe.attempt]
         for probe in watch.seen
         if (probe.machine, probe.answer) == (src, True)
     )
-    return LiveTrace(there, len(watch.sent_ns), observed, end, rtts, there.delay_ns + back.delay_ns)
+    return LiveTrace(forward, len(watch.sent_ns), observations, end, rtts, forward.delay_ns + backward.delay_ns)
 
 
 async def _send(
     testbed: "Testbed",
     watch: Watch,
-    there: PacketTrace,
+    forward: PacketTrace,
     protocol: Protocol,
     end: str,
     stations: Collection[Station],
@@ -68,14 +68,14 @@ async def _send(
     limit_ns: int,
 ) -> None:
     """Send the probes; wait until all probes and their answers have arrived, or until none can arrive any more."""
-    source, target = testbed.network.host(there.src), testbed.network.host(there.dst)
+    source, target = testbed.network.host(forward.src), testbed.network.host(forward.dst)
     machines: dict[str, IPv4Address | None] = dict.fromkeys(machine for machine, _ in stations)
     machines[target.name] = target.address
     # Frames at taps and boxes are addressed to other machines.
     promiscuous = {name: [interface for machine, interface in stations if machine == name] for name in machines}
     last = (source.name, True) if end == target.name else (end, False)
 
-    def all_there() -> bool:
+    def all_arrived() -> bool:
         return len({probe.attempt for probe in watch.seen if (probe.machine, probe.answer) == last}) == number
 
     probes = {source.name: (source.address, [Sent(0, target.address, protocol.number)])}
@@ -83,18 +83,18 @@ async def _send(
         receiving_probes(testbed.machine, watch, machines, promiscuous),
         sending(testbed.machine, watch, probes, number, _INTERVAL_NS),
     ):
-        await watch.until(all_there, (number * _INTERVAL_NS + limit_ns) / 1e9 + _SCHEDULING_S)
+        await watch.wait_until(all_arrived, (number * _INTERVAL_NS + limit_ns) / 1e9 + _SCHEDULING_S)
 
 
-def _end(network: Network, there: PacketTrace) -> str:
+def _end(network: Network, path: PacketTrace) -> str:
     """The end of the path: the destination, or for TCP a box that ends connections."""
-    ends = {box.name for box in network.boxes if box.ends_connections} if there.protocol is Protocol.TCP else set[str]()
-    return next((hop.name for hop in there.hops if hop.name in ends), there.dst)
+    ends = {box.name for box in network.boxes if box.ends_connections} if path.protocol is Protocol.TCP else set[str]()
+    return next((hop.name for hop in path.hops if hop.name in ends), path.dst)
 
 
-def _until(hops: Sequence[TraceHop], end: str) -> tuple[TraceHop, ...]:
+def _hops_until(hops: Sequence[TraceHop], end: str) -> tuple[TraceHop, ...]:
     """The hops up to a box at which the path ends; all hops if it ends at the destination."""
-    last = next((at for at, hop in enumerate(hops) if hop.name == end and hop.kind is HopKind.BOX), len(hops))
+    last = next((index for index, hop in enumerate(hops) if hop.name == end and hop.kind is HopKind.BOX), len(hops))
     return tuple(hops[: last + 1])
 
 
@@ -105,9 +105,12 @@ def _station_of(network: Network, hop: TraceHop) -> Station | None:
     return station(network, hop.name, PortRef(hop.switch, hop.port))
 
 
-def _observed(hop: TraceHop, watch: Watch, at: Station | None, rises: Counts, prompt: Collection[str]) -> LiveStation:
+def _observed(
+    hop: TraceHop, watch: Watch, at: Station | None, increases: Counts, prompt: Collection[str]
+) -> LiveStation:
     if (entry := hop.entry) is not None:
-        return LiveStation(hop, counted=rises.get(entry) if entry.switch in prompt else None, held=entry in rises)
+        counted = increases.get(entry) if entry.switch in prompt else None
+        return LiveStation(hop, counted=counted, held=entry in increases)
     if hop.kind is HopKind.DROP or at is None:
         return LiveStation(hop)
     seen = [probe for probe in watch.seen if (probe.machine, probe.interface) == at and not probe.answer]

@@ -11,23 +11,23 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
-from atoll_controller.tracing.probe_paths import Path, cover, limit_ns
+from atoll_controller.tracing.probe_paths import Path, covering_paths, limit_ns
 from atoll_controller.tracing.table_model import Lookup
 from atoll_controller.tracing.trace_report import where_to_look
 from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Plan
-from atoll_testbed.verification.entry_counters import are_counters_prompt, count_increase, counted_path, counts
+from atoll_testbed.verification.entry_counters import are_counters_prompt, count_increase, counted_path, read_counts
 from atoll_testbed.verification.probe_receiver import Sent, Watch, receiving_probes, sending
 from atoll_testbed.verification.swap_verification import ATTEMPTS, INTERVAL_S
 
 if TYPE_CHECKING:
     from atoll_testbed.testbed import Testbed
 
-_STARTING_S = 10.0  # users' programs do not report when they are ready to forward
+_PROGRAM_START_S = 10.0  # users' programs do not report when they are ready to forward
 _ENDS_PER_S = 100  # cable ends that one Linux activates per second after they came up (net/core/link_watch.c)
-_EXPLAINED = 10  # paths: where one switch or box fails, so do many
+_MOST_EXPLAINED = 10  # paths: where one switch or box fails, so do many
 
 
 async def verify_paths(testbed: "Testbed", plan: Plan, experiment: Experiment) -> int:
@@ -36,15 +36,15 @@ async def verify_paths(testbed: "Testbed", plan: Plan, experiment: Experiment) -
     Takes little more than the longest round trip. Raises LabError with a line for each path that failed: source,
     destination, chain, how far the probes came, and likely causes; the last line says how to examine it.
     """
-    paths = await asyncio.to_thread(cover, testbed.network, experiment, plan.flows)
-    if failed := await _unproven(testbed, experiment, paths):
-        lines = await _explained(testbed, experiment, failed[:_EXPLAINED])
-        more = [f"and {len(failed) - _EXPLAINED} more paths"] if len(failed) > _EXPLAINED else []
+    paths = await asyncio.to_thread(covering_paths, testbed.network, experiment, plan.flows)
+    if failed := await _failed_paths(testbed, experiment, paths):
+        lines = await _explain(testbed, experiment, failed[:_MOST_EXPLAINED])
+        more = [f"and {len(failed) - _MOST_EXPLAINED} more paths"] if len(failed) > _MOST_EXPLAINED else []
         raise LabError("\n".join([*lines, *more, _remedy(failed[0])]))
     return len(paths)
 
 
-async def _unproven(testbed: "Testbed", experiment: Experiment, paths: Sequence[Path]) -> list[Path]:
+async def _failed_paths(testbed: "Testbed", experiment: Experiment, paths: Sequence[Path]) -> list[Path]:
     """Send probes on all paths at once; returns the paths on which none arrived."""
     watch = Watch()
     network = testbed.network
@@ -59,7 +59,7 @@ async def _unproven(testbed: "Testbed", experiment: Experiment, paths: Sequence[
         elif path.protocol is not Protocol.ICMP:
             machines[path.island] = addresses[path.island]
 
-    def proven(number: int, path: Path) -> bool:
+    def is_proven(number: int, path: Path) -> bool:
         answer = path.end == path.island
         return watch.arrived(number, path.world if answer else path.end, answer=answer)
 
@@ -70,8 +70,8 @@ async def _unproven(testbed: "Testbed", experiment: Experiment, paths: Sequence[
         sending(testbed.machine, watch, senders, attempts, int(INTERVAL_S * 1e9), until_answered=True),
     ):
         limit_s = attempts * INTERVAL_S + limit_ns(network, experiment) / 1e9
-        await watch.until(lambda: all(proven(number, path) for number, path in enumerate(paths)), limit_s)
-    return [path for number, path in enumerate(paths) if not proven(number, path)]
+        await watch.wait_until(lambda: all(is_proven(number, path) for number, path in enumerate(paths)), limit_s)
+    return [path for number, path in enumerate(paths) if not is_proven(number, path)]
 
 
 def _remedy(path: Path) -> str:
@@ -86,28 +86,28 @@ def _remedy(path: Path) -> str:
 def _attempts(network: Network, experiment: Experiment) -> int:
     """The number of attempts, which allows for the start of programs and of all cables."""
     programs = {box.name for box in network.boxes if box.kind.has_program}
-    starting = any(hop in programs for chain in experiment.chains for hop in chain.hops)
-    ends = 2 * sum(len(interfaces) for interfaces in network.machines.values())
-    patience_s = max(_STARTING_S if starting else 0, ends // _ENDS_PER_S)
+    starts_programs = any(hop in programs for chain in experiment.chains for hop in chain.hops)
+    cable_ends = 2 * sum(len(interfaces) for interfaces in network.machines.values())
+    patience_s = max(_PROGRAM_START_S if starts_programs else 0, cable_ends // _ENDS_PER_S)
     return ATTEMPTS + round(patience_s / INTERVAL_S)
 
 
-async def _explained(testbed: "Testbed", experiment: Experiment, paths: Sequence[Path]) -> list[str]:
+async def _explain(testbed: "Testbed", experiment: Experiment, paths: Sequence[Path]) -> list[str]:
     """A line for each path that failed, after another attempt with the entries' counters."""
     network, controller = testbed.network, testbed.controller
-    steps = (step for path in paths for step in path.there if isinstance(step, Lookup))
-    before = await counts(controller, network, (step.entry for step in steps if step.entry is not None))
-    failed = set(await _unproven(testbed, experiment, paths))
-    rises = await count_increase(controller, network, before, ())
+    steps = (step for path in paths for step in path.steps if isinstance(step, Lookup))
+    before = await read_counts(controller, network, (step.entry for step in steps if step.entry is not None))
+    failed = set(await _failed_paths(testbed, experiment, paths))
+    increases = await count_increase(controller, network, before, ())
     taps = {tap.name for tap in network.taps}
     lines: list[str] = []
     for path in paths:
         probe = f"probe {path.world} -> {path.island} ({path.name}) through chain {path.chain}"
         if path not in failed:
             lines.append(f"{probe}: it arrived only at the second attempt")
-        elif are_counters_prompt(network, path.there):
-            look = where_to_look(network, path.there, rises, taps)
-            lines.append(f"{probe}: no answer: {counted_path(path.there, rises, taps)}; look at {look}")
+        elif are_counters_prompt(network, path.steps):
+            look = where_to_look(network, path.steps, increases, taps)
+            lines.append(f"{probe}: no answer: {counted_path(path.steps, increases, taps)}; look at {look}")
         else:  # hardware whose counters are too slow
             lines.append(f"{probe}: no answer")
     return lines

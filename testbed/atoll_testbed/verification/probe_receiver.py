@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any
 
-from atoll_controller.planner.job_limits import of_subcommand
+from atoll_controller.planner.job_limits import privileges_of_subcommand
 from atoll_controller.tracing.table_model import Delivery, Step
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network
@@ -19,7 +19,7 @@ from atoll_core.lab.port_ref import PortRef
 from atoll_hosts.job import Job
 from atoll_hosts.machine import Machine
 
-_LINGER_S = 1.0
+_STOP_GRACE_S = 1.0
 
 _sessions = itertools.count(1)  # unique in the lab: only this process has its agents send probes
 
@@ -79,9 +79,9 @@ def stations(network: Network) -> frozenset[Station]:
 
 def sightings(network: Network, steps: Iterable[Step]) -> frozenset[Sighting]:
     """The sightings of a frame on a path."""
-    reached = (step for step in steps if isinstance(step, Delivery))
+    arrivals = (step for step in steps if isinstance(step, Delivery))
     return frozenset(
-        (*place, step.frame.vlan) for step in reached if (place := station(network, step.name, step.port)) is not None
+        (*place, step.frame.vlan) for step in arrivals if (place := station(network, step.name, step.port)) is not None
     )
 
 
@@ -101,15 +101,15 @@ class Watch:
     ``at``: the stations whose sightings are the path of an attempt.
     """
 
-    def __init__(self, at: Collection[Station] = ()) -> None:
-        self._at = at
+    def __init__(self, path_stations: Collection[Station] = ()) -> None:
+        self._path_stations = path_stations
         self.session = next(_sessions)
         self.seen: list[SeenProbe] = []
         self.sent_ns: dict[tuple[int, int], int] = {}
         self._arrived: defaultdict[tuple[str, bool], set[int]] = defaultdict(set)
-        self._passed: defaultdict[Station, set[int]] = defaultdict(set)
-        self._ways: defaultdict[int, defaultdict[int, set[Sighting]]] = defaultdict(lambda: defaultdict(set))
-        self._news = asyncio.Event()
+        self._reached: defaultdict[Station, set[int]] = defaultdict(set)
+        self._attempts: defaultdict[int, defaultdict[int, set[Sighting]]] = defaultdict(lambda: defaultdict(set))
+        self._change = asyncio.Event()
 
     def take(self, machine: str, line: dict[str, Any]) -> None:
         """Take a line of the job on a machine."""
@@ -121,34 +121,34 @@ class Watch:
             self.seen.append(seen)
             self._arrived[machine, seen.answer].add(seen.number)
             if not seen.answer:
-                self._passed[machine, seen.interface].add(seen.number)
-                if (machine, seen.interface) in self._at:
-                    self._ways[seen.number][seen.attempt].add((machine, seen.interface, seen.vlan))
-            self._news.set()
+                self._reached[machine, seen.interface].add(seen.number)
+                if (machine, seen.interface) in self._path_stations:
+                    self._attempts[seen.number][seen.attempt].add((machine, seen.interface, seen.vlan))
+            self._change.set()
 
     def arrived(self, number: int, machine: str, *, answer: bool) -> bool:
         """Whether a machine has received any attempt of a probe, or an answer to one."""
         return number in self._arrived[machine, answer]
 
-    def passed(self, number: int, at: Station) -> bool:
+    def reached(self, number: int, at: Station) -> bool:
         """Whether any attempt of a probe was seen at a station."""
-        return number in self._passed[at]
+        return number in self._reached[at]
 
-    def ways(self, number: int) -> Collection[AbstractSet[Sighting]]:
+    def attempts_of(self, number: int) -> Collection[AbstractSet[Sighting]]:
         """The sightings of each attempt of a probe so far."""
-        return self._ways[number].values()
+        return self._attempts[number].values()
 
-    def taken(self, number: int, way: AbstractSet[Sighting], *, whole: bool) -> int:
-        """The number of attempts that were seen at all sightings of a path; with ``whole``, and nowhere else."""
-        return sum(seen == way if whole else seen >= way for seen in self.ways(number))
+    def taken(self, number: int, path: AbstractSet[Sighting], *, exact: bool) -> int:
+        """The number of attempts that were seen at all sightings of a path; with ``exact``, and nowhere else."""
+        return sum(seen == path if exact else seen >= path for seen in self.attempts_of(number))
 
-    async def until(self, enough: Callable[[], bool], limit_s: float) -> bool:
+    async def wait_until(self, enough: Callable[[], bool], limit_s: float) -> bool:
         """Wait until ``enough`` returns true, at most for the limit; returns its last result."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 while not enough():
-                    self._news.clear()
-                    await self._news.wait()
+                    self._change.clear()
+                    await self._change.wait()
         return enough()
 
 
@@ -163,8 +163,8 @@ async def receiving_probes(
 
     ``promiscuous``: the interfaces of each machine that also receive frames for other machines.
     """
-    wide = promiscuous or {}
-    configs = {name: job_config(watch, address, promiscuous=wide.get(name, ())) for name, address in machines.items()}
+    extra = promiscuous or {}
+    configs = {name: job_config(watch, address, promiscuous=extra.get(name, ())) for name, address in machines.items()}
     async with _jobs(machine, watch, configs, "watch"):
         yield
 
@@ -226,7 +226,7 @@ async def _jobs(
             ["atoll-host", "probe"],
             config=config,
             on_line=lambda line: watch.take(name, line),
-            privileges=of_subcommand("probe"),
+            privileges=privileges_of_subcommand("probe"),
         )
         jobs.append(job)
         await job.ready()
@@ -239,5 +239,5 @@ async def _jobs(
         yield
     finally:
         with contextlib.suppress(LabError):  # the agent is gone, and its jobs with it
-            await asyncio.gather(*(job.stop(_LINGER_S) for job in jobs))
+            await asyncio.gather(*(job.stop(_STOP_GRACE_S) for job in jobs))
             await asyncio.gather(*(job.wait() for job in jobs))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from atoll_controller.fabric.flow_installer import read_tables
 from atoll_controller.fabric.swap_probes import Probe
 from atoll_controller.probing.probe_frames import ProbeEnd, ProbeMark, probe_frame
-from atoll_controller.tracing.probe_paths import limit_ns, of_one_sender
+from atoll_controller.tracing.probe_paths import limit_ns, path_of_sender
 from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, SwitchTables
 from atoll_controller.tracing.trace_report import where_to_look
 from atoll_core.errors import LabError, PlanError
@@ -36,9 +36,9 @@ from atoll_testbed.verification.entry_counters import (
     are_counters_prompt,
     count_increase,
     counted_path,
-    counts,
     entry_label,
     prompt_switches,
+    read_counts,
 )
 from atoll_testbed.verification.probe_receiver import (
     Sent,
@@ -62,11 +62,11 @@ LAG_S = 5.0
 INTERVAL_S = 0.2
 ATTEMPTS = round(LAG_S / INTERVAL_S)
 
-_LATE_S = 30.0  # additional delay of packets on busy machines
+_LATENESS_S = 30.0  # additional delay of packets on busy machines
 
 
 @dataclass(slots=True)
-class _Way:
+class _ProbePath:
     """A probe and its expected path. ``end``: the machine where it must arrive.
 
     That is its destination, or for TCP a box that ends connections.
@@ -83,7 +83,7 @@ class _Way:
     refused: str | None = None
 
     @property
-    def answered(self) -> bool:
+    def expects_answer(self) -> bool:
         """Whether an answer is expected."""
         return self.end == self.dst.name
 
@@ -105,25 +105,25 @@ async def verify_entries(testbed: "Testbed", probes: Sequence[Probe], experiment
     ``experiment``: the new experiment (default: the applied one). Raises LabError with a line for each probe that
     failed: source, destination, chain, entry, and how far it came.
     """
-    both = [version for version in (experiment, testbed.experiment) if version is not None]
-    if not probes or not both:
+    versions = [version for version in (experiment, testbed.experiment) if version is not None]
+    if not probes or not versions:
         return
     network, controller = testbed.network, testbed.controller
-    ways = await _ways(testbed, probes)
-    before = await counts(controller, network, (entry for way in ways for entry in way.entries))
+    paths = await _probe_paths(testbed, probes)
+    before = await read_counts(controller, network, (entry for path in paths for entry in path.entries))
     watch = Watch(stations(network))
     promiscuous = boxes_and_taps(network)
     machines: dict[str, IPv4Address | None] = dict.fromkeys(promiscuous)
-    machines |= {host.name: host.address for way in ways for host in (way.src, way.dst)}
+    machines |= {host.name: host.address for path in paths for host in (path.src, path.dst)}
     async with receiving_probes(testbed.machine, watch, machines, promiscuous):
-        await _send_until_seen(testbed, ways, watch, max(limit_ns(network, version) for version in both) / 1e9)
+        await _send_until_seen(testbed, paths, watch, max(limit_ns(network, version) for version in versions) / 1e9)
     prompt = prompt_switches(network)
-    arrived = [way for way in ways if _done(way, watch)]
-    unwatched = [way for way in arrived if any(station is None for _, station in way.stations)]
-    old = {_effect(entry) for entry in (testbed.plan.flows if testbed.plan else ())}
-    counting = {e for way in unwatched for e in way.entries if e.switch in prompt and _effect(e) not in old}
-    rises = await count_increase(controller, network, before, counting)
-    lines = [line for way in ways if (line := _judge(network, way, watch, rises, counting))]
+    arrived = [path for path in paths if _is_proven(path, watch)]
+    unwatched = [path for path in arrived if any(station is None for _, station in path.stations)]
+    old_effects = {_effect(entry) for entry in (testbed.plan.flows if testbed.plan else ())}
+    must_count = {e for path in unwatched for e in path.entries if e.switch in prompt and _effect(e) not in old_effects}
+    increases = await count_increase(controller, network, before, must_count)
+    lines = [line for path in paths if (line := _judge(network, path, watch, increases, must_count))]
     if lines:
         raise LabError("\n".join(lines))
 
@@ -136,45 +136,45 @@ async def verify_drained(testbed: "Testbed", probes: Sequence[Probe], experiment
     """
     if not probes:
         return
-    both = [version for version in (experiment, testbed.experiment) if version is not None]
-    ways = await _ways(testbed, probes)
-    limit_s = max(limit_ns(testbed.network, version) for version in both) / 1e9 + _LATE_S
+    versions = [version for version in (experiment, testbed.experiment) if version is not None]
+    paths = await _probe_paths(testbed, probes)
+    limit_s = max(limit_ns(testbed.network, version) for version in versions) / 1e9 + _LATENESS_S
     deadline = asyncio.get_running_loop().time() + limit_s
     watch = Watch()
 
-    def left() -> list[_Way]:
-        return [way for way in ways if not watch.arrived(way.number, way.end, answer=False)]
+    def missing_paths() -> list[_ProbePath]:
+        return [path for path in paths if not watch.arrived(path.number, path.end, answer=False)]
 
-    async with receiving_probes(testbed.machine, watch, dict.fromkeys(way.end for way in ways)):
+    async with receiving_probes(testbed.machine, watch, dict.fromkeys(path.end for path in paths)):
         attempt = 0
-        while missing := left():
+        while missing := missing_paths():
             if asyncio.get_running_loop().time() > deadline:
                 raise LabError(
-                    "\n".join(f"{_probe_text(way.probe)}: it did not arrive at {way.end}" for way in missing)
+                    "\n".join(f"{_probe_text(path.probe)}: it did not arrive at {path.end}" for path in missing)
                 )
             await _send(testbed, missing, watch.session, attempt)
             attempt += 1
-            await watch.until(lambda: not left(), INTERVAL_S)
+            await watch.wait_until(lambda: not missing_paths(), INTERVAL_S)
 
 
-async def _ways(testbed: "Testbed", probes: Sequence[Probe]) -> list[_Way]:
+async def _probe_paths(testbed: "Testbed", probes: Sequence[Probe]) -> list[_ProbePath]:
     """The probes with their paths by the switches' current tables, computed in a thread as there may be thousands."""
     network = testbed.network
     installed = await read_tables(testbed.controller, network)
     flows = testbed.installed_plan.flows if testbed.installed_plan else ()
 
-    def compute() -> list[_Way]:
+    def compute() -> list[_ProbePath]:
         planned = {_effect(entry): entry for entry in flows}  # has the reasons of entries
         read = (entry for entries in installed.values() for entry in entries if isinstance(entry, FlowEntry))
         entries = {entry.identity: planned.get(_effect(entry), entry) for entry in read}
         entries |= {probe.entry.identity: probe.entry for probe in probes}
         tables = SwitchTables(network, entries.values(), strict=False)
-        return [_way(network, tables, number, probe) for number, probe in enumerate(probes)]
+        return [_probe_path(network, tables, number, probe) for number, probe in enumerate(probes)]
 
     return await asyncio.to_thread(compute)
 
 
-def _way(network: Network, tables: SwitchTables, number: int, probe: Probe) -> _Way:
+def _probe_path(network: Network, tables: SwitchTables, number: int, probe: Probe) -> _ProbePath:
     src, dst = network.host(probe.src), network.host(probe.dst)
     match = probe.entry.match
     frame = Frame(src.address, dst.address, _tag(match), probe.protocol)
@@ -182,48 +182,49 @@ def _way(network: Network, tables: SwitchTables, number: int, probe: Probe) -> _
         steps = tables.walk(frame, PortRef(probe.entry.switch, match.in_port), first=probe.entry)
     except PlanError as error:
         raise LabError(f"{_probe_text(probe)}: by the switches' tables, {error}") from error
-    steps, end = of_one_sender(network, steps, probe.protocol, dst.name)
+    steps, end = path_of_sender(network, steps, probe.protocol, dst.name)
     reached = (step for step in steps if isinstance(step, Delivery))
     passed = tuple((step.name, station(network, step.name, step.port)) for step in reached)
-    return _Way(number, probe, src, dst, steps, end, passed, sightings(network, steps))
+    return _ProbePath(number, probe, src, dst, steps, end, passed, sightings(network, steps))
 
 
 def _tag(match: Match) -> int | None:
     return match.vlan if isinstance(match.vlan, int) else None
 
 
-async def _send_until_seen(testbed: "Testbed", ways: Sequence[_Way], watch: Watch, limit_s: float) -> None:
-    def all_done() -> bool:
-        return all(_done(way, watch) or way.refused for way in ways)
+async def _send_until_seen(testbed: "Testbed", paths: Sequence[_ProbePath], watch: Watch, limit_s: float) -> None:
+    def all_proven() -> bool:
+        return all(_is_proven(path, watch) or path.refused for path in paths)
 
     for attempt in range(ATTEMPTS):
-        await _send(testbed, [way for way in ways if not _done(way, watch)], watch.session, attempt)
-        if await watch.until(all_done, INTERVAL_S):
+        await _send(testbed, [path for path in paths if not _is_proven(path, watch)], watch.session, attempt)
+        if await watch.wait_until(all_proven, INTERVAL_S):
             return
-    await watch.until(all_done, limit_s)
+    await watch.wait_until(all_proven, limit_s)
 
 
-async def _send(testbed: "Testbed", ways: Iterable[_Way], session: int, attempt: int) -> None:
-    by_switch: defaultdict[str, list[_Way]] = defaultdict(list)
-    for way in ways:
-        by_switch[way.probe.entry.switch].append(way)
+async def _send(testbed: "Testbed", paths: Iterable[_ProbePath], session: int, attempt: int) -> None:
+    by_switch: defaultdict[str, list[_ProbePath]] = defaultdict(list)
+    for path in paths:
+        by_switch[path.probe.entry.switch].append(path)
 
     async def send(name: str) -> None:
-        frames = [(way.probe.entry, way.frame(session, attempt)) for way in by_switch[name]]
+        frames = [(path.probe.entry, path.frame(session, attempt)) for path in by_switch[name]]
         errors = await testbed.controller.send(testbed.network.switch(name).dpid, frames)
-        for way, refused in zip(by_switch[name], errors, strict=True):
-            way.refused = refused
+        for path, refused in zip(by_switch[name], errors, strict=True):
+            path.refused = refused
 
     await asyncio.gather(*map(send, by_switch))
 
 
-def _done(way: _Way, watch: Watch) -> bool:
-    return _took(way, watch) and (not way.answered or watch.arrived(way.number, way.src.name, answer=True))
+def _is_proven(path: _ProbePath, watch: Watch) -> bool:
+    answered = not path.expects_answer or watch.arrived(path.number, path.src.name, answer=True)
+    return answered and _followed_path(path, watch)
 
 
-def _took(way: _Way, watch: Watch) -> bool:
+def _followed_path(path: _ProbePath, watch: Watch) -> bool:
     """Whether an attempt was seen everywhere on the path, and nowhere else, such as on the path of old entries."""
-    return watch.taken(way.number, way.sightings, whole=way.answered) > 0
+    return watch.taken(path.number, path.sightings, exact=path.expects_answer) > 0
 
 
 def _effect(entry: FlowEntry) -> tuple[EntryId, tuple[Action, ...]]:
@@ -231,34 +232,36 @@ def _effect(entry: FlowEntry) -> tuple[EntryId, tuple[Action, ...]]:
     return entry.identity, entry.actions
 
 
-def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, counting: Collection[FlowEntry]) -> str | None:
-    """The failure of a probe in one line; None if it has not failed. ``counting``: entries that must have counted."""
-    probe = _probe_text(way.probe)
-    if way.refused:
-        return f"{probe}: the switch refused to send it: {way.refused}"
+def _judge(
+    network: Network, path: _ProbePath, watch: Watch, increases: Counts, must_count: Collection[FlowEntry]
+) -> str | None:
+    """The failure of a probe in one line; None if it has not failed. ``must_count``: entries that must have counted."""
+    probe = _probe_text(path.probe)
+    if path.refused:
+        return f"{probe}: the switch refused to send it: {path.refused}"
     taps = {tap.name for tap in network.taps}
 
-    def far() -> str:
-        return counted_path(way.steps[1:], rises, taps)
+    def how_far() -> str:
+        return counted_path(path.steps[1:], increases, taps)
 
-    if not watch.arrived(way.number, way.end, answer=False):
-        lost = f"{probe}: it was sent {ATTEMPTS} times and did not arrive at {way.end}"
-        if not are_counters_prompt(network, way.steps[1:]):
+    if not watch.arrived(path.number, path.end, answer=False):
+        lost = f"{probe}: it was sent {ATTEMPTS} times and did not arrive at {path.end}"
+        if not are_counters_prompt(network, path.steps[1:]):
             return lost
-        return f"{lost}: {far()}; look at {where_to_look(network, way.steps[1:], rises, taps)}"
-    missed = [name for name, at in way.stations if at is not None and not watch.passed(way.number, at)]
-    if missed:
-        return f"{probe}: it arrived at {way.end}, but did not reach {', '.join(missed)}: {far()}"
-    if not _took(way, watch):
-        elsewhere = {machine for seen in watch.ways(way.number) for machine, _, _ in seen - way.sightings}
+        return f"{lost}: {how_far()}; look at {where_to_look(network, path.steps[1:], increases, taps)}"
+    unreached = [name for name, at in path.stations if at is not None and not watch.reached(path.number, at)]
+    if unreached:
+        return f"{probe}: it arrived at {path.end}, but did not reach {', '.join(unreached)}: {how_far()}"
+    if not _followed_path(path, watch):
+        other_machines = {machine for seen in watch.attempts_of(path.number) for machine, _, _ in seen - path.sightings}
         where = "none of the attempts followed the whole path"
-        if elsewhere:
-            where = f"also reached {', '.join(sorted(elsewhere))}"
-        return f"{probe}: it arrived at {way.end}, but {where}: {far()}"
-    if not _done(way, watch):
-        return f"{probe}: it arrived at {way.end}, but no answer came back to {way.src.name}"
-    if any(rises.get(entry, 0) <= 0 for entry in way.entries if entry in counting):
-        return f"{probe}: it arrived at {way.end}, but not by the planned path: {far()}"
+        if other_machines:
+            where = f"also reached {', '.join(sorted(other_machines))}"
+        return f"{probe}: it arrived at {path.end}, but {where}: {how_far()}"
+    if not _is_proven(path, watch):
+        return f"{probe}: it arrived at {path.end}, but no answer came back to {path.src.name}"
+    if any(increases.get(entry, 0) <= 0 for entry in path.entries if entry in must_count):
+        return f"{probe}: it arrived at {path.end}, but not by the planned path: {how_far()}"
     return None
 
 
@@ -271,29 +274,29 @@ def _probe_text(probe: Probe, role: str = "sent by") -> str:
 class _CutoverProbe:
     """A frame of a host, with the sightings on its path by the new version and by the old one.
 
-    External devices give no sightings. ``blind``: the paths differ, but their sightings do not. ``whole``: no box on
-    the path terminates the frame and may send another one.
+    External devices give no sightings. ``indistinct``: the paths differ, but their sightings do not. ``exact``: no
+    box on the path terminates the frame and may send another one.
     """
 
     number: int
     probe: Probe
     new: frozenset[Sighting]
     old: frozenset[Sighting]
-    blind: bool
-    whole: bool = True
+    indistinct: bool
+    exact: bool = True
 
     def taken(self, watch: Watch) -> bool:
         """Whether a frame was seen everywhere on the new path and nowhere else.
 
         If the old path contains the new one, two frames are needed: the copy for a tap may have been lost.
         """
-        return watch.taken(self.number, self.new, whole=self.whole) >= (2 if self.new < self.old else 1)
+        return watch.taken(self.number, self.new, exact=self.exact) >= (2 if self.new < self.old else 1)
 
     def failure(self, watch: Watch) -> str:
         """The failure in one line."""
         probe = self.probe
         text = _probe_text(probe, "expected at")
-        seen = frozenset[Sighting]().union(*watch.ways(self.number))
+        seen = frozenset[Sighting]().union(*watch.attempts_of(self.number))
         if seen & (self.old - self.new):
             return (
                 f"{text}: packets of {probe.src} still take the old path {LAG_S:g} s after {probe.entry.switch} "
@@ -315,18 +318,18 @@ async def verify_cutover(
     if not probes:
         return
     network, clock = testbed.network, asyncio.get_running_loop().time
-    began_s = clock()
+    start_s = clock()
     missing = await asyncio.to_thread(_cutover_probes, network, probes, before, after)
-    blind = any(frame.blind for frame in missing)
-    deadline_s = began_s + LAG_S + max(limit_ns(network, version) for version in experiments) / 1e9
+    indistinct = any(frame.indistinct for frame in missing)
+    deadline_s = start_s + LAG_S + max(limit_ns(network, version) for version in experiments) / 1e9
     while missing:
         watch = Watch(stations(network))
         await _watch_until_taken(testbed, missing, watch, deadline_s - clock())
         missing = [frame for frame in missing if not frame.taken(watch)]  # all sightings are there: the jobs have ended
         if missing and clock() >= deadline_s:
             raise LabError("\n".join(frame.failure(watch) for frame in missing))
-    if blind:
-        await asyncio.sleep(began_s + LAG_S - clock())
+    if indistinct:
+        await asyncio.sleep(start_s + LAG_S - clock())
 
 
 async def _watch_until_taken(testbed: "Testbed", frames: Sequence[_CutoverProbe], watch: Watch, limit_s: float) -> None:
@@ -345,7 +348,7 @@ async def _watch_until_taken(testbed: "Testbed", frames: Sequence[_CutoverProbe]
         receiving_probes(testbed.machine, watch, watchers, promiscuous),
         sending(testbed.machine, watch, senders, attempts, int(INTERVAL_S * 1e9)),
     ):
-        await watch.until(lambda: all(frame.taken(watch) for frame in frames), limit_s)
+        await watch.wait_until(lambda: all(frame.taken(watch) for frame in frames), limit_s)
 
 
 def _cutover_probes(network: Network, probes: Iterable[Probe], before: Plan, after: Plan) -> list[_CutoverProbe]:
@@ -354,8 +357,9 @@ def _cutover_probes(network: Network, probes: Iterable[Probe], before: Plan, aft
     for number, probe in enumerate(probes):
         (old_path, _), (new_path, end) = (_host_path(network, tables, probe) for tables in (old_tables, new_tables))
         new, old = sightings(network, new_path), sightings(network, old_path)
-        same = [_without_entry(step) for step in new_path] == [_without_entry(step) for step in old_path]
-        frames.append(_CutoverProbe(number, probe, new, old, blind=new == old and not same, whole=end == probe.dst))
+        same_path = [_without_entry(step) for step in new_path] == [_without_entry(step) for step in old_path]
+        indistinct = new == old and not same_path
+        frames.append(_CutoverProbe(number, probe, new, old, indistinct=indistinct, exact=end == probe.dst))
     return frames
 
 
@@ -366,7 +370,7 @@ def _host_path(network: Network, tables: SwitchTables, probe: Probe) -> tuple[tu
         steps = tables.walk(Frame(src.address, dst.address, protocol=probe.protocol), src.interface.attached)
     except PlanError as error:
         raise LabError(f"probe {src.name} -> {dst.name}: {error}") from error
-    return of_one_sender(network, steps, probe.protocol, dst.name)
+    return path_of_sender(network, steps, probe.protocol, dst.name)
 
 
 def _without_entry(step: Step) -> Step:

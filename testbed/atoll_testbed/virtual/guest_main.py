@@ -26,7 +26,7 @@ from atoll_testbed.run.live_run import LiveRun
 from atoll_testbed.run.run_request import plan_run, read_request
 from atoll_testbed.testbed import Testbed
 
-_READ_EVERY_S = 1.0
+_READ_INTERVAL_S = 1.0
 """While nothing but the load goes on, jobs' lines are read together: being woken for each of thirty a second costs
 more than they do. Where changes are carried out, their steps wait for lines."""
 
@@ -44,7 +44,7 @@ async def measure(directory: Path) -> int:
 
     def pace(event: StepBegun) -> None:
         if isinstance(testbed.platform, EmulatedPlatform) and len(request.experiment.versions) == 1:
-            testbed.platform.read_every(_READ_EVERY_S if event.step == "measure" else 0)
+            testbed.platform.set_read_interval(_READ_INTERVAL_S if event.step == "measure" else 0)
 
     events = EventBus()
     events.subscribe(reporting(lambda event: write(event.to_line()), _report), *STREAMED)

@@ -33,7 +33,7 @@ from atoll_testbed.virtual.precompile import compile_stale, module_folders
 
 TakeLine = Callable[[dict[str, Any]], None]
 
-STUCK_S = 120.0
+STUCK_TIMEOUT_S = 120.0
 """A kernel without progress for this wall time is aborted, as a program in it computes without end. A link writes every
 100 ms of virtual time."""
 _STUCK_PER_CHANNEL_S = 0.01  # all may connect at one instant of virtual time: 5 ms each through two PEPs, busy machine
@@ -41,7 +41,7 @@ _STUCK_PER_CHANNEL_S = 0.01  # all may connect at one instant of virtual time: 5
 _OTHER_STEPS_S = 600  # virtual time for steps other than the load; the sum of their limits is less
 
 _POLL_S = 0.1
-_PACE_AFTER_S = 1.0  # of measuring: before that the pace is a guess
+_LEAST_PACE_S = 1.0  # of measuring: before that the pace is a guess
 _MEMORY_MB = 2048  # the host allocates only the part in use
 
 # None of the caller's variables, which must not affect a run. Nor must the path of this installation: Python would
@@ -56,7 +56,7 @@ _ENVIRONMENT = {
 
 def stuck_after_s(channels: int) -> float:
     """The time by the machine's clock after which a kernel without progress is taken to hang."""
-    return STUCK_S + _STUCK_PER_CHANNEL_S * channels
+    return STUCK_TIMEOUT_S + _STUCK_PER_CHANNEL_S * channels
 
 
 async def measure_in_kernel(
@@ -77,13 +77,13 @@ async def measure_in_kernel(
     """
     experiment = request.experiment
     clock = VirtualClock(experiment.seed, limit_s=math.ceil(experiment.duration.s) + _OTHER_STEPS_S)
-    about: dict[str, Any] = {"kernel": kernel.release, "mode": kernel.mode, "build": kernel.executable.parent.name}
-    about["clock"] = asdict(clock)
+    facts: dict[str, Any] = {"kernel": kernel.release, "mode": kernel.mode, "build": kernel.executable.parent.name}
+    facts["clock"] = asdict(clock)
     follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s or stuck_after_s(experiment.most_channels))
     host = {"kernel": platform.release(), "cpus": os.cpu_count(), "core": core, "root": os.geteuid() == 0}
     try:
-        about["stale_modules"] = await compile_stale(module_folders(), lambda text: progress(Progress(text).to_line()))
-        run_dir.update_manifest({"virtual": about})
+        facts["stale_modules"] = await compile_stale(module_folders(), lambda text: progress(Progress(text).to_line()))
+        run_dir.update_manifest({"virtual": facts})
         run_dir.show_inside(inside_manifest(run_dir.manifest()))
         with start_in_uml(
             [sys.executable, "-P", "-m", "atoll_testbed.virtual.guest_main", str(OUTPUT)],
@@ -104,7 +104,7 @@ async def measure_in_kernel(
         try:
             _conclude(run_dir, f"failed at step {follower.step}: {error}", host | follower.times())
         except RunError as unwritten:
-            if not follower.explained:  # on a full disk, the process inside cannot report the error either
+            if not follower.has_error:  # on a full disk, the process inside cannot report the error either
                 raise unwritten from error
         raise
     _conclude(run_dir, None, host | follower.times())
@@ -143,9 +143,9 @@ def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> Non
 
     Then record the files. Raises RunError.
     """
-    known = str(run_dir.manifest()["outcome"])
-    final = outcome if outcome is not None and known == RUNNING else _outside(known, run_dir)
-    run_dir.show_all({"outcome": final, "host": host})
+    recorded = str(run_dir.manifest()["outcome"])
+    final_outcome = outcome if outcome is not None and recorded == RUNNING else _outside(recorded, run_dir)
+    run_dir.show_all({"outcome": final_outcome, "host": host})
     run_dir.record_files()
 
 
@@ -159,24 +159,24 @@ class _Follower:
 
     def __init__(self, run_dir: RunDir, progress: TakeLine, duration_s: float, stuck_s: float) -> None:
         self.step = "boot"
-        self.explained = False  # the last line was an error
+        self.has_error = False  # the last line was an error
         self._dir = run_dir
         self._progress = progress
         self._duration_s = duration_s
         self._first_live: tuple[float, float] | None = None  # wall and virtual time of the first live line
         self._stuck_s = stuck_s
-        self._began_ns = time.time_ns()
-        self._began = time.monotonic()
+        self._start_ns = time.time_ns()
+        self._start_s = time.monotonic()
         self._steps_s: dict[str, float] = {}
-        self._grown = (0, self._began)  # bytes of progress, and since when so many
+        self._progress_size = (0, self._start_s)  # bytes of progress, and since when so many
         self._lines = _new_lines(run_dir.path / PROGRESS)
 
     def times(self) -> dict[str, Any]:
         """Start and end by the host's clock, the duration until now, and the start of each step."""
         return {
-            "started_ns": self._began_ns,
+            "started_ns": self._start_ns,
             "finished_ns": time.time_ns(),
-            "wall_s": round(time.monotonic() - self._began, 3),
+            "wall_s": round(time.monotonic() - self._start_s, 3),
             "steps_s": self._steps_s,
         }
 
@@ -192,7 +192,7 @@ class _Follower:
             for line in next(self._lines):
                 if line["type"] == "done":
                     return
-                self._take(line)
+                self._on_line(line)
             if crash is not None:
                 raise crash
             if ended is not None:
@@ -201,10 +201,10 @@ class _Follower:
             self._raise_if_stuck(running)
             await asyncio.sleep(_POLL_S)
 
-    def _take(self, line: dict[str, Any]) -> None:
-        kind, wall_s = line["type"], time.monotonic() - self._began
+    def _on_line(self, line: dict[str, Any]) -> None:
+        kind, wall_s = line["type"], time.monotonic() - self._start_s
         if kind == "error":
-            self.explained = True
+            self.has_error = True
             error = RunError(_outside(line["message"], self._dir))
             error.exit_code = int(line["exit_code"])
             raise error
@@ -219,7 +219,7 @@ class _Follower:
         """Further keys of a live line: wall time, virtual seconds per wall second, and remaining wall time."""
         self._first_live = self._first_live or (wall_s, elapsed_s)
         wall, virtual = wall_s - self._first_live[0], elapsed_s - self._first_live[1]
-        if wall < _PACE_AFTER_S or virtual <= 0:
+        if wall < _LEAST_PACE_S or virtual <= 0:
             return {"wall_s": wall_s}
         factor = virtual / wall
         return {"wall_s": wall_s, "factor": factor, "left_s": max(0.0, self._duration_s - elapsed_s) / factor}
@@ -228,9 +228,9 @@ class _Follower:
         files = (self._dir.path / PROGRESS, self._dir.path / COUNTERS_FILE, self._dir.path / "events.jsonl")
         size = sum(map(_size, files))
         now = time.monotonic()
-        if size != self._grown[0]:
-            self._grown = (size, now)
-        elif now - self._grown[1] > self._stuck_s:
+        if size != self._progress_size[0]:
+            self._progress_size = (size, now)
+        elif now - self._progress_size[1] > self._stuck_s:
             msg = f"the virtual kernel made no progress for {self._stuck_s:g} s at step {self.step}"
             raise RunError(f"{msg}{running.last_words()}")
 
@@ -249,6 +249,6 @@ def _new_lines(path: Path) -> Iterator[list[dict[str, Any]]]:
     with path.open("rb") as file:
         while True:
             begin = file.tell()
-            whole, newline, _ = file.read().rpartition(b"\n")
-            file.seek(begin + len(whole) + len(newline))  # an incomplete line is read again later
-            yield [json.loads(line) for line in whole.splitlines()]
+            complete, newline, _ = file.read().rpartition(b"\n")
+            file.seek(begin + len(complete) + len(newline))  # an incomplete line is read again later
+            yield [json.loads(line) for line in complete.splitlines()]

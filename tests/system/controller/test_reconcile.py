@@ -90,7 +90,7 @@ def kill(controller: Controller) -> None:
 @pytest_asyncio.fixture
 async def kept(switches: Switches, demo: tuple[Network, Plan], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Kept]:
     """The demo's plan on the switches, looked at more often than usual."""
-    monkeypatch.setattr(reconciler, "_COUNT_EVERY_S", 0.1)
+    monkeypatch.setattr(reconciler, "_COUNT_INTERVAL_S", 0.1)
     switches.clear()
     network, plan = demo
     keeping = Kept(switches, network)
@@ -190,8 +190,8 @@ async def test_a_channel_that_broke_for_a_moment_changes_nothing(kept: Kept) -> 
 
 async def test_a_flapping_channel_is_left_alone_until_it_holds(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said once; the table is put right as soon as the channel has held for a while."""
-    monkeypatch.setattr(reconciler, "_CALM_S", 0.5)
-    monkeypatch.setattr(reconciler, "_COUNT_EVERY_S", 100.0)
+    monkeypatch.setattr(reconciler, "_STABLE_S", 0.5)
+    monkeypatch.setattr(reconciler, "_COUNT_INTERVAL_S", 100.0)
     for number in range(5):
         kept.switches.connect(NOBODY, "br3")
         async with asyncio.timeout(LIMIT_S):

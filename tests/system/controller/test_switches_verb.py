@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll_controller.openflow.controller_client import VARIABLE
+from atoll_controller.openflow.controller_client import PYTHON_VARIABLE
 from atoll_core.plan.switch_features import Runtime
 from tests.support.runtime import ON_RUNTIME, RUNTIME
 from tests.support.sandbox import ATOLL, GEO, QUICK, Sandbox
@@ -70,7 +70,7 @@ def test_groups_and_meters_of_nobody_are_told_and_deleted_by_the_next_apply(sand
 
 def test_without_ryu_one_line_says_how_to_get_it(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing is left of the lab that did not come up."""
-    monkeypatch.setenv(VARIABLE, "/nowhere/python")
+    monkeypatch.setenv(PYTHON_VARIABLE, "/nowhere/python")
     done = sandbox.run(ATOLL, "run", QUICK, "--runtime", "ryu")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(

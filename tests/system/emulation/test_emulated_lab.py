@@ -232,7 +232,7 @@ async def test_one_shell_at_a_time_and_leaving_makes_room(lab: EmulatedLab) -> N
     await running(lab, "sleep 1234")
     second = await lab.open_shell()
     assert await second.read() == b""
-    assert second.refused == "another shell is open on this lab"
+    assert second.refusal == "another shell is open on this lab"
 
     await first.close()
     await ended(first)

@@ -178,7 +178,7 @@ async def test_what_somebody_deletes_is_installed_again(
     switch: SwitchUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the process that keeps the switches at their plan, which tells what was missing."""
-    monkeypatch.setattr(reconciler, "_COUNT_EVERY_S", 0.5)
+    monkeypatch.setattr(reconciler, "_COUNT_INTERVAL_S", 0.5)
     plan, notes, events = switch.plan(), asyncio.Queue[str](), EventBus()
     events.subscribe(lambda note: notes.put_nowait(note.message), Note)
     kept = Reconciler(switch.controller, switch.network, switch.start_controller, events)

@@ -39,7 +39,7 @@ def names(network: Network, experiment: Experiment, src: str, dst: str) -> list[
     """The machines a frame comes to on its way between two hosts."""
     model = SwitchTables(network, flow_entries(network, experiment))
     one, other = network.host(src), network.host(dst)
-    return [seen.name for seen in model.seen(Frame(one.address, other.address), one.interface.attached)]
+    return [seen.name for seen in model.arrivals(Frame(one.address, other.address), one.interface.attached)]
 
 
 def test_a_delay_box_may_stand_on_a_world_switch(demo: tuple[Network, Experiment]) -> None:

@@ -57,7 +57,9 @@ async def test_the_daemon_keeps_lines_about_settings_that_are_not_undone(
     if failed:
         ended.set_result("sat died")
     daemon: Any = LabDaemon(target, for_run=False)
-    daemon._up = SimpleNamespace(testbed=SimpleNamespace(network=SimpleNamespace(name="rack"), failed=ended, stop=stop))
+    daemon._running = SimpleNamespace(
+        testbed=SimpleNamespace(network=SimpleNamespace(name="rack"), failed=ended, stop=stop)
+    )
     await daemon.stop()
     kept = last_failure(target)
     assert kept is not None

@@ -38,7 +38,7 @@ def test_a_link_can_lose_the_packets_that_it_lost_in_a_run(run: RunDir, tmp_path
     """The trace read back has each loss in its place, as many as the link counted, and an experiment accepts it."""
     out = tmp_path / "losses.txt"
     said = json.loads(exported(run.path, "--out", out, "--json"))
-    trace = read_loss_trace(out.read_text(), str(out)).found
+    trace = read_loss_trace(out.read_text(), str(out)).value
     assert isinstance(trace, LossTrace)
     numbers = pl.read_parquet(run.tables / "losses.parquet")["number"].to_list()
     assert [number for number, lost in enumerate(trace.lost) if lost] == numbers

@@ -47,9 +47,9 @@ def test_of_two_runs_the_one_that_goes_on_is_shown_and_said_to_be_the_second(
     turns = ParallelRuns(show, 2)
     for run, step in [(0, "apply"), (1, "apply"), (1, "check"), (0, "analyse")]:
         turns.take(run, StepBegun(step).to_line())
-    turns.over(0)
+    turns.end_run(0)
     turns.take(1, StepBegun("analyse").to_line())
-    turns.over(1)
+    turns.end_run(1)
     show.step("comparing the runs")
     show.close()
     answer = capsys.readouterr().err.splitlines()
@@ -69,9 +69,9 @@ def test_of_a_second_run_that_is_done_first_only_that_is_said(capsys: pytest.Cap
     turns = ParallelRuns(show, 2)
     turns.take(0, StepBegun("apply").to_line())
     turns.take(1, StepBegun("check").to_line())
-    turns.over(1)
+    turns.end_run(1)
     turns.take(0, StepBegun("check").to_line())
-    turns.over(0)
+    turns.end_run(0)
     show.close()
     answer = [line.split(": ")[:2] for line in capsys.readouterr().err.splitlines()]
     first = [["run 1 of 2", word] for word in ("apply", "check", "done")]

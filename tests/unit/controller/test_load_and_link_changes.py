@@ -150,7 +150,7 @@ def test_each_backend_is_asked_for_what_changes(written) -> None:
         {"op": "set", "direction": "to_island", "rate_bit_s": 8_000_000, "queue_bytes": 50_000},
         {"op": "set", "direction": "to_world", "loss": {"kind": "bernoulli", "probability": 0.01}},
     ]
-    assert (change.swap.stages, change.least) == ((), Duration(0))
+    assert (change.swap.stages, change.drain) == ((), Duration(0))
     (change,) = plan_schedule(*described, make_plan(*described, Backend.TC), Backend.TC)
     (asked,) = change.links
     assert [line.split(" handle")[0] for line in asked.request["tc"]] == [

@@ -11,9 +11,9 @@ from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 
 from atoll_controller.openflow.app import parse_message
-from atoll_controller.openflow.switch_session import foreign
+from atoll_controller.openflow.switch_session import unmanaged_entry
 from atoll_core.openflow_wire import encoder, feature_parser
-from atoll_core.openflow_wire.flow_stats import records, understood
+from atoll_core.openflow_wire.flow_stats import parsed_entry, records
 from atoll_core.plan.flow_entry import FlowEntry, Match
 from tests.unit.controller.test_openflow_codec import DATAPATH, as_told
 
@@ -76,8 +76,8 @@ def test_a_record_of_no_length_is_refused(read: Callable[[], Any]) -> None:
 def test_an_entry_with_malformed_instructions_is_foreign(instructions: bytes) -> None:
     """It can still be shown and deleted: its match is known."""
     (record,) = records(flow_record(instructions))
-    assert understood(record, "sw") is None
-    entry = foreign(record, "sw", 0)
+    assert parsed_entry(record, "sw") is None
+    entry = unmanaged_entry(record, "sw", 0)
     assert "its instructions are malformed: a record of 0 bytes at byte " in entry.why
     assert (entry.priority, entry.cookie) == (9, 4)
 

@@ -14,9 +14,9 @@ from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from atoll_controller.openflow.switch_session import foreign
+from atoll_controller.openflow.switch_session import unmanaged_entry
 from atoll_core.openflow_wire import encoder
-from atoll_core.openflow_wire.flow_stats import entry_count, held_records, record_key, records, understood
+from atoll_core.openflow_wire.flow_stats import entry_count, held_records, parsed_entry, record_key, records
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, UnmanagedEntry, Vlan
 
 DATAPATH = ProtocolDesc(version=ofp.OFP_VERSION)
@@ -171,7 +171,7 @@ def test_requests_are_those_of_os_ken() -> None:
 def test_what_is_told_is_what_was_added(entries: list[FlowEntry]) -> None:
     """Entries come back from a switch's statistics as they went, with their counters."""
     body = told_by_switch(entries)
-    assert [understood(record, "sw") for record in records(body)] == entries
+    assert [parsed_entry(record, "sw") for record in records(body)] == entries
     assert all((record.packets, record.octets) == (3, 4) for record in records(body))
 
 
@@ -206,10 +206,10 @@ def test_fields_told_in_another_order_make_no_difference() -> None:
     fields = record.match
     protocol = fields.index(bytes.fromhex("80001401"))
     moved = fields[:protocol] + fields[protocol + 5 :] + fields[protocol : protocol + 5]
-    body = record.whole[:48] + encoder.pack_oxm(moved) + record.instructions
-    assert body != record.whole
+    body = record.raw[:48] + encoder.pack_oxm(moved) + record.instructions
+    assert body != record.raw
     assert encoder.table_digest(essences(body)) == encoder.table_digest([encoder.entry_key(entry)])
-    assert [understood(each, "sw") for each in records(body)] == [entry]
+    assert [parsed_entry(each, "sw") for each in records(body)] == [entry]
 
 
 def test_a_time_out_shows_in_the_digest() -> None:
@@ -257,8 +257,8 @@ def test_what_no_plan_could_ask_for_is_foreign(
     wanted = FlowEntry("sw", 9, Match(1), (), 4, "")
     match = parser.OFPMatch(**fields)
     (record,) = records(as_told(wanted, instructions, match, **options))
-    assert understood(record, "sw") is None
-    entry = foreign(record, "sw", 0)
+    assert parsed_entry(record, "sw") is None
+    entry = unmanaged_entry(record, "sw", 0)
     assert isinstance(entry, UnmanagedEntry)
     assert (entry.switch, entry.priority, entry.cookie) == ("sw", 9, 4)
     assert sorted(entry.why.split(": ")[0].split(", ")) == sorted(words.split(": ", maxsplit=1)[0].split(", "))

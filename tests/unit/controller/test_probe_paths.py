@@ -9,7 +9,7 @@ import pytest
 
 from atoll_controller.planner.planner import make_plan
 from atoll_controller.tracing.packet_trace import HopKind, trace
-from atoll_controller.tracing.probe_paths import cover, limit_ns, of_one_sender
+from atoll_controller.tracing.probe_paths import covering_paths, limit_ns, path_of_sender
 from atoll_controller.tracing.table_model import Lookup
 from atoll_controller.tracing.trace_report import LiveStation, LiveTrace, live_trace_text, where_to_look
 from atoll_core.description.loader import load_experiment
@@ -39,7 +39,7 @@ def test_every_entry_that_hosts_can_cause_is_used(project: Path, name: str) -> N
     """Guards, which drop what nobody sends, are all that is left; few paths do it."""
     network, experiment = load_experiment(project / "examples" / f"{name}.yaml")
     flows = make_plan(network, experiment).flows
-    paths = cover(network, experiment, flows)
+    paths = covering_paths(network, experiment, flows)
     used = frozenset[object]().union(*(path.entries for path in paths))
     assert [entry for entry in flows if entry.actions and entry not in used] == []
     assert len(paths) <= 2 * max(len(network.world_hosts), len(network.island_hosts)) + 2
@@ -50,7 +50,7 @@ def test_chains_chosen_by_protocol_have_paths_of_that_protocol(demo: Described) 
     network, experiment = demo
     experiment = branched(experiment)
     flows = make_plan(network, experiment).flows
-    paths = cover(network, experiment, flows)
+    paths = covering_paths(network, experiment, flows)
     assert {(path.protocol, path.chain) for path in paths} == {
         (Protocol.TCP, "tcp"),
         (Protocol.UDP, "udp"),
@@ -66,7 +66,7 @@ def test_the_full_laboratory_is_covered_at_once(project: Path) -> None:
     network, experiment = load_experiment(project / "examples" / "laboratory.yaml")
     flows = make_plan(network, experiment).flows
     began = time.process_time()
-    paths = cover(network, experiment, flows)
+    paths = covering_paths(network, experiment, flows)
     assert time.process_time() - began < 5
     assert len(paths) == len(network.island_hosts) == 107
 
@@ -77,12 +77,12 @@ def test_tcp_ends_at_a_box_that_ends_connections(demo: Described) -> None:
     kind = BoxKind("splitter", Forwarding.ROUTED, stateful=True, ends_connections=True)
     boxes = tuple(replace(box, kind=kind) if box.name == "pep-w" else box for box in network.boxes)
     network, experiment = replace(network, boxes=boxes), branched(experiment)
-    paths = cover(network, experiment, make_plan(network, experiment).flows)
+    paths = covering_paths(network, experiment, make_plan(network, experiment).flows)
     ends = {path.protocol: {each.end for each in paths if each.protocol is path.protocol} for path in paths}
     assert ends[Protocol.TCP] == {"pep-w"}
     assert "pep-w" not in ends[Protocol.UDP]
     tcp = next(path for path in paths if path.protocol is Protocol.TCP)
-    assert of_one_sender(network, tcp.there, 17, tcp.island) == (tcp.there, tcp.island)
+    assert path_of_sender(network, tcp.steps, 17, tcp.island) == (tcp.steps, tcp.island)
 
 
 def test_the_limit_holds_full_queues_and_delays_both_ways(demo: Described) -> None:
@@ -94,17 +94,17 @@ def test_how_far_is_told_by_the_last_entry_that_counted(demo: Described) -> None
     """And by where it sent the frames."""
     network, experiment = demo
     flows = make_plan(network, experiment).flows
-    path = next(path for path in cover(network, experiment, flows) if path.world == "ws")
-    entries = [step.entry for step in path.there if isinstance(step, Lookup) and step.entry is not None]
+    path = next(path for path in covering_paths(network, experiment, flows) if path.world == "ws")
+    entries = [step.entry for step in path.steps if isinstance(step, Lookup) and step.entry is not None]
     taps = {tap.name for tap in network.taps}
     all_counted = dict.fromkeys(entries, 1)
-    assert counted_path(path.there, all_counted, taps).endswith(f"sent on to {path.island}")
-    answer = counted_path(path.there, all_counted | {entries[2]: 0}, taps)
+    assert counted_path(path.steps, all_counted, taps).endswith(f"sent on to {path.island}")
+    answer = counted_path(path.steps, all_counted | {entries[2]: 0}, taps)
     assert answer == (
         "last counted by 'ws -> sat: not delayed' at sw-c/1; sent on to sat; "
         "'sat -> island: out of the chain' at sw-c/16 did not count it"
     )
-    assert counted_path(path.there, {}, taps) == (
+    assert counted_path(path.steps, {}, taps) == (
         "no entry counted it; 'ws -> sat: not delayed' at sw-w1/10 did not count it"
     )
 
@@ -112,13 +112,13 @@ def test_how_far_is_told_by_the_last_entry_that_counted(demo: Described) -> None
 def test_where_packets_ended_is_told_by_counters_that_tell_in_time(demo: Described) -> None:
     """Hardware on the way tells too late; a switch that is on no way does not matter."""
     network, experiment = demo
-    path = next(p for p in cover(network, experiment, make_plan(network, experiment).flows) if p.world == "w1")
+    path = next(p for p in covering_paths(network, experiment, make_plan(network, experiment).flows) if p.world == "w1")
 
     def answer(hardware: str) -> bool:
         switches = tuple(
             replace(each, driver="procurve-v3") if each.name == hardware else each for each in network.switches
         )
-        return are_counters_prompt(replace(network, switches=switches), path.there)
+        return are_counters_prompt(replace(network, switches=switches), path.steps)
 
     assert [answer(switch) for switch in ("none", "sw-c", "sw-w1", "sw-w2")] == [True, False, False, True]
 
@@ -140,13 +140,13 @@ def test_where_to_look_is_the_cable_behind_the_last_entry_that_counted(demo: Des
     """And the machine at its end, if there is one; the command is that of the switch which saw nothing."""
     network, experiment = demo
     taps = {tap.name for tap in network.taps}
-    path = next(p for p in cover(network, experiment, make_plan(network, experiment).flows) if p.world == "w1")
-    entries = [step.entry for step in path.there if isinstance(step, Lookup) and step.entry is not None]
-    at = [str(step.at) for step in path.there if isinstance(step, Lookup)]
+    path = next(p for p in covering_paths(network, experiment, make_plan(network, experiment).flows) if p.world == "w1")
+    entries = [step.entry for step in path.steps if isinstance(step, Lookup) and step.entry is not None]
+    at = [str(step.at) for step in path.steps if isinstance(step, Lookup)]
     assert at == ["sw-w1/1", "sw-c/1", "sw-c/10", "sw-c/16", "sw-i/24"]
 
     def answer(number: int) -> str:
-        return where_to_look(network, path.there, dict.fromkeys(entries[:number], 1), taps)
+        return where_to_look(network, path.steps, dict.fromkeys(entries[:number], 1), taps)
 
     assert [answer(number) for number in range(6)] == [
         "w1 and the cable from its w1-eth0 to sw-w1/1, by `atoll switches counters sw-w1`",
@@ -156,7 +156,7 @@ def test_where_to_look_is_the_cable_behind_the_last_entry_that_counted(demo: Des
         "the cable from sw-c/3 to sw-i/24, by `atoll switches counters sw-i`",
         "i1 and the cable from sw-i/1 to its i1-eth0, by `atoll switches counters sw-i`",
     ]
-    gap = tuple(replace(step, entry=None) if step == path.there[0] else step for step in path.there)
+    gap = tuple(replace(step, entry=None) if step == path.steps[0] else step for step in path.steps)
     assert where_to_look(network, gap, {}, taps) == "the table of sw-w1, by `atoll switches entries sw-w1`"
 
 

@@ -32,7 +32,7 @@ class Controllers(MemorySwitches):
         super().__init__(network, lambda: None)
         self.switches = {dpid: SwitchState(dpid, up=True) for dpid in there}
         self._closed = asyncio.get_running_loop().create_future()
-        self._changed = asyncio.Condition()
+        self._switch_change = asyncio.Condition()
         self.runtime = "os-ken"
 
     def die(self) -> None:
@@ -87,7 +87,7 @@ def tell(controller: Controllers, dpid: int, state: str) -> None:
 @pytest.mark.parametrize("known", [True, False], ids=["away before", "away since"])
 async def test_a_controller_is_replaced_while_a_switch_is_away(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The switches that are there are repaired at once, the other one when it comes; the lab goes on."""
-    monkeypatch.setattr(reconciler, "_BACK_WITHIN_S", 0.1)
+    monkeypatch.setattr(reconciler, "_RECONNECT_S", 0.1)
     lab = Lab()
     await lab.reconciler.apply(lab.plan)
     running = asyncio.create_task(lab.reconciler.run())
@@ -113,7 +113,7 @@ async def test_a_controller_is_replaced_while_a_switch_is_away(known: bool, monk
 @pytest.mark.parametrize("where", ["count", "features", "repair"])
 async def test_an_unforeseen_error_fails_the_testbed(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever part of the watching it ends: a lab that nobody watches must not look as if it were kept."""
-    monkeypatch.setattr(reconciler, "_COUNT_EVERY_S", 0.01)
+    monkeypatch.setattr(reconciler, "_COUNT_INTERVAL_S", 0.01)
     lab = Lab()
     place = SimpleNamespace(network=lab.network, failed=asyncio.get_running_loop().create_future(), name="memory")
     testbed = Testbed(place, lab.controller, Runtime.OS_KEN)  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ async def test_an_unforeseen_error_fails_the_testbed(where: str, monkeypatch: py
     if where == "repair":
         monkeypatch.setattr(lab.controller, "holds", unforeseen)
         monkeypatch.setattr(lab.controller, "read", unforeseen)
-        monkeypatch.setattr(reconciler, "_COUNT_EVERY_S", 100.0)
+        monkeypatch.setattr(reconciler, "_COUNT_INTERVAL_S", 100.0)
         tell(lab.controller, 2, "down")
         tell(lab.controller, 2, "up")
     else:

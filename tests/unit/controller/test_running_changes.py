@@ -47,7 +47,7 @@ def test_a_link_takes_a_queue_for_which_it_needs_more_memory(jobs_of) -> None:
 
 def test_a_link_that_was_changed_since_gets_all_its_settings(jobs_of) -> None:
     was, now = jobs_of()["link-sat"], jobs_of("links.sat.to_world.rate=1 Mbit/s")["link-sat"]
-    island, world = requests(was, now, moved_on=True)
+    island, world = requests(was, now, drifted=True)
     assert (island["rate_bit_s"], world["rate_bit_s"]) == (16_000_000, 1_000_000)
     assert island.keys() == world.keys() == {"op", "direction", "rate_bit_s", "delay_ns", "queue_bytes", "loss"}
 
@@ -88,7 +88,7 @@ def test_a_link_on_tc_keeps_room_for_the_packets_that_came_before(jobs_of) -> No
     assert netem.startswith("qdisc change dev sat-i root handle 1: stab linklayer ethernet overhead -14 netem limit")
     assert f" limit {kept} " in netem
     assert [each["options"]["limit"] for each in request["expect"]] == [100_000, kept]
-    whole = requests(was, now, moved_on=True)[0]
+    whole = requests(was, now, drifted=True)[0]
     assert [line.split()[3] for line in whole["tc"]] == ["ifb-to-island", "sat-i", "ifb-to-world", "sat-w"]
 
 

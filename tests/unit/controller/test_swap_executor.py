@@ -96,7 +96,7 @@ class Traffic:
         for src, dst in ((world, island), (island, world)):
             packet = src.interface.attached, Frame(src.address, dst.address)
             models = [SwitchTables(self.network, plan.flows) for plan, _ in self.versions]
-            self.allowed[packet] = {path(model.seen(packet[1], packet[0])) for model in models}
+            self.allowed[packet] = {path(model.arrivals(packet[1], packet[0])) for model in models}
             assert all(steps[-1][0] == dst.name or "t0" in dict(steps) for steps in self.allowed[packet])
 
     def look(self, switches: MemorySwitches) -> None:
@@ -104,10 +104,10 @@ class Traffic:
         model = SwitchTables(self.network, switches.forwarding, strict=False)
         for packet in self.allowed:
             start, frame = packet
-            assert path(model.seen(frame, start)) in self.allowed[packet]
+            assert path(model.arrivals(frame, start)) in self.allowed[packet]
             self.under_way |= {(packet, *place) for place in places(model, frame, start)}
         for packet, at, frame, came_by in self.under_way:
-            assert path((*came_by, *model.seen(frame, at))) in self.allowed[packet]
+            assert path((*came_by, *model.arrivals(frame, at))) in self.allowed[packet]
 
 
 @functools.cache
@@ -201,7 +201,7 @@ async def trial(
         async def undo_part(self, part: int) -> None:
             parts.append(-part)
 
-        async def emptied(self, stage: Stage) -> None:
+        async def wait_until_empty(self, stage: Stage) -> None:
             """No box holds packets."""
 
         async def before_shift(self, stage: Stage) -> None:
@@ -231,7 +231,7 @@ async def trial(
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is away is tried again soon."""
-    monkeypatch.setattr(reconciler, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(reconciler, "_RETRY_S", 0.0)
 
 
 async def test_a_swap_passes_its_stages_and_leaves_exactly_the_new_plan() -> None:

@@ -33,7 +33,7 @@ def largest(plan: Plan) -> int:
 
 def together(one: Plan, other: Plan) -> int:
     """The most entries that a switch has while all of one comes before what only the other has goes."""
-    return largest(SwapStep(plan_swap(LAB, BEFORE, UNTAGGED, AFTER).stages[0], one, other).most)
+    return largest(SwapStep(plan_swap(LAB, BEFORE, UNTAGGED, AFTER).stages[0], one, other).peak)
 
 
 async def kept(room: int, notes: list[str]) -> tuple[Reconciler, MemorySwitches]:
@@ -106,9 +106,9 @@ async def test_a_swap_needs_room_for_what_comes_before_anything_goes() -> None:
     """Of each of its stages; it says what helps."""
     swap = plan_swap(LAB, BEFORE, UNTAGGED, AFTER)
     moves = steps_of(OLD, make_plan(LAB, AFTER, layout=swap.layout), swap)
-    needed = max(largest(move.most) for move in moves)
+    needed = max(largest(move.peak) for move in moves)
     reconciler, _ = await kept(needed, [])
-    await reconciler.require_room([move.most for move in moves])
+    await reconciler.require_room([move.peak for move in moves])
     reconciler, _ = await kept(needed - 1, [])
     with pytest.raises(LabError, match=f"has {needed} entries, .* use `atoll apply EXPERIMENT --immediate`"):
-        await reconciler.require_room([move.most for move in moves])
+        await reconciler.require_room([move.peak for move in moves])

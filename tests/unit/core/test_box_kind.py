@@ -20,7 +20,7 @@ from atoll_controller.fabric.swap_plan import plan_swap
 from atoll_controller.planner.host_config import host_settings
 from atoll_controller.planner.planner import make_plan
 from atoll_controller.tracing.packet_trace import trace
-from atoll_controller.tracing.probe_paths import of_one_sender
+from atoll_controller.tracing.probe_paths import path_of_sender
 from atoll_controller.tracing.table_model import Frame, SwitchTables
 from atoll_core.codec import from_json, to_json
 from atoll_core.description.loader import load_experiment
@@ -280,7 +280,7 @@ def test_hosts_send_shorter_packets_by_the_bytes_it_adds(load: Load) -> None:
 
 def test_links_between_the_pair_are_tested_with_the_bytes_that_it_adds(load: Load) -> None:
     link = links_under_test(*load())[0]
-    assert (link.mtu, link.counted(link.mtu)) == (1440, 1500)
+    assert (link.mtu, link.counted_bytes(link.mtu)) == (1440, 1500)
 
 
 @pytest.mark.parametrize(("ends_connections", "end"), [(False, "i1"), (True, "pep-w")])
@@ -293,7 +293,7 @@ def test_probes_of_tcp_end_where_connections_end(load: Load, *, ends_connections
         Frame(network.host("w1").address, network.host("i1").address, None, Protocol.TCP.number),
         network.host("w1").interface.attached,
     )
-    assert of_one_sender(network, tuple(steps), Protocol.TCP.number, "i1")[1] == end
+    assert path_of_sender(network, tuple(steps), Protocol.TCP.number, "i1")[1] == end
 
 
 def count_copies(run: RunDir) -> None:

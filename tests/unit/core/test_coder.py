@@ -59,7 +59,7 @@ def test_raised_cables_between_coders_keep_the_packets_of_hosts(load: Load) -> N
 
 def test_calibrations_pass_without_the_bytes_of_the_tunnel(load: Load) -> None:
     link = links_under_test(*load())[0]
-    assert (link.mtu, link.counted(link.mtu)) == (1500, 1500)
+    assert (link.mtu, link.counted_bytes(link.mtu)) == (1500, 1500)
 
 
 def test_each_chain_has_a_tunnel_between_addresses_of_its_own(load: Load) -> None:

@@ -13,7 +13,7 @@ import pytest
 from atoll_core.description.flow_size_file import flow_sizes_text, read_flow_sizes
 from atoll_core.experiment.flow_sizes import (
     MOST_STEPS,
-    WHOLE,
+    ONE,
     FlowSizes,
     Interpolation,
     curve,
@@ -27,8 +27,8 @@ from atoll_hosts.binary import find_binary
 def read(text: str) -> FlowSizes:
     found = read_flow_sizes(text, "s.csv")
     assert found.mistakes == ()
-    assert found.found is not None
-    return found.found
+    assert found.value is not None
+    return found.value
 
 
 def test_published_has_the_figures_it_is_named_for(project: Path) -> None:
@@ -55,7 +55,7 @@ FORMS = {
 @pytest.mark.parametrize("text", FORMS.values(), ids=list(FORMS))
 def test_files_of_counts_in_any_form_are_the_same_distribution(text: str) -> None:
     sizes = read(text)
-    knots = ((500_000_000, 40), (750_000_000, 100), (990_000_000, 1500), (WHOLE, 1_000_000))
+    knots = ((500_000_000, 40), (750_000_000, 100), (990_000_000, 1500), (ONE, 1_000_000))
     assert (sizes.kind, sizes.knots) == (Interpolation.STEPS, knots)
     assert sizes.mean_bytes == pytest.approx(0.5 * 40 + 0.25 * 100 + 0.24 * 1500 + 10_000)
     assert [sizes.quantile(p) for p in (0, 0.5, 0.7499, 0.75, 1)] == [40, 100, 100, 1500, 1_000_000]
@@ -107,7 +107,7 @@ MISTAKES = [
 @pytest.mark.parametrize(("text", "message"), MISTAKES, ids=[message[:60] for _, message in MISTAKES])
 def test_a_mistake_in_a_file_is_told_with_its_line(text: str, message: str) -> None:
     found = read_flow_sizes(text, "s.csv")
-    assert found.found is None
+    assert found.value is None
     assert [str(mistake) for mistake in found.mistakes] == [message]
 
 

@@ -348,12 +348,12 @@ MISTAKES = [
     ),
     ("port: sw-w1/1}", "port: sw-w1/1, mac: '00:00:00:00:00:00'}", "'00:00", "host 'w1': mac: '00:00:00:00:00:00' is no machine's address; write six bytes such as '02:00:00:00:00:01'"),
     ("port: sw-w1/1}", "port: sw-w1/1, mtu: 575}", "mtu", "host 'w1': mtu: the number 575 is not a whole number from 576 to 9216"),
-    ("port: sw-w1/1}", "port: sw-w1/1, interface: all}", "interface: all", "host 'w1': interface: 'all' is the system's own word; choose a name such as 'eth0'"),
-    ("port: sw-w1/1}", "port: sw-w1/1, interface: default}", "interface: default", "host 'w1': interface: 'default' is the system's own word; choose a name such as 'eth0'"),
-    ("port: sw-w1/1}", "port: sw-w1/1, interface: lo}", "interface: lo", "host 'w1': interface: 'lo' is the system's own word; choose a name such as 'eth0'"),
+    ("port: sw-w1/1}", "port: sw-w1/1, interface: all}", "interface: all", "host 'w1': interface: 'all' is reserved by Linux (all, default, lo); choose a name such as 'eth0'"),
+    ("port: sw-w1/1}", "port: sw-w1/1, interface: default}", "interface: default", "host 'w1': interface: 'default' is reserved by Linux (all, default, lo); choose a name such as 'eth0'"),
+    ("port: sw-w1/1}", "port: sw-w1/1, interface: lo}", "interface: lo", "host 'w1': interface: 'lo' is reserved by Linux (all, default, lo); choose a name such as 'eth0'"),
     (
         "hosts:\n", "learning_switches:\n  lo: {uplink: sw-i/20, rate: 1 Gbit/s}\nhosts:\n", "lo: {uplink",
-        "learning switch 'lo': its bridge would have this name, which is the system's own word; rename it",
+        "learning switch 'lo': its bridge would have this name, which is reserved by Linux; rename it",
     ),
     (
         "hosts:\n", "learning_switches:\n  sw-c: {uplink: sw-i/20, rate: 1 Gbit/s}\nhosts:\n", "sw-c: {uplink",

@@ -40,8 +40,8 @@ from atoll_core.plan.tc_settings import (
     Qdisc,
     TcSettings,
     bucket_bytes,
+    burst_lines,
     delay_settings,
-    inexact,
     link_settings,
 )
 from atoll_core.units import Duration, Rate, Size
@@ -288,7 +288,7 @@ def test_the_backend_changes_the_boxes_and_nothing_else(geo: tuple[Network, Expe
 
 def test_a_bucket_that_is_filled_for_late_timers_is_said_and_who_does_without() -> None:
     links = [Link("sat", GEO, GEO, Counted.IP)]
-    first, _ = inexact(NETWORK, links, TIMER_SLACK)
+    first, _ = burst_lines(NETWORK, links, TIMER_SLACK)
     assert first.startswith("links.sat.to_island: after a pause tc sends up to 3.541 kB at once")
     assert first.endswith("--backend engine and --on virtual send one packet")
-    assert not [*inexact(NETWORK, links, VIRTUAL_SLACK)]
+    assert not [*burst_lines(NETWORK, links, VIRTUAL_SLACK)]

@@ -30,7 +30,7 @@ async def daemon(project: Path) -> LabDaemon:
         network=network, platform=SimpleNamespace(name=HARDWARE), failed=asyncio.get_running_loop().create_future()
     )
     made: Any = LabDaemon(LabTarget(HARDWARE, project / "examples/rack/inventory.yaml"), for_run=False)
-    made._up = SimpleNamespace(testbed=testbed, lab=None, network=network)
+    made._running = SimpleNamespace(testbed=testbed, lab=None, network=network)
     return made
 
 

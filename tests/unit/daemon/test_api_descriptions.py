@@ -15,12 +15,12 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_daemon.http.experiment_bodies import (
     DescribedExperiment,
+    apply_merge_patch,
     as_body,
     chain_patch,
     current_description,
     described_by_body,
     described_by_file,
-    merged,
     no_chain_patch,
 )
 from atoll_daemon.http.http_errors import RequestError, error_json
@@ -90,7 +90,7 @@ def test_a_setting_of_the_lab_is_of_files_only_and_makes_another_lab(
     ],
 )
 def test_patches_are_those_of_the_rfc(target: dict[str, Any], patch: dict[str, Any], result: dict[str, Any]) -> None:
-    assert merged(target, patch) == result
+    assert apply_merge_patch(target, patch) == result
 
 
 def test_nothing_at_all_is_what_stands(change: Any, geo: DescribedExperiment) -> None:

@@ -13,7 +13,7 @@ from atoll_daemon.event_log import MOST_WAITING, EventListener, EventLog
 @pytest.fixture
 def log() -> EventLog:
     """A log that keeps five events; its clock ticks once an event."""
-    return EventLog(itertools.count(1).__next__, kept=5)
+    return EventLog(itertools.count(1).__next__, most_kept=5)
 
 
 def held(listener: EventListener) -> list[dict[str, Any]]:

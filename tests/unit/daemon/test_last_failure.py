@@ -47,7 +47,7 @@ def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(failed=asyncio.get_running_loop().create_future(), stop=nothing, network=NETWORK)
 
     monkeypatch.setattr(daemons, "Testbed", SimpleNamespace(start=start))
-    monkeypatch.setattr(daemons, "_placed", _same)
+    monkeypatch.setattr(daemons, "_with_absolute_file", _same)
 
 
 def test_a_daemon_that_was_killed_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,7 +114,7 @@ async def test_during_a_run_boxes_are_the_run_s(watched: Watched) -> None:
 async def test_during_a_run_without_metrics_its_boxes_are_listened_to(watched: Watched) -> None:
     """It spools nothing, so nobody else hands on what they count."""
     listener = watched.listen()
-    with watched.points.of_run("geo-1", metered=False):
+    with watched.points.of_run("geo-1", counters_from_run=False):
         watched.count("sat", {"t_ns": 1, "to_island": COUNTED})
         message = await taken(listener)
     assert (message["run"], message["points"][-1][2]) == ("geo-1", COUNTED)

@@ -29,7 +29,7 @@ def test_runs_are_listed_the_latest_first(tmp_path: Path) -> None:
     early, late = WatchedRun(tmp_path, "meo"), WatchedRun(tmp_path, "geo", later_s=60)
     early.end()
     early.dir.write_summary({"verdict": "invalid", "reasons": ["capture island is missing"]})
-    assert Replays(tmp_path).listed() == [
+    assert Replays(tmp_path).summaries() == [
         {
             "id": late.id,
             "experiment": "geo",
@@ -59,22 +59,22 @@ def test_runs_are_listed_the_latest_first(tmp_path: Path) -> None:
 
 def test_what_changes_in_a_directory_is_seen_by_the_next_look(tmp_path: Path) -> None:
     replays = Replays(tmp_path)
-    assert replays.listed() == []
+    assert replays.summaries() == []
     run = WatchedRun(tmp_path)
-    assert [each["finished"] for each in replays.listed()] == [False]
+    assert [each["finished"] for each in replays.summaries()] == [False]
     run.end("cancelled at step measure")
-    assert [each["finished"] for each in replays.listed()] == [True]
+    assert [each["finished"] for each in replays.summaries()] == [True]
 
 
 def test_a_run_that_was_killed_is_over_although_it_says_that_it_is_going_on(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path)
     run.second(0)
     replay = Replays(tmp_path).find(run.id)
-    assert replay.growing()
+    assert replay.is_growing()
     run.age(ABANDONED_S + 1)
-    assert not replay.growing()
+    assert not replay.is_growing()
     run.second(1)
-    assert replay.growing()
+    assert replay.is_growing()
 
 
 def test_one_damaged_directory_hides_no_other(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_one_damaged_directory_hides_no_other(tmp_path: Path) -> None:
         (path / "manifest.json").write_text(manifest)
     (tmp_path / "notes").write_text("of no run")
     replays = Replays(tmp_path)
-    assert [each["id"] for each in replays.listed()] == [good.id]
+    assert [each["id"] for each in replays.summaries()] == [good.id]
     assert replays.find(good.id).head.id == good.id
     with pytest.raises(RunDirError, match="has no complete run request"):
         assert Replay(tmp_path / "geo" / "20261121T155215Z-1").head
@@ -133,7 +133,7 @@ def test_of_very_many_runs_the_latest_are_listed_and_all_are_found(tmp_path: Pat
         path.mkdir()
         (path / "manifest.json").write_text(manifest.replace(oldest.dir.name, path.name))
     replays = Replays(tmp_path)
-    listed = [each["id"] for each in replays.listed()]
+    listed = [each["id"] for each in replays.summaries()]
     assert len(listed) == MOST_LISTED
     assert oldest.id not in listed
     assert replays.find(oldest.id).head.began_t_ns == oldest.began_ns
@@ -144,7 +144,7 @@ def test_runs_from_elsewhere_are_there_too_and_a_renamed_one_keeps_its_name(tmp_
     moved = run.dir.path.rename(tmp_path / "the good one")
     replays = Replays(tmp_path / "runs")
     replays.add(moved)
-    assert [each["id"] for each in replays.listed()] == [run.id]
+    assert [each["id"] for each in replays.summaries()] == [run.id]
     assert replays.find(run.id).head.began_t_ns == run.began_ns
 
 

@@ -20,7 +20,7 @@ from atoll_emulation.uml import build as build_module
 from atoll_emulation.uml.build import build_kernel, build_wanted
 from atoll_emulation.uml.cache import cache_directory, kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
-from atoll_emulation.uml.recipe import OPTIONAL, RECIPES, missing_options, recipe_for
+from atoll_emulation.uml.recipe import OPTIONAL_MARK, RECIPES, missing_options, recipe_for
 from atoll_emulation.uml.source import download, find_source
 from tests.support.sandbox import ATOLL, NOBODY, Sandbox, open_to_others, tools_without
 
@@ -123,8 +123,8 @@ def test_each_option_that_the_source_lacks_is_named(tmp_path: Path, kernel_cache
 
 def test_options_are_compared_by_their_values() -> None:
     assert missing_options("CONFIG_A=y\n# CONFIG_B=y\nCONFIG_C=y\n", "CONFIG_C=m\nCONFIG_A=y\n") == ["CONFIG_C=y"]
-    assert missing_options(f"CONFIG_A=y\n{OPTIONAL}:\nCONFIG_B=y\n", "CONFIG_A=y\n") == []
-    assert missing_options(OLD.configuration, "")[-1] == OLD.configuration.split(OPTIONAL)[0].splitlines()[-2]
+    assert missing_options(f"CONFIG_A=y\n{OPTIONAL_MARK}:\nCONFIG_B=y\n", "CONFIG_A=y\n") == []
+    assert missing_options(OLD.configuration, "")[-1] == OLD.configuration.split(OPTIONAL_MARK)[0].splitlines()[-2]
 
 
 def test_a_source_that_does_not_take_a_patch_is_told(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def delays_ms(trace: LinkTrace) -> list[float]:
 @pytest.mark.parametrize("wanted", [MEO, LEO], ids=["meo", "leo"])
 def test_delays_lie_between_the_zenith_and_the_least_elevation(wanted):
     """Twice the altitude is the shortest, twice the slant range at the mask the longest; 1 % for flattening."""
-    altitude, mask = wanted.service.constellation.altitude_km, wanted.service.mask_deg
+    altitude, mask = wanted.service.constellation.altitude_km, wanted.service.least_elevation_deg
     found = delays_ms(pass_trace(wanted))
     assert min(found) >= 2 * altitude / LIGHT_KM_S * 1e3 * 0.99
     assert max(found) <= 2 * slant_km(altitude, mask) / LIGHT_KM_S * 1e3 * 1.01
@@ -139,7 +139,9 @@ def test_leo_satellites_change_only_at_the_schedule():
 
 
 def test_with_a_single_satellite_the_link_is_blocked_from_its_setting_on():
-    alone = ConstellationService(Constellation(8062, 0.04, 1, 1, 0), mask_deg=10, period=Duration(S), keeps=True)
+    alone = ConstellationService(
+        Constellation(8062, 0.04, 1, 1, 0), least_elevation_deg=10, period=Duration(S), keeps=True
+    )
     wanted = replace(MEO, service=alone, step=Duration(10 * S), duration=Duration(4 * 3600 * S))
     for start_s in range(0, 6 * 3600, 600):
         try:
@@ -220,7 +222,7 @@ def test_rain_takes_more_than_its_attenuation():
 
 
 def test_rates_are_those_of_modes_and_never_above_the_clear_sky():
-    clear = Acm(FADE.clear_db).clear
+    clear = Acm(FADE.clear_db).clear_mode
     possible = {round(16e6 * mode.efficiency / clear.efficiency) for mode in MODES}
     rates = {row.rate.bit_s for row in rain_trace(FADE).rows if row.rate}
     assert len(rates) > 3
@@ -242,16 +244,16 @@ def test_modes_ascend_in_both_figures():
 
 def test_a_modem_goes_down_at_once_and_up_with_hysteresis():
     acm = Acm(13.0)
-    assert acm.clear.name == "16APSK 4/5"  # 11.03 dB, with 1 dB of margin and 0.5 dB of hysteresis
-    qpsk_1_2, qpsk_2_5 = 0.988858 / acm.clear.efficiency, 0.789412 / acm.clear.efficiency
-    assert acm.share(2.01) == qpsk_1_2
-    assert acm.share(1.99) == qpsk_2_5
-    assert acm.share(2.49) == qpsk_2_5
-    assert acm.share(2.51) == qpsk_1_2
-    assert acm.share(-1.36) == 0
-    assert acm.share(-0.86) == 0
-    assert acm.share(-0.84) > 0
-    assert acm.share(99) == 1
+    assert acm.clear_mode.name == "16APSK 4/5"  # 11.03 dB, with 1 dB of margin and 0.5 dB of hysteresis
+    qpsk_1_2, qpsk_2_5 = 0.988858 / acm.clear_mode.efficiency, 0.789412 / acm.clear_mode.efficiency
+    assert acm.update(2.01) == qpsk_1_2
+    assert acm.update(1.99) == qpsk_2_5
+    assert acm.update(2.49) == qpsk_2_5
+    assert acm.update(2.51) == qpsk_1_2
+    assert acm.update(-1.36) == 0
+    assert acm.update(-0.86) == 0
+    assert acm.update(-0.84) > 0
+    assert acm.update(99) == 1
 
 
 def test_a_longer_path_is_a_lower_rate():
@@ -294,7 +296,7 @@ def test_a_shipped_trace_is_what_its_first_line_makes(project, tmp_path, name):
     run([*shlex.split(command[1]), "--out", str(tmp_path / "again.csv")])
     again = (tmp_path / "again.csv").read_text()
     assert again.splitlines()[0] == shipped.splitlines()[0]
-    was, now = read_trace(shipped, name).found, read_trace(again, name).found
+    was, now = read_trace(shipped, name).value, read_trace(again, name).value
     assert was
     assert now
     assert len(was.rows) == len(now.rows)

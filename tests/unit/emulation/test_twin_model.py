@@ -9,12 +9,12 @@ import pytest
 
 from atoll_core.lab.twin import TwinBehaviour, TwinSettings
 from atoll_core.openflow_wire import encoder, feature_parser
-from atoll_core.openflow_wire.flow_stats import understood
+from atoll_core.openflow_wire.flow_stats import parsed_entry
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PopVlan, PushVlan
 from atoll_core.plan.switch_features import SwitchFeatures
 from atoll_core.units import Duration
 from atoll_switches.capability_profile import behaviour, profile
-from atoll_switches.entry_placement import choose_table, room
+from atoll_switches.entry_placement import choose_table, table_capacity
 from tests.support.twins import AT_ONCE, Desk, reported
 
 HARDWARE, SOFTWARE = 100, 200
@@ -51,7 +51,7 @@ def test_the_data_plane_follows_after_the_barrier_within_its_lag_and_in_order() 
         desk.send(added(entry(1 + number)), number * 10.0)
         desk.send(BARRIER, number * 10.0)
         desk.until(number * 10.0)
-        assert len(desk.model.held) == number + 1
+        assert len(desk.model.entries) == number + 1
         assert len(desk.model.forwarding) == number
         desk.until(number * 10.0 + 9)
     lags = [follows - answered for (answered, _), (follows, _) in zip(desk.replies, desk.operations, strict=True)]
@@ -90,7 +90,7 @@ def test_an_entry_is_told_as_it_was_sent() -> None:
     desk = Desk("procurve-v2", AT_ONCE)
     sent = entry(3, PushVlan(101), Output(20))
     desk.send(added(sent))
-    assert [understood(each, "s") for each in desk.entries(0.1, HARDWARE)] == [sent]
+    assert [parsed_entry(each, "s") for each in desk.entries(0.1, HARDWARE)] == [sent]
 
 
 def test_counters_stay_as_they_are_for_twenty_seconds() -> None:
@@ -133,7 +133,7 @@ def test_the_hardware_table_refuses_what_only_software_can_do(
     desk.send(added(wrong, SOFTWARE))
     desk.until(1)
     assert desk.errors() == [(refused, *error)]
-    assert [each.table for each in desk.model.held] == [SOFTWARE]
+    assert [each.table for each in desk.model.entries] == [SOFTWARE]
     lenient = Desk(driver, replace(AT_ONCE, refuses=False))
     lenient.send(added(wrong))
     lenient.until(1)
@@ -166,8 +166,8 @@ def test_a_full_table_refuses_new_entries_but_not_changed_ones() -> None:
     desk.send(added(entry(4)))
     desk.until(1)
     assert desk.errors() == [(fourth, *TABLE_FULL)]
-    assert room(features_of(desk), HARDWARE) == 5
-    assert {each.cookie for each in desk.model.held} == {2, 3, 4}
+    assert table_capacity(features_of(desk), HARDWARE) == 5
+    assert {each.cookie for each in desk.model.entries} == {2, 3, 4}
 
 
 def features_of(desk: Desk) -> SwitchFeatures:
@@ -209,7 +209,7 @@ def test_a_deletion_that_is_not_strict_takes_all_that_match() -> None:
     message[25] = 3
     desk.send(bytes(message))
     desk.until(1)
-    assert [each.cookie for each in desk.model.held] == [2]
+    assert [each.cookie for each in desk.model.entries] == [2]
     assert [message[24:26] for _, message in desk.operations][2:] == [bytes([HARDWARE, 4])]
 
 
@@ -225,7 +225,7 @@ def test_a_reboot_forgets_everything() -> None:
     desk.send(added(entry(2)), 2)
     desk.model.reset(2.0)
     desk.until(3)
-    assert (desk.model.held, desk.model.forwarding, len(desk.operations)) == ([], [], 1)
+    assert (desk.model.entries, desk.model.forwarding, len(desk.operations)) == ([], [], 1)
 
 
 def test_a_broken_connection_loses_messages_and_keeps_entries() -> None:
@@ -233,9 +233,9 @@ def test_a_broken_connection_loses_messages_and_keeps_entries() -> None:
     for port in (1, 2, 3):
         desk.send(added(entry(port)))
     desk.until(1)
-    desk.model.disconnected()
+    desk.model.forget_messages()
     desk.until(10)
-    assert [each.cookie for each in desk.model.held] == [1]
+    assert [each.cookie for each in desk.model.entries] == [1]
 
 
 def test_groups_and_meters_are_none_and_cannot_be_made() -> None:

@@ -193,7 +193,7 @@ async def test_a_file_longer_than_offered_is_cut_off(run: Path, there: Path) -> 
     with (there / FLOWS).open("wb") as file:
         file.truncate(8_000_000)
     output = await collected(run, there, offer(there, (FLOWS, 1000)))
-    assert output == ("i1: logs/flows-i1.csv is longer than the 1000 bytes that were offered",)
+    assert output == ("i1: logs/flows-i1.csv has more than the 1000 bytes that the machine announced",)
     assert sum((run.parents[2] / name).stat().st_size for name in written(run)) <= 1000
 
 

@@ -51,7 +51,7 @@ def test_a_program_that_was_changed_during_the_sweep_makes_no_attempt(tmp_path: 
     (tmp_path / "relay.py").write_text("print(2)\n")
     done = work(directory.path, point.id)
     assert done.returncode == 1
-    assert done.stderr == (f"{tmp_path}/relay.py: changed during the sweep; --resume makes runs of what is there now\n")
+    assert done.stderr == (f"{tmp_path}/relay.py: changed during the sweep; --resume continues with the changed file\n")
     assert directory.attempts(point.id) == []
 
 

@@ -11,7 +11,7 @@ from atoll_core.errors import LabError
 from atoll_core.openflow_wire import feature_parser
 from atoll_core.plan.switch_features import SwitchDescription, SwitchFeatures, TableFeatures
 from atoll_switches.capability_profile import profile
-from atoll_switches.entry_placement import choose_table, room
+from atoll_switches.entry_placement import choose_table, table_capacity
 
 FIELDS = ("in_port", "eth_type", "vlan_vid", "ip_proto", "ipv4_src", "ipv4_dst", "tcp_src", "tcp_dst")
 UDP = ("udp_src", "udp_dst")
@@ -89,7 +89,7 @@ def test_entries_go_to_the_first_table_that_takes_them() -> None:
         table(0, ("in_port",), ()), table(100, (*FIELDS, *UDP), ACTIONS), table(200, (*FIELDS, *UDP), ACTIONS)
     )
     assert choose_table(profile("ovs"), switch, "sw-c") == 100
-    assert (room(switch, 100), room(switch, 7)) == (1500, None)
+    assert (table_capacity(switch, 100), table_capacity(switch, 7)) == (1500, None)
 
 
 def test_a_switch_that_tells_nothing_is_taken_at_its_profile() -> None:

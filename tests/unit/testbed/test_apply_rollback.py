@@ -80,7 +80,7 @@ class MemoryMachines:
 
     lab_folder = None
 
-    async def linked(self, machines: object) -> None:
+    async def wait_for_links(self, machines: object) -> None:
         """At once."""
 
 

@@ -178,14 +178,14 @@ def test_a_link_is_judged_as_it_stands_where_its_trace_begins() -> None:
     first = way(replace(GEO, trace=LinkTrace("rain.csv", rows))).settings
     assert (first.rate.bit_s, first.delay.ns, first.queue.bytes) == (8_000_000, 200 * MS, 100_000)
     blocked = LinkTrace("pass.csv", (TraceRow(Duration(0), blocked=True),))
-    assert way(replace(GEO, trace=blocked)).refused == "its trace begins with a blocked link"
+    assert way(replace(GEO, trace=blocked)).refusal == "its trace begins with a blocked link"
 
 
 def test_what_cannot_be_filled_is_refused_with_the_reason() -> None:
-    assert way().refused == ""
-    assert "lower rate" in way(narrower=True).refused
-    assert "loss" in way(replace(GEO, loss=Bernoulli(0.3))).refused
-    assert way(replace(GEO, loss=Bernoulli(0.001))).refused == ""
+    assert way().refusal == ""
+    assert "lower rate" in way(narrower=True).refusal
+    assert "loss" in way(replace(GEO, loss=Bernoulli(0.3))).refusal
+    assert way(replace(GEO, loss=Bernoulli(0.001))).refusal == ""
 
 
 def test_bursty_loss_is_that_of_the_channels_long_run() -> None:
@@ -223,7 +223,7 @@ def test_a_flood_that_did_not_reach_the_link_is_told_from_a_slow_link() -> None:
 
 def test_every_direction_of_a_shipped_experiment_is_tested(project: Path) -> None:
     found = links_under_test(*load_experiment(project / "examples" / "geo.yaml"))
-    assert [(each.box, each.name, each.refused) for each in found] == [
+    assert [(each.box, each.name, each.refusal) for each in found] == [
         ("sat", "to_island", ""),
         ("sat", "to_world", ""),
     ]

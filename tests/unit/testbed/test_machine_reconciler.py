@@ -17,7 +17,7 @@ from atoll_testbed.machine_reconciler import MachineReconciler
 @pytest.mark.parametrize("error", [OSError("no such device"), KeyError("w1")])
 async def test_programs_are_restored_even_if_the_settings_are_not(error: Exception) -> None:
     class Platform:
-        async def linked(self, _: object) -> None:
+        async def wait_for_links(self, _: object) -> None:
             raise error
 
     class Services:
@@ -49,7 +49,7 @@ class Lab:
 
         return SimpleNamespace(set=put)
 
-    async def linked(self, hosts: Iterable[str]) -> None:
+    async def wait_for_links(self, hosts: Iterable[str]) -> None:
         list(hosts)
 
     async def end(self, _: object, boxes: Iterable[str]) -> None:
@@ -129,7 +129,7 @@ async def test_settings_whose_undo_failed_are_undone_by_the_next_attempt() -> No
         def machine(self, _: str) -> Machine:
             return Machine()
 
-        async def linked(self, _: object) -> None: ...
+        async def wait_for_links(self, _: object) -> None: ...
 
     class Services:
         async def reconcile(self, _: object, *, restart_traces: bool) -> None: ...

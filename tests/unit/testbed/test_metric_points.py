@@ -313,7 +313,7 @@ def test_a_run_that_wants_no_metrics_has_none(project: Path, tmp_path: Path) -> 
     events = EventBus()
     events.subscribe(lambda event: answer.extend(event.points), MetricPoints)
     metering = MetricsRecorder(run_dir, network, experiment, events)
-    assert not metering.wanted
+    assert not metering.enabled
 
     async def sample() -> None:
         async with metering.sampling(object()):  # pyright: ignore[reportArgumentType]

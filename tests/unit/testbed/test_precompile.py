@@ -10,7 +10,7 @@ from py_compile import PycInvalidationMode
 
 import pytest
 
-from atoll_testbed.virtual.precompile import compile_stale, module_folders, stale
+from atoll_testbed.virtual.precompile import compile_stale, module_folders, stale_modules
 
 LOADED_INSIDE = (
     "atoll_testbed.virtual.guest_main",
@@ -38,18 +38,18 @@ def package(tmp_path: Path) -> Path:
 
 
 def test_current_bytecode_is_left_alone(package: Path) -> None:
-    assert not list(stale(package))
+    assert not list(stale_modules(package))
 
 
 async def test_what_lacks_bytecode_or_was_changed_since_is_compiled(package: Path) -> None:
     next((package / "deeper" / "__pycache__").iterdir()).unlink()
     (package / "one.py").write_text("answer = 43\n")  # as long as before
     os.utime(package / "one.py", (1, 1))
-    assert set(stale(package)) == {package / "one.py", package / "deeper" / "two.py"}
+    assert set(stale_modules(package)) == {package / "one.py", package / "deeper" / "two.py"}
     said: list[str] = []
     assert await compile_stale([package], said.append) == 0
     assert said == ["compiling 2 Python modules once"]
-    assert not list(stale(package))
+    assert not list(stale_modules(package))
     assert await compile_stale([package], said.append) == 0
     assert len(said) == 1
 
@@ -69,7 +69,7 @@ def test_bytecode_that_is_bound_to_its_source_by_a_hash_is_current(package: Path
     """As some installers make it (PEP 552): its time says nothing."""
     assert compileall.compile_dir(package, quiet=2, force=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
     os.utime(package / "one.py", (1, 1))
-    assert not list(stale(package))
+    assert not list(stale_modules(package))
 
 
 @pytest.mark.parametrize("module", LOADED_INSIDE)
