@@ -73,16 +73,11 @@ class Description:
             raise DescriptionError([Diagnostic(str(self.path), 0, f"cannot be read: {error.strerror}")]) from None
 
 
-class RequestRefusedError(LabError):
-    """The daemon refused a request, or the request failed there; has the exit code of the answer."""
-
-    def __init__(self, message: str, exit_code: int = 1) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
-
-class DaemonDiedError(LabError):
-    """The daemon ended in the middle of a request."""
+def request_refused(error: Line) -> LabError:
+    """The error of a request that the daemon refused, or that failed there; has the exit code of the answer."""
+    refused = LabError(error["message"])
+    refused.exit_code = error["exit_code"]
+    return refused
 
 
 class DaemonConnector(aiohttp.UnixConnector):
@@ -116,21 +111,21 @@ class DaemonClient:
         return await self.get("/v1/status")
 
     async def switches(self) -> list[Line]:
-        """The current state of the lab's switches. Raises RequestRefusedError if no lab is up."""
+        """The current state of the lab's switches. Raises LabError if no lab is up."""
         return (await self.get("/v1/switches"))["switches"]
 
     async def get(self, path: str, **query: str) -> Line:
-        """GET a path of the API (docs/api.md). Raises RequestRefusedError."""
+        """GET a path of the API (docs/api.md). Raises LabError."""
         async with self._session.get(f"{_DAEMON_URL}{path}", params=query) as response:
             return await _read_answer(response)
 
     async def post(self, path: str, **query: str) -> Line:
-        """POST a request without a body. Raises RequestRefusedError."""
+        """POST a request without a body. Raises LabError."""
         async with self._session.post(f"{_DAEMON_URL}{path}", params=query) as response:
             return await _read_answer(response)
 
     async def listen(self, address: str, token: str, token_file: str | None) -> str:
-        """Have the daemon listen on TCP as well; returns the URL. Raises RequestRefusedError."""
+        """Have the daemon listen on TCP as well; returns the URL. Raises LabError."""
         body = {"address": address, "token": token, "token_file": token_file}
         async with self._session.post(f"{_DAEMON_URL}/v1/ports", json=body) as response:
             return (await _read_answer(response))["url"]
@@ -140,8 +135,8 @@ class DaemonClient:
     ) -> Line:
         """POST a description, call ``on_line`` for every line of the answer, and return the ``done`` line.
 
-        ``query``: further parameters; those that are None are left out. Raises RequestRefusedError if the last line is
-        ``error``, DaemonDiedError if the answer ends without a last line.
+        ``query``: further parameters; those that are None are left out. Raises LabError if the last line is ``error``, or
+        if the answer ends without a last line.
         """
         parameters = description.parameters()
         for name, value in query.items():
@@ -158,11 +153,11 @@ class DaemonClient:
                     if line["type"] == "done":
                         return line
                     if line["type"] == "error":
-                        raise RequestRefusedError(line["message"], line["exit_code"])
+                        raise request_refused(line)
                     on_line(line)
         except (aiohttp.ClientError, json.JSONDecodeError) as error:
-            raise DaemonDiedError(DAEMON_DIED) from error
-        raise DaemonDiedError(DAEMON_DIED)
+            raise LabError(DAEMON_DIED) from error
+        raise LabError(DAEMON_DIED)
 
     async def run(
         self,
@@ -198,7 +193,7 @@ class DaemonClient:
     async def down(self, *, force: bool) -> None:
         """Ask the daemon to take the lab down and to end; returns when it has ended.
 
-        Raises RequestRefusedError if it is busy, unless with ``force``.
+        Raises LabError if it is busy, unless with ``force``.
         """
         holder = daemon_holder(self._target)
         with contextlib.suppress(aiohttp.ClientError):
@@ -213,13 +208,13 @@ class DaemonClient:
 
 
 async def _read_answer(response: aiohttp.ClientResponse) -> Line:
-    """The object in an answer. Raises RequestRefusedError for an error."""
+    """The object in an answer. Raises LabError for an error."""
     try:
         answer: Line = await response.json()
     except (aiohttp.ClientError, json.JSONDecodeError):
         raise LabError(f"the daemon answered {response.status} {response.reason} without an explanation") from None
     if not response.ok:
-        raise RequestRefusedError(answer["error"]["message"], answer["error"]["exit_code"])
+        raise request_refused(answer["error"])
     return answer
 
 

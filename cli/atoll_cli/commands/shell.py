@@ -16,7 +16,7 @@ from aiohttp import ClientError, WSMsgType, WSServerHandshakeError
 
 from atoll_core.errors import AtollError, LabError
 from atoll_core.platforms import LabTarget
-from atoll_daemon.client import DAEMON_DIED, DaemonDiedError, RequestRefusedError, running_lab
+from atoll_daemon.client import DAEMON_DIED, request_refused, running_lab
 from atoll_daemon.http.http_errors import no_lab_is_up
 from atoll_daemon.socket_lock import daemon_holder
 
@@ -78,11 +78,11 @@ async def _session(target: LabTarget, request: dict[str, Any]) -> AsyncGenerator
             msg = f"the daemon refused a shell: {error.status} {error.message}"
             raise LabError(msg) from None
         except ClientError:
-            raise DaemonDiedError(DAEMON_DIED) from None
+            raise LabError(DAEMON_DIED) from None
 
 
 async def _print_output(socket: Any) -> None:
-    """Print the shell's output until it ends. Raises RequestRefusedError, DaemonDiedError."""
+    """Print the shell's output until it ends. Raises LabError."""
     async for message in socket:
         if message.type is WSMsgType.BINARY:
             sys.stdout.buffer.write(message.data)
@@ -90,9 +90,9 @@ async def _print_output(socket: Any) -> None:
         elif message.type is WSMsgType.TEXT:
             last = json.loads(message.data)
             if last["type"] == "error":
-                raise RequestRefusedError(last["message"], last["exit_code"])
+                raise request_refused(last)
             return
-    raise DaemonDiedError(DAEMON_DIED)
+    raise LabError(DAEMON_DIED)
 
 
 async def _send_typed(socket: Any) -> None:
