@@ -16,8 +16,7 @@ from atoll_analysis.tables.tables import WINDOW_NS, Tables, island_bound, total
 
 def chain_figures(tables: Tables, data: RunData) -> dict[str, ChainFigures]:
     """Return the figures of every chain that was active, by name, the main one first."""
-    states = [period.experiment for period in data.topology.standing]
-    last = {chain.name: chain for state in states for chain in (state.chain, *state.branches)}
+    last = {chain.name: chain for _, state in data.topology.standing for chain in (state.chain, *state.branches)}
     arrived, completed, lost = _arrived(tables, data), _completed(tables), _lost(tables, data)
     figures: dict[str, ChainFigures] = {}
     for name, chain in last.items():

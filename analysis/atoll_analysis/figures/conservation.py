@@ -130,8 +130,8 @@ class _Pair:
 
 def _passes_both(data: RunData, world: IPv4Address, island: IPv4Address) -> bool:
     """Return whether TCP between two hosts passed both captures in every version."""
-    periods = data.topology.standing
-    return all(data.topology.passes_both(each.experiment.carrier(world, island, Protocol.TCP)) for each in periods)
+    chains = (experiment.carrier(world, island, Protocol.TCP) for _, experiment in data.topology.standing)
+    return all(map(data.topology.passes_both, chains))
 
 
 def _received(tables: Tables) -> dict[tuple[str, str], tuple[int, bool]]:

@@ -33,14 +33,6 @@ class ScheduledChange:
     failure: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SteeringPeriod:
-    """The experiment from an instant on."""
-
-    since_ns: int
-    experiment: Experiment
-
-
 def changes(experiment: Experiment, events: Sequence[RecordedEvent]) -> tuple[ScheduledChange, ...]:
     """Every scheduled change, also those that were not attempted."""
     return tuple(
@@ -49,16 +41,16 @@ def changes(experiment: Experiment, events: Sequence[RecordedEvent]) -> tuple[Sc
     )
 
 
-def standing(experiment: Experiment, made: Sequence[ScheduledChange]) -> tuple[SteeringPeriod, ...]:
-    """Return the experiment in each version that was active, in order of time, the first one from the beginning on.
+def standing(experiment: Experiment, made: Sequence[ScheduledChange]) -> tuple[tuple[int, Experiment], ...]:
+    """Return the instants (ns) at which versions became active, each with the experiment in it; the first instant is 0.
 
     A change of load and links alone begins no period.
     """
     first, *later = experiment.states
-    periods = [SteeringPeriod(0, first)]
+    periods = [(0, first)]
     for change, state in zip(made, later, strict=True):
-        if change.shifted_ns is not None and state.steering != periods[-1].experiment.steering:
-            periods.append(SteeringPeriod(change.shifted_ns, state))
+        if change.shifted_ns is not None and state.steering != periods[-1][1].steering:
+            periods.append((change.shifted_ns, state))
     return tuple(periods)
 
 

@@ -15,7 +15,6 @@ import polars as pl
 
 from atoll_analysis.run_directory.atomic_files import plain_errors, replacing
 from atoll_analysis.run_directory.directory import COUNTERS_FILE, RunDir
-from atoll_analysis.tables.change_timeline import SteeringPeriod
 from atoll_analysis.tables.job_logs import box_table, channel_flow_table, ping_table, udp_table
 from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
 from atoll_analysis.tables.packet_records import TCP, UDP, Decoded, decode, scan_records
@@ -24,7 +23,7 @@ from atoll_analysis.tables.queue_intervals import full_size_bytes, queue_interva
 from atoll_analysis.tables.run_data import RunData, Window
 from atoll_analysis.tables.slices import Parts, merged, sink, slices
 from atoll_analysis.tables.table_schemas import TABLES, schema_of
-from atoll_core.experiment.experiment import Chain
+from atoll_core.experiment.experiment import Chain, Experiment
 from atoll_core.lab.network import Host, HostRole
 
 ARRIVED = "arrived"
@@ -150,17 +149,17 @@ def _by_chain(data: RunData, label: Callable[[Chain], str], proto: pl.Expr, t_ns
                 matches &= pl.col(end).is_between(int(prefix.network_address), int(prefix.broadcast_address))
         return matches if carries.protocol is None else matches & (proto == carries.protocol.number)
 
-    def in_version(period: SteeringPeriod) -> pl.Expr:
-        *branches, rest = period.experiment.chains
+    def in_version(experiment: Experiment) -> pl.Expr:
+        *branches, rest = experiment.chains
         name: pl.Expr = pl.lit(label(rest))
         for branch in reversed(branches):
             name = pl.when(takes(branch)).then(pl.lit(label(branch))).otherwise(name)
         return name
 
-    first, *later = data.topology.standing
+    (_, first), *later = data.topology.standing
     name = in_version(first)
-    for period in later:
-        name = pl.when(pl.col(t_ns) < period.since_ns).then(name).otherwise(in_version(period))
+    for since_ns, experiment in later:
+        name = pl.when(pl.col(t_ns) < since_ns).then(name).otherwise(in_version(experiment))
     return name
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from atoll_analysis.tables.change_timeline import SteeringPeriod
 from atoll_core.experiment.experiment import Chain, Experiment, Link, Protocol
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import CapturePoint
@@ -22,23 +21,22 @@ class CapturePair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunTopology:
-    """The lab of a run with all chains that were active. ``standing``: the experiment over time, by changes made."""
+    """The lab of a run with all chains that were active. ``standing``: the experiment from each instant (ns) on."""
 
     experiment: Experiment
     network: Network
     captures: tuple[CapturePoint, ...]
-    standing: tuple[SteeringPeriod, ...]
+    standing: tuple[tuple[int, Experiment], ...]
 
     @property
     def chains(self) -> tuple[Chain, ...]:
         """Every chain that was ever active, equal ones once, the main one of each version first."""
-        states = [period.experiment for period in self.standing]
-        return tuple(dict.fromkeys(chain for state in states for chain in (state.chain, *state.branches)))
+        return tuple(dict.fromkeys(chain for _, state in self.standing for chain in (state.chain, *state.branches)))
 
     @property
     def has_branches(self) -> bool:
         """Whether some of the traffic ever had a chain of its own."""
-        return any(period.experiment.branches for period in self.standing)
+        return any(experiment.branches for _, experiment in self.standing)
 
     def links_of(self, chain: Chain) -> tuple[Link, ...]:
         """The satellite links of a chain, from world to island."""
@@ -60,7 +58,7 @@ class RunTopology:
         if self.network.specials is None:
             return ()
         world, island = (host.address for host in self.network.specials)
-        return tuple(each.experiment.carrier(world, island, protocol) for each in self.standing)
+        return tuple(experiment.carrier(world, island, protocol) for _, experiment in self.standing)
 
     @property
     def tap_captures(self) -> dict[str, str]:
