@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
-from atoll_core.events.events import Counters, Event, Sample, with_text
+from atoll_core.events.events import SAMPLES, Counters, Event, with_text
 from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_testbed.metrics.metric_points import box_kinds, box_points, class_names, link_config_points
 from atoll_testbed.testbed import Testbed
@@ -106,7 +106,7 @@ class EventLog:
     def record(self, event: Event) -> None:
         """Add an event or a sample that was published."""
         fields = event.to_json()
-        (self.sample if isinstance(event, Sample) else self.add)(fields.pop("type"), **fields)
+        (self.sample if isinstance(event, SAMPLES) else self.add)(fields.pop("type"), **fields)
 
     def sample(self, kind: str, /, **fields: Any) -> None:
         """Send a sample to the subscribers that take samples. ``fields`` may have a ``t_ns`` of its own."""

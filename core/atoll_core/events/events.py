@@ -86,12 +86,7 @@ class SwapEvent(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample(Event):
-    """Current figures, which have neither a number nor a text, and which nobody keeps."""
-
-
-@dataclass(frozen=True, slots=True)
-class Live(Sample):
+class Live(Event):
     """The progress of a run's load, and the first link's figures as soon as there are counters."""
 
     type = "live"
@@ -104,7 +99,7 @@ class Live(Sample):
 
 
 @dataclass(frozen=True, slots=True)
-class Counters(Sample):
+class Counters(Event):
     """A ``counters`` line of a link or delay box."""
 
     type = "counters"
@@ -117,7 +112,7 @@ class Counters(Sample):
 
 
 @dataclass(frozen=True, slots=True)
-class MetricPoints(Sample):
+class MetricPoints(Event):
     """Points as a run spools them, without the tags that all points of a run have."""
 
     type = "points"
@@ -132,6 +127,9 @@ class ProgramOutput(Event):
     job: str
     line: str
 
+
+SAMPLES = (Live, Counters, MetricPoints)
+"""The types with current figures, which have neither a number nor a text, and which nobody keeps."""
 
 STREAMED = (Progress, Note, StepBegun, RunBegun, SwapEvent, Live)
 """The types that a request's answer has as lines while its task lasts."""
