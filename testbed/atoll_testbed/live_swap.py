@@ -33,7 +33,7 @@ _EMPTY_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeVerifier:
+class ProbeVerifier(SwapVerifier):
     """Verifies the stages of a swap by probes."""
 
     lab: "Testbed"
@@ -51,19 +51,6 @@ class ProbeVerifier:
         """See :class:`SwapVerifier`."""
         part = self.swap.parts[stage.part]
         await verify_drained(self.lab, stage.probes, part.before if stage.kind is StageKind.DRAIN else part.after)
-
-
-class NoVerifier:
-    """Takes the tables of the switches for the truth (``--no-probe``)."""
-
-    async def verify_stage(self, stage: Stage) -> None:
-        """Return at once."""
-
-    async def wait_for_cutover(self, stage: Stage, before: Plan, after: Plan) -> None:
-        """Return at once."""
-
-    async def wait_for_drain(self, stage: Stage) -> None:
-        """Return at once."""
 
 
 class LiveSwap:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.fabric.swap_detours import boxes_of
-from atoll_controller.fabric.swap_executor import steps_of
+from atoll_controller.fabric.swap_executor import SwapVerifier, steps_of
 from atoll_controller.fabric.swap_plan import Swap, plan_swap
 from atoll_controller.openflow.controller_client import Controller, interpreter
 from atoll_controller.planner.entry_diff import FlowChange, diff
@@ -36,7 +36,7 @@ from atoll_hosts.job import Job
 from atoll_hosts.machine import Machine
 from atoll_testbed.box_connections import BoxConnections, ConnectionPolicy
 from atoll_testbed.box_services import Services, TestbedChange
-from atoll_testbed.live_swap import LiveSwap, NoVerifier, ProbeVerifier
+from atoll_testbed.live_swap import LiveSwap, ProbeVerifier
 from atoll_testbed.machine_reconciler import MachineReconciler
 from atoll_testbed.platforms.base import EmulatedPlatform, Platform
 from atoll_testbed.verification.path_verification import verify_paths
@@ -211,7 +211,7 @@ class Testbed:
                 self.events,
                 connections or ConnectionPolicy(),
             ),
-            verifier=ProbeVerifier(self, swap) if probes else NoVerifier(),
+            verifier=ProbeVerifier(self, swap) if probes else SwapVerifier(),
             events=self.events,
             on_cutover=cut_over,
         )

@@ -67,8 +67,8 @@ class StageReport:
         return f"{self.subject}: {self.stage} {self.duration_ns / 1e6:.0f} ms{f' ({details})' if details else ''}"
 
 
-class SwapVerifier(Protocol):
-    """Verifies on the data plane what the tables of the switches say. All methods raise LabError."""
+class SwapVerifier:
+    """Does not verify the tables of the switches; subclasses do, on the data plane. Their methods raise LabError."""
 
     async def verify_stage(self, stage: Stage) -> None:
         """Return when a stage's probes have arrived and were answered on the paths of the tables."""

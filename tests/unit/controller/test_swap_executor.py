@@ -15,7 +15,7 @@ import pytest
 
 from atoll_controller.fabric import reconciler
 from atoll_controller.fabric.reconciler import Reconciler
-from atoll_controller.fabric.swap_executor import StageReport, Swapping, SwapStep, steps_of
+from atoll_controller.fabric.swap_executor import StageReport, Swapping, SwapStep, SwapVerifier, steps_of
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap, plan_swap
 from atoll_controller.planner.entry_diff import diff
 from atoll_controller.planner.planner import make_plan
@@ -176,7 +176,7 @@ async def trial(
     async def nothing(controller: MemorySwitches) -> MemorySwitches:
         return controller
 
-    class Verifier:
+    class Verifier(SwapVerifier):
         """Frames arrive on the path of the tables as soon as all entries are in hardware, and no sooner."""
 
         async def verify_stage(self, stage: Stage) -> None:
