@@ -170,7 +170,9 @@ def _latency(data: RunData, summary: Summary) -> Iterator[str]:
             "series"
         )
     special = {host.name for host in data.network.with_role(HostRole.WORLD_SPECIAL)}
-    held = {tuple(pair for pair in each.experiment.latency if pair[0] in special) for each in data.topology.standing}
+    held = {
+        tuple(pair for pair in experiment.latency if pair[0] in special) for _, experiment in data.topology.standing
+    }
     if len(held) > 1:
         yield (
             "the special server's latency changed: sojourn times are relative to the RTT at the start of the ping "
