@@ -9,7 +9,6 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, get_args, is_typeddict
 
 from atoll_analysis.summary import Summary
@@ -18,18 +17,13 @@ from atoll_analysis.verdict.findings import FindingCode
 _KEY = re.compile(r"^    (\w+)(?:: | = )")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyGroup:
-    """The keys of one type of object in summary.json, in the order of the source."""
-
-    name: str
-    meaning: str
-    keys: tuple[tuple[str, str, str], ...]  # name, type as Python writes it (``dict[str, LinkFigures]``), meaning
+Keys = tuple[tuple[str, str, str], ...]
+"""Keys of one type of object: name, type as Python writes it (``dict[str, LinkFigures]``) and meaning of each."""
 
 
-def key_groups() -> list[KeyGroup]:
-    """Return ``Summary`` and every type below it, each once, in the order in which a reader comes to them."""
-    return [KeyGroup(kind.__name__, inspect.getdoc(kind) or "", _keys(kind)) for kind in _types_below(Summary)]
+def key_groups() -> list[tuple[str, str, Keys]]:
+    """Return the name, the meaning and the keys of ``Summary`` and of every type below it, in order of first use."""
+    return [(kind.__name__, inspect.getdoc(kind) or "", _keys(kind)) for kind in _types_below(Summary)]
 
 
 def codes() -> dict[str, str]:
@@ -52,7 +46,7 @@ def _typed_dicts(hint: Any) -> Iterator[type[Any]]:
         yield from _typed_dicts(part)
 
 
-def _keys(kind: type[Any]) -> tuple[tuple[str, str, str], ...]:
+def _keys(kind: type[Any]) -> Keys:
     meanings = _meanings(kind)
     return tuple((name, _text(hint), meanings.get(name, "")) for name, hint in inspect.get_annotations(kind).items())
 

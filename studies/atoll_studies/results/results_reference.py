@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Sequence
 
 from atoll_analysis.figures.run_figures import FIGURES
-from atoll_analysis.summary_keys import KeyGroup, codes, key_groups
+from atoll_analysis.summary_keys import Keys, codes, key_groups
 from atoll_analysis.tables.table_schemas import TABLES, TableSchema, unit_of
 from atoll_studies.results.result_tables import (
     CONTROL_COLUMN,
@@ -136,7 +136,7 @@ def _page() -> Iterator[str]:
         yield from _table_of(name, schema)
     yield _SUMMARY
     for group in key_groups():
-        yield from _keys_of(group)
+        yield from _keys_of(*group)
     yield _CODES
     yield from _rows(("code", "meaning"), ((f"`{code}`", meaning) for code, meaning in codes().items()))
     yield _STUDY
@@ -161,14 +161,14 @@ def _table_of(name: str, schema: TableSchema) -> Iterator[str]:
     )
 
 
-def _keys_of(group: KeyGroup) -> Iterator[str]:
-    yield f"### {group.name}\n"
-    yield inspect.cleandoc(group.meaning).replace("``", "`") + "\n"
+def _keys_of(group: str, description: str, keys: Keys) -> Iterator[str]:
+    yield f"### {group}\n"
+    yield inspect.cleandoc(description).replace("``", "`") + "\n"
     yield from _rows(
         ("key", "type", "unit", "meaning"),
         (
             (f"`{name}`", kind.replace("|", "or"), unit_of(name), meaning.replace("``", "`"))
-            for name, kind, meaning in group.keys
+            for name, kind, meaning in keys
         ),
     )
 

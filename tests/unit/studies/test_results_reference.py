@@ -12,16 +12,16 @@ from tests.support.result_schema import mismatches
 
 def test_the_command_prints_every_table_key_code_and_figure() -> None:
     printed = CliRunner().invoke(app, ["results"]).output
-    keys = {name for group in key_groups() for name, _, _ in group.keys}
+    keys = {name for _, _, of_group in key_groups() for name, _, _ in of_group}
     for name in (*TABLES, *keys, *codes(), *FIGURES):
         assert f"`{name}`" in printed or f"| {name} |" in printed, name
 
 
 def test_every_key_and_column_has_a_meaning() -> None:
-    keys = [(group.name, key) for group in key_groups() for key in group.keys]
+    keys = [(group, key) for group, _, of_group in key_groups() for key in of_group]
     assert len(keys) > 200
     assert [f"{group}.{name}" for group, (name, _, meaning) in keys if not meaning] == []
-    assert [group.name for group in key_groups() if not group.meaning] == []
+    assert [group for group, meaning, _ in key_groups() if not meaning] == []
     columns = [(table, name, column) for table, schema in TABLES.items() for name, column in schema.columns.items()]
     assert [f"{table}.{name}" for table, name, column in columns if not column.meaning] == []
 
@@ -40,8 +40,8 @@ def test_a_summary_that_is_not_as_documented_is_noticed() -> None:
 
 
 def test_the_heading_of_a_section_is_no_part_of_a_meaning() -> None:
-    (summary,) = [group for group in key_groups() if group.name == "Summary"]
-    meanings = {name: meaning for name, _, meaning in summary.keys}
+    (summary,) = [keys for group, _, keys in key_groups() if group == "Summary"]
+    meanings = {name: meaning for name, _, meaning in summary}
     assert meanings["chains"] == "traffic of each chain by its name; empty if one chain carries everything"
     assert meanings["loss_bursts"].startswith("bursts of lost packets")
     assert meanings["bottleneck"].startswith("name of the slowest link's box; queue, utilisation")
