@@ -36,20 +36,8 @@ _OWN_KEYS = {  # that are no settings of a study: its own, or what runs are know
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
-    """One level of a factor, with its settings in the language of ``--set``."""
-
-    name: str
-    settings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Factor:
-    """What differs between configurations."""
-
-    name: str
-    levels: tuple[Level, ...]
+Levels = tuple[tuple[str, tuple[str, ...]], ...]
+"""The levels of a factor: the name of each, and its settings in the language of ``--set``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +63,7 @@ class StudyDescription:
     experiment: Path
     platform: str
     backend: Backend
-    factors: tuple[Factor, ...]
+    factors: Mapping[str, Levels]
     seeds: tuple[int, ...]  # that all configurations share; a repetition each; with ``stop``, of the most there may be
     order_seed: int
     attempts: int
@@ -129,11 +117,11 @@ class _Resolver:
         self.common = self.settings(("set",), self.raw.set)
 
     def resolve(self, columns: Collection[str]) -> StudyDescription:
-        factors = tuple(self.factors())
-        for factor in factors:
-            if factor.name in columns:
+        factors = dict(self.factors())
+        for name in factors:
+            if name in columns:
                 taken = ", ".join(sorted(columns))
-                self.wrong(("factors", factor.name), f"the tables have columns {taken}; choose another name")
+                self.wrong(("factors", name), f"the tables have columns {taken}; choose another name")
         self.refuse_replaced_keys()
         baseline = self.baseline(factors)
         self.check_figures()
@@ -173,14 +161,14 @@ class _Resolver:
             return Backend(self.raw.backend)
         return Backend.TC if self.raw.platform == VIRTUAL else Backend.ENGINE
 
-    def factors(self) -> Iterator[Factor]:
+    def factors(self) -> Iterator[tuple[str, Levels]]:
         for name, levels in self.raw.factors.items():
             if isinstance(levels, dict):
                 variants = cast("dict[str, dict[str, Any]]", levels).items()
-                made = [Level(level, self.settings(("factors", name, level), given)) for level, given in variants]
+                made = [(level, self.settings(("factors", name, level), given)) for level, given in variants]
             else:
-                made = [Level(level_name(level), self.settings(("factors",), {name: level})) for level in levels]
-            yield Factor(name, tuple(made))
+                made = [(level_name(level), self.settings(("factors",), {name: level})) for level in levels]
+            yield name, tuple(made)
 
     def settings(self, place: Place, given: Mapping[str, Any]) -> tuple[str, ...]:
         """Settings in the language of ``--set``, without those that a study must not have, which are reported."""
@@ -232,10 +220,10 @@ class _Resolver:
                         both = f"overlap: one sets {text}, the other {'.'.join(map(str, same))}"
                     self.wrong(where, f"factors {shown(first)} and {shown(second)} {both}; keep one of them")
 
-    def baseline(self, factors: Sequence[Factor]) -> tuple[tuple[str, str], ...]:
+    def baseline(self, factors: Mapping[str, Levels]) -> tuple[tuple[str, str], ...]:
         if not self.raw.baseline:
-            return tuple((factor.name, factor.levels[0].name) for factor in factors[:1])
-        levels = {factor.name: [level.name for level in factor.levels] for factor in factors}
+            return tuple((name, levels[0][0]) for name, levels in factors.items())[:1]
+        levels = {name: [level for level, _ in of_factor] for name, of_factor in factors.items()}
         given = {name: level_name(level) for name, level in self.raw.baseline.items()}
         for name, level in given.items():
             if name not in levels:
@@ -269,12 +257,12 @@ class _Resolver:
         if isinstance(given, Duration) and shortest and windows_of(given.s) >= whole_windows(shortest.s):
             self.wrong(("warm_up",), f"{given} leaves less than 100 ms of the duration, {shortest}; write less")
 
-    def configurations(self, factors: Sequence[Factor]) -> Iterator[Configuration]:
+    def configurations(self, factors: Mapping[str, Levels]) -> Iterator[Configuration]:
         """Load every combination. A mistake is reported once: at the level that causes it alone, if there is one."""
         causes: dict[str, Place] | None = None
         for levels in self.combinations(factors):
-            settings = tuple(setting for level in levels for setting in level.settings)
-            names = tuple(level.name for level in levels)
+            settings = tuple(setting for _, of_level in levels for setting in of_level)
+            names = tuple(name for name, _ in levels)
             loaded = self.load(settings)
             if isinstance(loaded, tuple):
                 yield Configuration(names, (*self.common, *settings), *loaded)
@@ -288,23 +276,24 @@ class _Resolver:
                 else:
                     self.wrong(("factors",), f"{', '.join(names)}: {mistake.message}")
 
-    def combinations(self, factors: Sequence[Factor]) -> Iterable[tuple[Level, ...]]:
+    def combinations(self, factors: Mapping[str, Levels]) -> Iterable[Levels]:
         """All combinations of levels. Of too many, which are refused: the first one, and those with one other level."""
-        runs = self.most_repetitions * math.prod(len(each.levels) for each in factors)
+        runs = self.most_repetitions * math.prod(map(len, factors.values()))
         if runs <= MOST_POINTS:
-            return itertools.product(*(factor.levels for factor in factors))
+            return itertools.product(*factors.values())
         self.wrong(("factors",), f"{runs} runs are too many; write at most {MOST_POINTS}")
-        first = tuple(factor.levels[0] for factor in factors)
-        return [(*first[:at], level, *first[at + 1 :]) for at, factor in enumerate(factors) for level in factor.levels]
+        first = tuple(levels[0] for levels in factors.values())
+        others = enumerate(factors.values())
+        return [(*first[:at], level, *first[at + 1 :]) for at, levels in others for level in levels]
 
-    def causes(self, factors: Sequence[Factor]) -> dict[str, Place]:
+    def causes(self, factors: Mapping[str, Levels]) -> dict[str, Place]:
         """The places of the mistakes that the experiment, the settings of all runs or a single level cause."""
         alone: list[tuple[tuple[str, ...], Place]] = [((), ("set",) if self.common else ("experiment",))]
-        for factor in factors:
-            named = isinstance(self.raw.factors[factor.name], dict)
+        for factor, levels in factors.items():
+            named = isinstance(self.raw.factors[factor], dict)
             alone += [
-                (level.settings, ("factors", factor.name, level.name if named else index))
-                for index, level in enumerate(factor.levels)
+                (settings, ("factors", factor, level if named else index))
+                for index, (level, settings) in enumerate(levels)
             ]
         causes: dict[str, Place] = {}
         for settings, place in alone:

@@ -152,7 +152,7 @@ class StudyDirectory:
             "experiment": str(study.experiment.absolute()),
             "platform": study.platform,
             "backend": study.backend.value,
-            "factors": {factor.name: [level.name for level in factor.levels] for factor in study.factors},
+            "factors": {name: [level for level, _ in levels] for name, levels in study.factors.items()},
             "baseline": dict(study.baseline),
             "figures": list(study.figures),
             "warm_up": study.warm_up,
@@ -161,10 +161,7 @@ class StudyDirectory:
             "control": study.control and asdict(study.control),
             "provenance": origin and asdict(origin),
             "inventory": str(inventory.absolute()) if inventory else None,
-            "configurations": [
-                dict(zip((factor.name for factor in study.factors), each.levels, strict=True))
-                for each in study.configurations
-            ],
+            "configurations": [dict(zip(study.factors, each.levels, strict=True)) for each in study.configurations],
             "points": [{"id": point.id, "configuration": point.configuration, "seed": point.seed} for point in points],
         }
         replace_text(self.path / "study.json", json.dumps(about, indent=1) + "\n")

@@ -167,8 +167,8 @@ class SweepProgress:
     def _render(self) -> RenderableType:
         study = self._sweep.study
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for factor in study.factors:
-            table.add_column(factor.name, overflow="fold")
+        for name in study.factors:
+            table.add_column(name, overflow="fold")
         table.add_column("runs")
         table.add_column("median wall time", justify="right")
         most_rows = max(1, self._console.height - 4)

@@ -16,7 +16,7 @@ from atoll_cli.commands.sweep import SweepProgress
 from atoll_core.errors import MachineError, RunDirError, UsageError
 from atoll_core.units import Size
 from atoll_emulation.this_machine.core_pinning import usable_cores
-from atoll_studies.study import Factor, load_study
+from atoll_studies.study import load_study
 from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory
 from atoll_studies.sweeping.pool import Ended
 from atoll_studies.sweeping.sweep import State, Sweep, makespan
@@ -275,7 +275,7 @@ def test_levels_are_shown_as_they_are(
     shown = sweep(repetitions=1)
     shown.study = replace(
         shown.study,
-        factors=(Factor("aqm", ()),),
+        factors={"aqm": ()},
         configurations=(replace(shown.study.configurations[0], levels=(levels,)),),
     )
     with SweepProgress(shown, 1):
