@@ -58,22 +58,14 @@ _BATCH = 1 << 17  # records a batch: 8 MB, so that a capture of any length takes
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
-    """An IPv4 address with one of the MAC addresses that a capture shows for it, in lower case."""
-
-    address: str
-    mac: str
-    arp: bool  # an ARP packet claimed the address for it
-
-
-@dataclass(frozen=True, slots=True)
 class Decoded:
     """The decoder's report on one capture."""
 
     packets: int
     other_frames: int  # not IPv4, or left out
     truncated: bool  # the file ends within a packet; it was read up to there
-    senders: tuple[Sender, ...] = ()
+    senders: tuple[tuple[str, str, bool], ...] = ()
+    """IPv4 addresses, each with a MAC address in lower case and whether an ARP packet claimed it for that one."""
     fragments: int = 0  # packets that are parts of larger ones
 
 
@@ -106,7 +98,7 @@ def decode(
         packets=int(last["packets"]),
         other_frames=int(last.get("other_frames", 0)),
         truncated=bool(last.get("truncated", False)),
-        senders=tuple(Sender(each["address"], each["mac"], each["arp"]) for each in last.get("senders", ())),
+        senders=tuple((sender["address"], sender["mac"], sender["arp"]) for sender in last.get("senders", ())),
         fragments=int(last.get("fragments", 0)),
     )
 

@@ -17,6 +17,7 @@ from atoll_analysis.tables.packet_records import SCHEMA
 from atoll_core.errors import RunDirError
 
 DataType = type[pl.DataType]
+Column = tuple[DataType, str]  # type, meaning
 
 _UNITS = {"mbit_s": "Mbit/s", "bit_s": "bit/s", "seconds": "s", **{u: u for u in ("ns", "ms", "s", "bytes", "packets")}}
 _UNIT = re.compile(rf"(?:^|_)({'|'.join(_UNITS)})(?=_|$)")
@@ -29,24 +30,16 @@ def unit_of(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a table. Its unit is in its name (:func:`unit_of`)."""
-
-    type: DataType
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
 class TableSchema:
     """One table of a run."""
 
     rows: str  # what a row is
-    columns: Mapping[str, Column]
+    columns: Mapping[str, Column]  # their units are in their names (:func:`unit_of`)
 
     @property
     def types(self) -> dict[str, DataType]:
         """The columns' types by name."""
-        return {name: column.type for name, column in self.columns.items()}
+        return {name: kind for name, (kind, _) in self.columns.items()}
 
     @property
     def units(self) -> dict[str, str]:
@@ -59,15 +52,15 @@ class TableSchema:
 
 
 def _text(meaning: str) -> Column:
-    return Column(pl.String, meaning)
+    return pl.String, meaning
 
 
 def _integer(meaning: str) -> Column:
-    return Column(pl.Int64, meaning)
+    return pl.Int64, meaning
 
 
 def _boolean(meaning: str) -> Column:
-    return Column(pl.Boolean, meaning)
+    return pl.Boolean, meaning
 
 
 _CAPTURE = _text("name of the capture")
@@ -133,7 +126,7 @@ TABLES: Mapping[str, TableSchema] = {
         "a packet of one capture, in the order of the capture. `packets-arrived`: where chains have captures of their "
         "own at the island, the packets that reached the island through each chain, at that chain's last capture; "
         "`arrived` then counts as a capture in the other tables",
-        {name: Column(kind, _PACKET_MEANINGS[name]) for name, kind in SCHEMA.items()},
+        {name: (kind, _PACKET_MEANINGS[name]) for name, kind in SCHEMA.items()},
     ),
     "throughput": TableSchema(
         "a capture, a window of 100 ms and a direction; windows without packets have no row",
@@ -151,7 +144,7 @@ TABLES: Mapping[str, TableSchema] = {
         "a capture and a TCP connection or UDP flow; packets and bytes are those to the island",
         {
             "capture": _CAPTURE,
-            "flow": Column(pl.UInt32, "number of the flow in the capture's packets"),
+            "flow": (pl.UInt32, "number of the flow in the capture's packets"),
             "protocol": _text("`tcp` or `udp`"),
             "server": _text("name of the world's host"),
             "sport": _integer("the server's port"),
@@ -204,7 +197,7 @@ TABLES: Mapping[str, TableSchema] = {
         {
             "link": _LINK,
             "t_ns": _integer("end of the interval"),
-            "seconds": Column(pl.Float64, "length of the interval"),
+            "seconds": (pl.Float64, "length of the interval"),
             "least_bytes": _integer("least bytes in the queue"),
             "most_bytes": _integer("most bytes in the queue"),
             "idle": _boolean("at some instant the link had nothing to send"),

@@ -38,18 +38,18 @@ def duplicate_addresses(network: Network, decoded: Mapping[str, Decoded]) -> lis
     }
     duplicates: dict[tuple[str, str], DuplicateAddress] = {}
     for capture, report in sorted(decoded.items()):
-        sent = {(sender.address, sender.mac) for sender in report.senders}
-        for other in report.senders:
-            host = hosts.get(other.address)
-            if host is None or other.mac in {(mac := host.interface.mac.lower()), *of_boxes}:
+        sent = {(address, mac) for address, mac, _ in report.senders}
+        for address, other_mac, by_arp in report.senders:
+            host = hosts.get(address)
+            if host is None or other_mac in {(mac := host.interface.mac.lower()), *of_boxes}:
                 continue
-            if other.arp or (other.address, mac) in sent:
+            if by_arp or (address, mac) in sent:
                 new = DuplicateAddress(
-                    host=host.name, address=other.address, mac=mac, other_mac=other.mac, captures=[], arp=False
+                    host=host.name, address=address, mac=mac, other_mac=other_mac, captures=[], arp=False
                 )
-                duplicate = duplicates.setdefault((other.address, other.mac), new)
+                duplicate = duplicates.setdefault((address, other_mac), new)
                 duplicate["captures"].append(capture)
-                duplicate["arp"] |= other.arp
+                duplicate["arp"] |= by_arp
     return list(duplicates.values())
 
 

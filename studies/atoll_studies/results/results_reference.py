@@ -157,7 +157,7 @@ def _table_of(name: str, schema: TableSchema) -> Iterator[str]:
     yield f"A row is {schema.rows}.\n"
     yield from _rows(
         ("column", "type", "unit", "meaning"),
-        ((f"`{key}`", str(column.type()), unit_of(key), column.meaning) for key, column in schema.columns.items()),
+        ((f"`{key}`", str(kind()), unit_of(key), meaning) for key, (kind, meaning) in schema.columns.items()),
     )
 
 

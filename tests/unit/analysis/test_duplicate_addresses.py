@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atoll_analysis.tables.packet_records import Decoded, Sender
+from atoll_analysis.tables.packet_records import Decoded
 from atoll_analysis.verdict.duplicate_addresses import duplicate_addresses, judge_duplicates
 from atoll_analysis.verdict.verdict import judge
 from atoll_core.description.loader import load_lab
@@ -22,7 +22,7 @@ def network(project: Path) -> Network:
     return load_lab(project / "tests/data/rack-lab.yaml")
 
 
-def findings(network: Network, captures: Mapping[str, list[Sender]]) -> list[str]:
+def findings(network: Network, captures: Mapping[str, list[tuple[str, str, bool]]]) -> list[str]:
     decoded = {name: Decoded(9, 0, truncated=False, senders=tuple(senders)) for name, senders in captures.items()}
     found = list(judge_duplicates(duplicate_addresses(network, decoded)))
     assert all(finding.grave for finding in found)
@@ -31,7 +31,7 @@ def findings(network: Network, captures: Mapping[str, list[Sender]]) -> list[str
 
 def test_an_unknown_mac_address_that_sends_for_a_host_is_named_with_both_and_the_captures(network: Network) -> None:
     client = next(host for host in network.hosts if host.name == "i1")
-    both = [Sender("10.20.0.1", mac, arp=False) for mac in (client.interface.mac, FOREIGN)]
+    both = [("10.20.0.1", mac, False) for mac in (client.interface.mac, FOREIGN)]
     assert findings(network, {"world": both, "island": both}) == [
         (
             f"DUPLICATE_ADDRESS: 10.20.0.1 of i1 has two MAC addresses: its own {client.interface.mac}, and {FOREIGN} "
@@ -42,7 +42,7 @@ def test_an_unknown_mac_address_that_sends_for_a_host_is_named_with_both_and_the
 
 def test_an_arp_packet_is_enough(network: Network) -> None:
     """Hosts of a lab send none, so that a claim is another machine's."""
-    (found,) = findings(network, {"tap-3": [Sender("10.10.0.1", FOREIGN, arp=True)]})
+    (found,) = findings(network, {"tap-3": [("10.10.0.1", FOREIGN, True)]})
     assert "10.10.0.1 of w1 has two MAC addresses" in found
     assert "(capture tap-3, by ARP)" in found
 
@@ -52,16 +52,16 @@ def test_routed_boxes_and_a_router_in_front_of_a_tap_are_no_duplicates(network: 
     hosts = {host.name: host for host in network.hosts}
     box = next(box for box in network.boxes if box.name == "pep")
     own, other = hosts["i1"].interface.mac, box.island.mac
-    swapped = [Sender("10.20.0.1", mac, arp=False) for mac in (own, other.upper().lower())]
-    routed = [Sender(str(host.address), FOREIGN, arp=False) for host in network.hosts]
-    strangers = [Sender("192.0.2.1", mac, arp=True) for mac in (own, FOREIGN)]
-    proxy = [Sender("10.20.0.1", other, arp=True)]
+    swapped = [("10.20.0.1", mac, False) for mac in (own, other.upper().lower())]
+    routed = [(str(host.address), FOREIGN, False) for host in network.hosts]
+    strangers = [("192.0.2.1", mac, True) for mac in (own, FOREIGN)]
+    proxy = [("10.20.0.1", other, True)]
     assert findings(network, {"world": swapped, "island": routed, "link": strangers, "tap-2": proxy}) == []
 
 
 def test_a_host_with_the_address_of_another_is_a_duplicate(network: Network) -> None:
     hosts = {host.name: host for host in network.hosts}
-    both = [Sender("10.20.0.1", hosts[name].interface.mac, arp=False) for name in ("i1", "is")]
+    both = [("10.20.0.1", hosts[name].interface.mac, False) for name in ("i1", "is")]
     (found,) = findings(network, {"island": both})
     assert hosts["is"].interface.mac in found
 

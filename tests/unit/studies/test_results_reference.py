@@ -23,7 +23,7 @@ def test_every_key_and_column_has_a_meaning() -> None:
     assert [f"{group}.{name}" for group, (name, _, meaning) in keys if not meaning] == []
     assert [group for group, meaning, _ in key_groups() if not meaning] == []
     columns = [(table, name, column) for table, schema in TABLES.items() for name, column in schema.columns.items()]
-    assert [f"{table}.{name}" for table, name, column in columns if not column.meaning] == []
+    assert [f"{table}.{name}" for table, name, (_, meaning) in columns if not meaning] == []
 
 
 def test_units_are_read_from_names() -> None:
