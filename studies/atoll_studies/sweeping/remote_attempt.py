@@ -23,13 +23,9 @@ from atoll_studies.sweeping.pool import last_lines
 _LAB = "lab.yaml"  # beside which the files of programs are
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """All that an attempt depends on, but for the software of the worker."""
-
-    study: Mapping[str, Any]  # study.json
-    point: Mapping[str, Any]  # point.json
-    files: Mapping[str, bytes]  # of programs of boxes, by their paths in the folder of the lab
+Inputs = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, bytes]]
+"""study.json, point.json, and files of programs of boxes by their paths in the folder of the lab: all that an attempt
+depends on, but for the software of the worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +46,26 @@ def read_inputs(directory: StudyDirectory, identity: str) -> Inputs:
         files = {name: (folder / name).read_bytes() for name in point["programs"]}
     except OSError as error:
         raise RunError(f"{error.filename}: cannot be read: {error.strerror}") from None
-    return Inputs(directory.study(), point, files)
+    return directory.study(), point, files
 
 
 def make_attempt(inputs: Inputs, within: Path) -> Returned:
     """Make an attempt in a folder of its own, which is removed."""
+    study, point, files = inputs
     with tempfile.TemporaryDirectory(prefix="attempt-", dir=within) as folder:
         place = Path(folder)
-        for name, content in inputs.files.items():
+        for name, content in files.items():
             path = place / "lab" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
             path.chmod(0o755)
         (place / "lab").mkdir(exist_ok=True)
-        network = {**inputs.point["request"]["network"], "file": str(place / "lab" / _LAB)}
-        point = {**inputs.point, "request": {**inputs.point["request"], "network": network}}
+        network = {**point["request"]["network"], "file": str(place / "lab" / _LAB)}
+        point = {**point, "request": {**point["request"], "network": network}}
         directory = StudyDirectory(place / "study")
         identity = str(point["id"])
         directory.point_path(identity).mkdir(parents=True)
-        (directory.path / "study.json").write_text(json.dumps(inputs.study))
+        (directory.path / "study.json").write_text(json.dumps(study))
         (directory.point_path(identity) / "point.json").write_text(json.dumps(point))
         done = subprocess.run(
             # It dies with the thread of the worker that waits for it.
