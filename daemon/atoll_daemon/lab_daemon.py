@@ -267,7 +267,8 @@ class LabDaemon:
         await testbed.apply(described.experiment, described.backend, at_once=True)
         self._note_applied(described)
         work = calibrate(testbed, described.experiment, directions, seconds)
-        return {"calibration": to_json(await while_up(testbed, work))}
+        rows, base_rtt_ns, lab_rtt_ns = await while_up(testbed, work)
+        return {"calibration": {"rows": to_json(rows), "base_rtt_ns": base_rtt_ns, "lab_rtt_ns": lab_rtt_ns}}
 
     async def stop(self) -> None:
         """Cancel the work in progress and take the lab down."""

@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from atoll_apps.segments.world_edge import class_by_host
@@ -42,15 +42,6 @@ _LEAST_PACKETS = 8  # or for as long as these take to serialise
 _BRIEF_LONGEST_NS = 1_000_000_000  # longer queues are not filled before every run
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """All rows, and the RTT that the lab itself adds: the minimum idle RTT less all configured delays."""
-
-    rows: tuple[CalibrationFigure, ...]
-    base_rtt_ns: int
-    lab_rtt_ns: int
-
-
 def links_under_test(network: Network, experiment: Experiment) -> tuple[LinkUnderTest, ...]:
     """Every direction of every link, in the order of the description."""
     world, island = special_hosts(network)
@@ -75,9 +66,12 @@ def links_under_test(network: Network, experiment: Experiment) -> tuple[LinkUnde
     )
 
 
-async def calibrate(testbed: Testbed, experiment: Experiment, directions: Sequence[str], seconds: float) -> Calibration:
+async def calibrate(
+    testbed: Testbed, experiment: Experiment, directions: Sequence[str], seconds: float
+) -> tuple[list[CalibrationFigure], int, int]:
     """Test every link in these directions; ``seconds``: duration of each part of the test.
 
+    Returns all rows, the minimum idle RTT (ns), and the part of it that the lab adds to all configured delays.
     The experiment is applied to the testbed, and nothing else uses it. Raises RunError, LabError.
     """
     links = links_under_test(testbed.network, experiment)
@@ -94,7 +88,7 @@ async def calibrate(testbed: Testbed, experiment: Experiment, directions: Sequen
             others = [other for other in links if other.name == link.name and other.box != link.box]
             rows += await _idle_rows(testbed, link, others, seconds, min(rtts))
             rows += await _flooded_rows(testbed, links, link, seconds, min(rtts))
-    return Calibration(tuple(rows), min(rtts), lab_ns)
+    return rows, min(rtts), lab_ns
 
 
 async def _idle_rows(
