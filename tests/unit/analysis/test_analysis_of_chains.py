@@ -279,8 +279,8 @@ def test_a_change_of_the_load_alone_begins_no_period_of_steering() -> None:
     assert [(each.what, each.failure) for each in found] == [
         ((f"traffic.channels {louder.channels} instead of {one.traffic.channels}",), None)
     ]
-    (period,) = standing(given, found)
-    assert period.experiment.steering == one.steering
+    ((_, steered),) = standing(given, found)
+    assert steered.steering == one.steering
 
 
 def test_channels_that_come_with_a_change_have_figures(tmp_path: Path) -> None:
