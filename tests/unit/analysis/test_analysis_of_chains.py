@@ -246,7 +246,7 @@ def test_a_change_stands_from_its_last_shift_unless_it_was_undone() -> None:
     ]
     found = changes(given, events)
     assert [change.shifted_ns for change in found] == [12, None, None]
-    assert [(each.since_ns, each.experiment.chain.hops) for each in standing(given, found)] == [
+    assert [(since_ns, steered.chain.hops) for since_ns, steered in standing(given, found)] == [
         (0, one.chain.hops),
         (12, ("sat",)),
     ]
