@@ -70,10 +70,6 @@ class Estimate:
         value, low, high = (Limits(*ends) for ends in zip(least, self.most or least, strict=True))
         return value, low, high
 
-    def excludes(self, value: float) -> bool:
-        """Whether a value is outside the interval, and the interval has at least the level aimed at."""
-        return self.level >= LEVEL and not self.low <= value <= self.limits[2].most
-
 
 def as_limits(value: float | Limits) -> Limits:
     """A number as limits that it equals."""
