@@ -85,8 +85,8 @@ class RunDir:
         Also raised, with a line for each file, if files are missing or have changed, unless ``damaged`` allows it.
         """
         run = cls(path, inside=inside)
-        if not damaged and (found := run.damages()):
-            raise RunDirError("\n".join(found.values()))
+        if not damaged and (damages := run.damages()):
+            raise RunDirError("\n".join(damages.values()))
         run.name = str(run.manifest().get("name", path.name))
         return run
 

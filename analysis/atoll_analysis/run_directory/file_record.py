@@ -77,9 +77,9 @@ def _is_among(file: str, places: Collection[str]) -> bool:
     return file in places or file.partition("/")[0] in places
 
 
-def _files(run: Path, place: Path) -> Iterator[str]:
+def _files(run: Path, folder: Path) -> Iterator[str]:
     """Yield the paths in ``run`` of a file, or of all files of a folder."""
-    for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else [folder]:
         if path.is_file():
             yield str(path.relative_to(run))
 

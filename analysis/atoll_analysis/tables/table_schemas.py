@@ -25,8 +25,8 @@ _UNIT = re.compile(rf"(?:^|_)({'|'.join(_UNITS)})(?=_|$)")
 
 def unit_of(name: str) -> str:
     """Return the unit in the name of a column or key (``goodput_mbit_s``: Mbit/s); "" if there is none."""
-    found = [] if name.endswith("_share") else _UNIT.findall(name)
-    return _UNITS[found[-1]] if found else ""
+    units = [] if name.endswith("_share") else _UNIT.findall(name)
+    return _UNITS[units[-1]] if units else ""
 
 
 @dataclass(frozen=True, slots=True)

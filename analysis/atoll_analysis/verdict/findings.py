@@ -95,5 +95,5 @@ def caveat(code: FindingCode, text: str) -> Finding:
 
 def verdict_of(findings: Iterable[Finding]) -> Verdict:
     """Return the verdict of the gravest finding."""
-    found = {finding.grave for finding in findings}
-    return Verdict.INVALID if True in found else Verdict.CAVEATS if found else Verdict.VALID
+    graves = {finding.grave for finding in findings}
+    return Verdict.INVALID if True in graves else Verdict.CAVEATS if graves else Verdict.VALID

@@ -102,9 +102,9 @@ class Likeness:
 
 def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:
     """Compare runs by their manifests. Raises KeyError for a run that ended before it had a laboratory."""
-    experiments = [from_json(Experiment, each["experiment"]) for each in manifests]
-    networks = [from_json(Network, each["network"]) for each in manifests]
-    placements = [_placement(each) for each in manifests]
+    experiments = [from_json(Experiment, manifest["experiment"]) for manifest in manifests]
+    networks = [from_json(Network, manifest["network"]) for manifest in manifests]
+    placements = [_placement(manifest) for manifest in manifests]
     origins = [
         {**_what(experiment, network, placement), **_software(manifest)}
         for experiment, network, placement, manifest in zip(experiments, networks, placements, manifests, strict=True)
@@ -127,15 +127,15 @@ def differ(row: tuple[str, tuple[str, ...]]) -> bool:
 
 def grouped(texts: Sequence[str]) -> tuple[tuple[tuple[int, ...], str], ...]:
     """Return every text once, with its runs (counted from 0), in the order of the first run of each."""
-    found: dict[str, list[int]] = {}
-    for place, text in enumerate(texts):
-        found.setdefault(text, []).append(place)
-    return tuple((tuple(places), text) for text, places in found.items())
+    runs_of: dict[str, list[int]] = {}
+    for run, text in enumerate(texts):
+        runs_of.setdefault(text, []).append(run)
+    return tuple((tuple(runs), text) for text, runs in runs_of.items())
 
 
 def _rows(described: Sequence[Mapping[str, str]]) -> Rows:
-    names = dict.fromkeys(name for each in described for name in each)
-    return tuple((name, tuple(each.get(name, NO_COUNTERPART) for each in described)) for name in names)
+    names = dict.fromkeys(name for texts in described for name in texts)
+    return tuple((name, tuple(texts.get(name, NO_COUNTERPART) for texts in described)) for name in names)
 
 
 def _what(experiment: Experiment, network: Network, placement: tuple[ChannelAllocation, ...]) -> dict[str, str]:
@@ -169,10 +169,10 @@ def _lab_digest(network: Network) -> str:
 
 
 def _unlike_rows(part: str, settings: Sequence[Setting], most: int) -> Rows:
-    unlike = [each for each in settings if not each.alike]
-    if len(unlike) <= most or [each.key for each in unlike] == [part]:
-        return tuple((each.key, each.texts) for each in unlike)
-    return (_counted(part, tuple((within(part, each), each.texts) for each in settings)),)
+    unlike = [setting for setting in settings if not setting.alike]
+    if len(unlike) <= most or [setting.key for setting in unlike] == [part]:
+        return tuple((setting.key, setting.texts) for setting in unlike)
+    return (_counted(part, tuple((within(part, setting), setting.texts) for setting in settings)),)
 
 
 def _alike_text(part: str, alike: Sequence[Setting]) -> str:
@@ -204,15 +204,15 @@ def _counted(part: str, settings: Rows) -> tuple[str, tuple[str, ...]]:
 
 def _placement(manifest: Mapping[str, Any]) -> tuple[ChannelAllocation, ...]:
     allocated = manifest.get("plan", {}).get("placement", ())
-    return tuple(from_json(ChannelAllocation, each) for each in allocated)
+    return tuple(from_json(ChannelAllocation, client) for client in allocated)
 
 
 def _allocation_text(placement: tuple[ChannelAllocation, ...]) -> str:
     """Format the allocation of channels to clients: ``20 to 6 clients: 2 have 4, 4 have 3``."""
-    total = sum(each.channels for each in placement)
-    ordered = sorted((each.channels, each.capacity) for each in placement)[::-1]
+    total = sum(client.channels for client in placement)
+    ordered = sorted((client.channels, client.capacity) for client in placement)[::-1]
     groups = [(*alike, len(list(some))) for alike, some in groupby(ordered)]
-    capacities = sorted({each.capacity for each in placement})
+    capacities = sorted({client.capacity for client in placement})
     if len(groups) > _MOST_GROUPS:
         words = f"{ordered[-1][0]} to {ordered[0][0]} each"
         words += f", capacities {capacities[0]:g} to {capacities[-1]:g}" if len(capacities) > 1 else ""
@@ -227,9 +227,9 @@ def _allocation_text(placement: tuple[ChannelAllocation, ...]) -> str:
 
 def _channels_of_others(placements: Sequence[tuple[ChannelAllocation, ...]]) -> Rows:
     """Return each run's channels by client, for runs with equal numbers but different clients."""
-    if len({_allocation_text(each) for each in placements}) != 1:
+    if len({_allocation_text(placement) for placement in placements}) != 1:
         return ()
-    return _rows([{each.host: str(each.channels) for each in one} for one in placements])
+    return _rows([{client.host: str(client.channels) for client in placement} for placement in placements])
 
 
 def _channel_rows(channels: Rows) -> Rows:

@@ -93,9 +93,9 @@ class Cluster:
             async with _connected(self._address) as client:
                 return await self._threads(client)
 
-        if not (found := asyncio.run(count())):
+        if not (threads := asyncio.run(count())):
             raise MachineError(f"the scheduler at {self._address} has no workers; start some (docs/studies.md)")
-        return found
+        return threads
 
     async def run(
         self, points: Iterable[str], on_start: Callable[[str], None], on_end: Callable[[Ended], bool]

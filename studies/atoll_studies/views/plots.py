@@ -78,16 +78,16 @@ def figure_plot(results: Results, figure: str) -> Figure:
     Over a factor with three or more numbers as levels if there is one, else a row for each configuration. Raises
     UsageError if no run measured the figure.
     """
-    found = [each for each in results.figures if each.figure == figure]
-    if not found:
+    figures = [row for row in results.figures if row.figure == figure]
+    if not figures:
         group = f"study {results.name}" if results.likeness is None else "the comparison"
         raise UsageError(f"no run of {group} measured {figure!r}")
     numeric = _numeric_factors(results)
     axis = max(numeric, key=lambda name: len(set(numeric[name].values())), default=None)
     if axis is not None and len(numeric[axis]) < _LEAST_POINTS:
         axis = None
-    compared = any(each.difference for each in found)
-    height_in = 3.6 if axis else 1.1 + _ROW_IN * len(found)
+    compared = any(row.difference for row in figures)
+    height_in = 3.6 if axis else 1.1 + _ROW_IN * len(figures)
     with common_style():
         drawn = Figure(figsize=(WIDTH_IN if compared else 0.65 * WIDTH_IN, height_in), layout="constrained")
         ratios = (1.15, 1)[: 1 + compared]
@@ -96,10 +96,10 @@ def figure_plot(results: Results, figure: str) -> Figure:
         )
         for panel, differences in zip(panels, (False, True), strict=False):
             if axis is None:
-                _rows(panel, results, found, differences=differences)
+                _rows(panel, results, figures, differences=differences)
             else:
-                _over(panel, results, found, axis, numeric[axis], differences=differences)
-            _label(panel, figure, found, differences=differences, vertical=axis is not None)
+                _over(panel, results, figures, axis, numeric[axis], differences=differences)
+            _label(panel, figure, figures, differences=differences, vertical=axis is not None)
         if axis is not None and len(panels[0].get_legend_handles_labels()[0]) > 1:
             others = ", ".join(factor for factor in results.factors if factor != axis)
             handles = panels[0].get_legend_handles_labels()
@@ -107,13 +107,13 @@ def figure_plot(results: Results, figure: str) -> Figure:
     return drawn
 
 
-def _rows(panel: Axes, results: Results, found: Sequence[ConfigurationFigure], *, differences: bool) -> None:
+def _rows(panel: Axes, results: Results, figures: Sequence[ConfigurationFigure], *, differences: bool) -> None:
     """A row for each configuration: every run or pair, the median and its interval."""
-    for row, each in enumerate(found):
-        estimate, values = _shown(results, each, differences=differences)
+    for row, of_row in enumerate(figures):
+        estimate, values = _shown(results, of_row, differences=differences)
         if estimate is None:
             continue
-        offsets = [row + _SPREAD * (2 * (place + 0.5) / len(values) - 1) for place in range(len(values))]
+        offsets = [row + _SPREAD * (2 * (index + 0.5) / len(values) - 1) for index in range(len(values))]
         for sign, marker in _ACROSS.items():
             at = [
                 (position, offset)
@@ -132,8 +132,8 @@ def _rows(panel: Axes, results: Results, found: Sequence[ConfigurationFigure], *
                 panel.plot(at, row, _ACROSS[sign], color=BLUE, markersize=6, zorder=3)
     if differences:
         panel.axvline(0, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    panel.set_yticks(range(len(found)), [configuration_name(results, each.configuration) for each in found])
-    panel.set_ylim(len(found) - 0.4, -0.6)
+    panel.set_yticks(range(len(figures)), [configuration_name(results, of_row.configuration) for of_row in figures])
+    panel.set_ylim(len(figures) - 0.4, -0.6)
     panel.grid(visible=True, axis="x")
     panel.grid(visible=False, axis="y")
 
@@ -141,7 +141,7 @@ def _rows(panel: Axes, results: Results, found: Sequence[ConfigurationFigure], *
 def _over(
     panel: Axes,
     results: Results,
-    found: Sequence[ConfigurationFigure],
+    figures: Sequence[ConfigurationFigure],
     axis: str,
     positions: Mapping[str, float],
     *,
@@ -155,11 +155,11 @@ def _over(
     for number, (label, configurations) in enumerate(curves.items()):
         shift = _DODGE * (number - (len(curves) - 1) / 2)
         points: list[tuple[float, float, Estimate]] = []
-        for each in found:
-            estimate = _shown(results, each, differences=differences)[0]
+        for row in figures:
+            estimate = _shown(results, row, differences=differences)[0]
             middle = estimate.limits[0].finite if estimate else None
-            if estimate is not None and middle is not None and each.configuration in configurations:
-                x = positions[results.configurations[each.configuration][axis]]
+            if estimate is not None and middle is not None and row.configuration in configurations:
+                x = positions[results.configurations[row.configuration][axis]]
                 points.append(
                     (x * (high / low) ** shift if logarithmic else x + (high - low) * shift, middle, estimate)
                 )
@@ -191,15 +191,15 @@ def _over(
 
 
 def _shown(
-    results: Results, each: ConfigurationFigure, *, differences: bool
+    results: Results, row: ConfigurationFigure, *, differences: bool
 ) -> tuple[Estimate | None, Sequence[Limits]]:
     """The estimate of a panel, and the values that it is of."""
     if not differences:
-        return each.median, each.values
-    if each.difference is None or each.baseline is None:
+        return row.median, row.values
+    if row.difference is None or row.baseline is None:
         return None, ()
-    of_seeds = (results.values(number, each.figure) for number in (each.baseline, each.configuration))
-    return each.difference.median, paired(*of_seeds)
+    of_seeds = (results.values(number, row.figure) for number in (row.baseline, row.configuration))
+    return row.difference.median, paired(*of_seeds)
 
 
 def _arms(estimate: Estimate) -> tuple[float, float]:
@@ -212,25 +212,25 @@ def _arms(estimate: Estimate) -> tuple[float, float]:
 
 def _limits(estimate: Estimate) -> list[tuple[float, str]]:
     """Where the value and the ends of the interval are only limits, and their signs."""
-    found = [(each.finite, each.sign) for each in estimate.limits[: 3 if estimate.level else 1] if not each.exact]
-    return [(at, sign) for at, sign in found if at is not None]
+    bounds = estimate.limits[: 3 if estimate.level else 1]
+    return [(at, bound.sign) for bound in bounds if not bound.exact and (at := bound.finite) is not None]
 
 
 def _label(
-    panel: Axes, figure: str, found: Sequence[ConfigurationFigure], *, differences: bool, vertical: bool
+    panel: Axes, figure: str, figures: Sequence[ConfigurationFigure], *, differences: bool, vertical: bool
 ) -> None:
     unit = FIGURES[figure][0]
     name = f"{'difference' if differences else figure}{f' ({unit})' if unit else ''}"
     (panel.set_ylabel if vertical else panel.set_xlabel)(name)
     if differences:
-        estimates = [each.difference.median for each in found if each.difference]
+        estimates = [row.difference.median for row in figures if row.difference]
     else:
-        estimates = [each.median for each in found]
-    levels = sorted({round(100 * each.level, 1) for each in estimates if each.level})
+        estimates = [row.median for row in figures]
+    levels = sorted({round(100 * estimate.level, 1) for estimate in estimates if estimate.level})
     title = "paired with the baseline" if differences else "median"
     if levels:
         title += f", interval at {' to '.join(f'{level:g}' for level in dict.fromkeys((levels[0], levels[-1])))} %"
-    if any(each.most for each in estimates):
+    if any(estimate.most for estimate in estimates):
         title += "\ntriangle: a limit, as not all finished"
     title += "" if vertical else "\ngrey: pairs" if differences else "\ngrey: runs"  # panels are narrow
     panel.set_title(title, fontsize=8.5, fontweight="normal", color=INK)
@@ -238,23 +238,23 @@ def _label(
 
 def _curves(results: Results, without: Sequence[str]) -> dict[str, list[int]]:
     """Configurations by their levels of the other factors."""
-    found: dict[str, list[int]] = {}
+    curves: dict[str, list[int]] = {}
     for number, levels in enumerate(results.configurations):
         label = ", ".join(level for factor, level in levels.items() if factor not in without)
-        found.setdefault(label, []).append(number)
-    return found
+        curves.setdefault(label, []).append(number)
+    return curves
 
 
 def _numeric_factors(results: Results) -> dict[str, dict[str, float]]:
     """Of the factors whose levels all are numbers of one unit, these numbers by level."""
-    found: dict[str, dict[str, float]] = {}
+    numeric: dict[str, dict[str, float]] = {}
     for factor in results.factors:
         levels = dict.fromkeys(levels[factor] for levels in results.configurations)
         numbers = {level: _number(level) for level in levels}
         kinds = {number[0] for number in numbers.values() if number}
         if len(levels) > 1 and len(kinds) == 1 and all(numbers.values()):
-            found[factor] = {level: number[1] for level, number in numbers.items() if number}
-    return found
+            numeric[factor] = {level: number[1] for level, number in numbers.items() if number}
+    return numeric
 
 
 def _number(level: str) -> tuple[str, float] | None:
