@@ -84,10 +84,10 @@ class _Capture:
     def write(self, frames: "np.ndarray[Any, np.dtype[np.void]]", t_ns: Numbers) -> None:
         """Append frames at these instants, which need not be in order."""
         order = np.argsort(t_ns, kind="stable")
-        found = frames[order]
-        found["sec"], found["nsec"] = np.divmod(t_ns[order], SECOND)
-        self._out.write(found.tobytes())
-        self.packets += len(found)
+        ordered = frames[order]
+        ordered["sec"], ordered["nsec"] = np.divmod(t_ns[order], SECOND)
+        self._out.write(ordered.tobytes())
+        self.packets += len(ordered)
 
     def close(self) -> None:
         self._out.close()
@@ -205,12 +205,12 @@ def _box_lines(start: int, seconds: int, packets: dict[str, int]) -> Iterator[di
     came, left = packets["world"], packets["island"]
 
     def figures(share: float) -> dict[str, int]:
-        found = dict.fromkeys(_COUNTED, 0)
+        counters = dict.fromkeys(_COUNTED, 0)
         lost = round((came - left) * share)
-        found |= {"in_packets": round(came * share), "in_bytes": round(came * share * 900), "queue_bytes": 5000}
-        found |= {"out_packets": found["in_packets"] - lost, "out_bytes": found["in_bytes"] - lost * 900}
-        found |= {"dropped_packets": lost, "dropped_bytes": lost * 900, "dropped_queue_packets": lost}
-        return found | {"dropped_queue_bytes": lost * 900, "queue_max_bytes": 9000, "lateness_max_ns": 90_000}
+        counters |= {"in_packets": round(came * share), "in_bytes": round(came * share * 900), "queue_bytes": 5000}
+        counters |= {"out_packets": counters["in_packets"] - lost, "out_bytes": counters["in_bytes"] - lost * 900}
+        counters |= {"dropped_packets": lost, "dropped_bytes": lost * 900, "dropped_queue_packets": lost}
+        return counters | {"dropped_queue_bytes": lost * 900, "queue_max_bytes": 9000, "lateness_max_ns": 90_000}
 
     def mark(name: str, t_ns: int) -> Iterator[dict[str, Any]]:
         way = {**figures(1.0), "lateness_p99_ns": 61_000, "lateness_histogram": [[61_000, 990], [250_000, 10]]}

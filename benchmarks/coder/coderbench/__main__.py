@@ -110,11 +110,13 @@ def _kernel_table(times: _Times) -> str:
     """Multiply-add: bytes of sources a second, and each kernel's speed divided by the peer's in the same round."""
     headings = ("multiply-add", "sources a pass", "GiB/s, median", "least", "most", "/ rlnc, median")
     rows: list[tuple[str, ...]] = [headings]
-    peer = next(found for (case, name, _), found in times.items() if case == "kernel" and name.startswith(_PEER))
-    for (case, name, count), found in times.items():
+    peer = next(
+        durations_ns for (case, name, _), durations_ns in times.items() if case == "kernel" and name.startswith(_PEER)
+    )
+    for (case, name, count), durations_ns in times.items():
         if case == "kernel":
-            speeds = [count * _SYMBOL / ns * 1e9 / 2**30 for ns in found]
-            ratio = median(theirs / own for own, theirs in zip(found, peer, strict=True))
+            speeds = [count * _SYMBOL / ns * 1e9 / 2**30 for ns in durations_ns]
+            ratio = median(theirs / own for own, theirs in zip(durations_ns, peer, strict=True))
             kernel, sources = name.split()
             title = "crate rlnc" if kernel == _PEER else kernel.upper() if kernel != "Tables" else "tables"
             rows.append((title, sources, *(f"{one:.1f}" for one in (median(speeds), min(speeds), max(speeds))),

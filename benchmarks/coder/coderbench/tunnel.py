@@ -216,13 +216,13 @@ async def _peers(lab: Machines, boxes: tuple[str, str], macs: tuple[str, str], t
     return jobs
 
 
-async def lossless_bit_s(found: Between, seconds: float) -> tuple[int, Stream]:
+async def lossless_bit_s(coded: Between, seconds: float) -> tuple[int, Stream]:
     """The highest rate at which nearly nothing is lost, within 6 %, and the stream at it."""
     low, high = 0, 0
     best: Stream | None = None
     bit_s = _FIRST_BIT_S
     while True:
-        stream = await found.stream(bit_s, seconds)
+        stream = await coded.stream(bit_s, seconds)
         if stream.is_lossless:
             low, best = bit_s, stream
         else:
@@ -233,11 +233,11 @@ async def lossless_bit_s(found: Between, seconds: float) -> tuple[int, Stream]:
     return low, best or stream
 
 
-async def delay_ns(found: Between, seconds: float) -> float:
+async def delay_ns(coded: Between, seconds: float) -> float:
     """Median of the one-way delay at 20 Mbit/s. Raises AtollError if nothing arrives."""
-    stream = await found.stream(_DELAY_BIT_S, seconds, each=True)
+    stream = await coded.stream(_DELAY_BIT_S, seconds, each=True)
     if not stream.delays_ns:
-        said = "; ".join(job.exit_text() for job in found.boxes)
+        said = "; ".join(job.exit_text() for job in coded.boxes)
         raise AtollError(f"no packet passes the boxes: {said}")
     return median(stream.delays_ns)
 
@@ -249,9 +249,9 @@ async def measured(rounds: int, seconds: float, tinyvpn: Path | None) -> list[di
     with tempfile.TemporaryDirectory() as scratch:
         for number in range(rounds):
             for way in ways:
-                async with between(way, tinyvpn, Path(scratch)) as found:
-                    delay = await delay_ns(found, seconds)
-                    bit_s, stream = await lossless_bit_s(found, seconds)
+                async with between(way, tinyvpn, Path(scratch)) as coded:
+                    delay = await delay_ns(coded, seconds)
+                    bit_s, stream = await lossless_bit_s(coded, seconds)
                 per_gbit = [cpu_s / stream.gbit for cpu_s in stream.cpu_s]
                 results.append({"round": number, "way": way, "delay_ns": delay, "lossless_bit_s": bit_s,
                                 "cpu_s_per_gbit": per_gbit})  # fmt: skip

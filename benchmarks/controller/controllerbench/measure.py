@@ -38,8 +38,8 @@ def main() -> int:
     results: list[dict[str, Any]] = []
     for name in task["ways"]:
         results += _measure(bench, INSTALLERS[name](bench), task["sizes"], task["repeats"])
-    found = swaps.measure(task["repeats"]) if task["swaps"] else []
-    path.write_text(json.dumps({"results": results, "swaps": found}))
+    measured = swaps.measure(task["repeats"]) if task["swaps"] else []
+    path.write_text(json.dumps({"results": results, "swaps": measured}))
     return 0
 
 

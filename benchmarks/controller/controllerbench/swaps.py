@@ -34,18 +34,18 @@ async def _measured(delay_ms: int, repeats: int) -> dict[str, Any]:
     one = _with_delay(replace(geo, latency=()), delay_ms)
     other = replace(one, chain=replace(one.chain, hops=_AROUND))
     result: dict[str, Any] = {"swap": "two routed boxes into a chain, and out", "delay_ms": delay_ms}
-    found: defaultdict[str, list[float]] = defaultdict(list)
+    times: defaultdict[str, list[float]] = defaultdict(list)
     testbed = await Testbed.start(network)
     try:
         await testbed.apply(one)
         for wanted in (other, one) * repeats:
-            await _swap(testbed, wanted, found)
+            await _swap(testbed, wanted, times)
     finally:
         await testbed.stop()
-    return {**result, **found}
+    return {**result, **times}
 
 
-async def _swap(testbed: Testbed, wanted: Experiment, found: defaultdict[str, list[float]]) -> None:
+async def _swap(testbed: Testbed, wanted: Experiment, times: defaultdict[str, list[float]]) -> None:
     spent: defaultdict[str, float] = defaultdict(float)
     end: dict[str, Any] = {}
 
@@ -58,10 +58,10 @@ async def _swap(testbed: Testbed, wanted: Experiment, found: defaultdict[str, li
     began = time.perf_counter()
     with testbed.events.subscribe(take, SwapEvent):
         await testbed.apply(wanted)
-    found["whole_s"].append(time.perf_counter() - began)
-    found["beyond_drain_s"].append(end["beyond_drain_ns"] / 1e9)
+    times["whole_s"].append(time.perf_counter() - began)
+    times["beyond_drain_s"].append(end["beyond_drain_ns"] / 1e9)
     for stage in STAGES:
-        found[f"{stage}_s"].append(spent[stage])
+        times[f"{stage}_s"].append(spent[stage])
 
 
 def _with_delay(experiment: Experiment, delay_ms: int) -> Experiment:

@@ -60,7 +60,7 @@ def starters(binary: Path) -> tuple[Starter, ...]:
 
 def _atoll(fleet: Fleet, times: int) -> Found:
     """From nothing once a round; with connections up as often."""
-    found: dict[str, list[Start]] = {COLD: [], WARM: []}
+    starts: dict[str, list[Start]] = {COLD: [], WARM: []}
     for _ in range(times):
         argv = [sys.executable, "-m", "hostsbench.atoll_starter", fleet.folder, str(fleet.size), fleet.binary, "1"]
         asked_ns = time.time_ns()
@@ -68,8 +68,8 @@ def _atoll(fleet: Fleet, times: int) -> Found:
         if done.returncode != 0:
             raise LabError(f"atoll: {done.stderr.strip().splitlines()[-1]}")
         for name, line in zip((COLD, WARM), map(json.loads, done.stdout.splitlines()), strict=True):
-            found[name].append(start_of(line.get("asked_ns", asked_ns), line["stamps"]))
-    return found
+            starts[name].append(start_of(line.get("asked_ns", asked_ns), line["stamps"]))
+    return starts
 
 
 def _exec(fleet: Fleet) -> list[str]:
@@ -109,7 +109,7 @@ def _shell(name: str, argv: list[str], fleet: Fleet, times: int) -> Found:
     config = home / "ansible.cfg"  # an empty one: neither the user's nor the machine's
     own = {"HOME": str(home), "ANSIBLE_HOME": str(home), "ANSIBLE_CONFIG": str(config), "ANSIBLE_LOCAL_TEMP": str(home)}
     own |= {"ANSIBLE_REMOTE_TEMP": "/var/tmp/ansible", "ANSIBLE_SSH_CONTROL_PATH_DIR": str(home)}  # noqa: S108
-    found: list[Start] = []
+    starts: list[Start] = []
     for _ in range(times):
         home.mkdir()
         config.touch()
@@ -119,7 +119,7 @@ def _shell(name: str, argv: list[str], fleet: Fleet, times: int) -> Found:
         if not stamps:
             lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
             raise LabError(f"{name}: nothing was started: {lines[-1]}")
-        found.append(start_of(asked_ns, stamps))
+        starts.append(start_of(asked_ns, stamps))
         fleet.forget()
         shutil.rmtree(home)  # Ansible keeps connections up for the next call
-    return {name: found}
+    return {name: starts}

@@ -30,8 +30,8 @@ def main() -> int:
             selection = Selection(options.only, options.boxes, options.repeats, options.quick)
             results = result_file.merged(old, collect(selection, say))
             facts = machine_facts.describe()
-            found = verdicts(results)
-            result_file.save(options.json, facts, results, [_json(verdict) for verdict in found])
+            judged = verdicts(results)
+            result_file.save(options.json, facts, results, [_json(verdict) for verdict in judged])
         print(_report(results, options.json))
         if options.render:
             for path in figures_file.render(options.json, results, options.render):

@@ -39,34 +39,34 @@ def main() -> int:
         if len(cores) < 2:
             parser.error("two cores are wanted: one for spool and sink, one for the database")
         seconds = 10.0 if options.quick else options.seconds or 60.0
-        found = carrying.measure(options.rate, seconds, cores[0], cores[-1])
-        return report_carrying(found, options.render, as_json=options.json)
+        figures = carrying.measure(options.rate, seconds, cores[0], cores[-1])
+        return report_carrying(figures, options.render, as_json=options.json)
     except AtollError as error:
         sys.stderr.write(f"bench-metrics: {error}\n")
         return error.exit_code
 
 
-def report_carrying(found: carrying.Figures, folder: Path | None, *, as_json: bool) -> int:
+def report_carrying(figures: carrying.Figures, folder: Path | None, *, as_json: bool) -> int:
     """Tell how points were carried; 1 unless all are in the database. ``folder``: also write the table there."""
-    print(json.dumps(asdict(found)) if as_json else carrying.table(found))
+    print(json.dumps(asdict(figures)) if as_json else carrying.table(figures))
     if folder is not None:
-        write_figures(folder, "points-carried", carrying.table(found))
-    return 0 if found.in_database == found.delivered == found.points else 1
+        write_figures(folder, "points-carried", carrying.table(figures))
+    return 0 if figures.in_database == figures.delivered == figures.points else 1
 
 
 def report_lateness(pairs: int, seconds: float, store: Path | None, folder: Path | None, *, as_json: bool) -> int:
     """Measure and print the lateness of the emulator, earlier pairs included; ``folder``: write the table there."""
-    found = lateness.load(store) if store is not None and store.exists() else None
+    measured = lateness.load(store) if store is not None and store.exists() else None
     if pairs:
         new = lateness.measure(pairs, seconds, lambda text: print(text, file=sys.stderr, flush=True))
-        found = new if found is None else found.added(new)
-    if found is None:
+        measured = new if measured is None else measured.added(new)
+    if measured is None:
         raise UsageError("--pairs 0: nothing was measured earlier; name its file with --store")
     if store is not None:
-        write_results(store, found.as_json())
-    print(json.dumps(found.as_json()) if as_json else lateness.table(found))
+        write_results(store, measured.as_json())
+    print(json.dumps(measured.as_json()) if as_json else lateness.table(measured))
     if folder is not None:
-        write_figures(folder, "metrics", lateness.table(found))
+        write_figures(folder, "metrics", lateness.table(measured))
     return 0
 
 

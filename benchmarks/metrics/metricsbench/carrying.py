@@ -78,24 +78,24 @@ def measure(rate: int, seconds: float, ours: int, theirs: int) -> Figures:
             )
 
 
-def table(found: Figures) -> str:
-    """The figures for people, as Markdown."""
-    rate = found.points / found.seconds
-    both = found.spool_cpu_s + found.sink_cpu_s
+def table(sums: Figures) -> str:
+    """The sums for people, as Markdown."""
+    rate = sums.points / sums.seconds
+    both = sums.spool_cpu_s + sums.sink_cpu_s
     return "\n".join(
         (
-            in_words(found.machine),
+            in_words(sums.machine),
             "",
             "| | |",
             "|---|---:|",
-            f"| points, in {found.seconds:g} s | {found.points:,} ({rate:,.0f}/s) |",
-            f"| in the database in the end | {found.in_database:,} (missing: {found.points - found.in_database}) |",
-            f"| spool | {found.spool_bytes / 1e6:.1f} MB |",
-            f"| written, CPU | {found.spool_cpu_s:.1f} s, {found.spool_cpu_s / found.points * 1e6:.1f} us a point |",
-            f"| sent, CPU | {found.sink_cpu_s:.1f} s, {found.sink_cpu_s / found.points * 1e6:.1f} us a point |",
-            f"| both together | {both / found.seconds:.0%} of one core |",
-            f"| the last was written late by | {found.late_s * 1e3:.0f} ms |",
-            f"| and all were sent after another | {found.behind_s:.1f} s |",
+            f"| points, in {sums.seconds:g} s | {sums.points:,} ({rate:,.0f}/s) |",
+            f"| in the database in the end | {sums.in_database:,} (missing: {sums.points - sums.in_database}) |",
+            f"| spool | {sums.spool_bytes / 1e6:.1f} MB |",
+            f"| written, CPU | {sums.spool_cpu_s:.1f} s, {sums.spool_cpu_s / sums.points * 1e6:.1f} us a point |",
+            f"| sent, CPU | {sums.sink_cpu_s:.1f} s, {sums.sink_cpu_s / sums.points * 1e6:.1f} us a point |",
+            f"| both together | {both / sums.seconds:.0%} of one core |",
+            f"| the last was written late by | {sums.late_s * 1e3:.0f} ms |",
+            f"| and all were sent after another | {sums.behind_s:.1f} s |",
         )
     )
 

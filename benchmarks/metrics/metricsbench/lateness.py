@@ -82,14 +82,14 @@ def measure(pairs: int, seconds: float, say: Callable[[str], None]) -> Found:
             up = sandbox.run("env", *variables, ATOLL, "up", DEMO)
             if up.returncode != 0:
                 raise AtollError(_last(up.stderr))
-            found: list[tuple[Lateness, Lateness]] = []
+            measured: list[tuple[Lateness, Lateness]] = []
             for number in range(pairs):
                 order = (False, True) if number % 2 == 0 else (True, False)
                 runs = {having: _run(sandbox, seconds, metrics=having) for having in order}
-                found.append((runs[False], runs[True]))
+                measured.append((runs[False], runs[True]))
                 say(f"pair {number + 1} of {pairs}: {_brief(runs[False])} without, {_brief(runs[True])} with")
             sandbox.run(ATOLL, "down", limit_s=30)
-    return Found(machine, seconds, found)
+    return Found(machine, seconds, measured)
 
 
 def _run(sandbox: Sandbox, seconds: float, *, metrics: bool) -> Lateness:
@@ -153,19 +153,19 @@ def interval(ratios: Sequence[float], confidence: float = _CONFIDENCE) -> tuple[
     return best
 
 
-def table(found: Found) -> str:
+def table(runs: Found) -> str:
     """The figures as Markdown."""
-    facts = found.machine
-    departures = median(run.departures for pair in found.pairs for run in pair)
-    points = median(having.points for _, having in found.pairs)
+    facts = runs.machine
+    departures = median(run.departures for pair in runs.pairs for run in pair)
+    points = median(having.points for _, having in runs.pairs)
     what = (
-        f"{len(found.pairs)} pairs of runs of {found.seconds:g} s, {departures:.0f} departures and, with metrics, "
+        f"{len(runs.pairs)} pairs of runs of {runs.seconds:g} s, {departures:.0f} departures and, with metrics, "
         f"{points:.0f} points each; {facts['cpu']}, {facts['cores']} cores, {facts['date']}, "
         f"revision {facts['revision']}, load average {facts['load_average']}."
     )
     head = ("lateness", "without metrics, us", "with metrics, us", "with / without, median of pairs")
     lines = [what, "", f"| {' | '.join(head)} | {_CONFIDENCE:.0%} interval |", "|---|---:|---:|---:|---:|"]
-    lines += [f"| {name} | {' | '.join(_cells(name, found.pairs))} |" for name in FIGURES]
+    lines += [f"| {name} | {' | '.join(_cells(name, runs.pairs))} |" for name in FIGURES]
     return "\n".join(lines)
 
 

@@ -74,16 +74,16 @@ async def _measure(options: argparse.Namespace) -> None:
             rates = bulk[_frames(offloads=offloads)] = {way: [] for way in ways}
             for _ in range(rounds):
                 for way in ways:  # a slow spell of the machine meets all of them
-                    async with between(way, pepsal, Path(scratch), offloads=offloads) as found:
-                        rates[way].append(await bulk_bit_s(found, seconds))
+                    async with between(way, pepsal, Path(scratch), offloads=offloads) as proxied:
+                        rates[way].append(await bulk_bit_s(proxied, seconds))
         twos: dict[str, list[float]] = {way: [] for way in (ROUTERS, SPLIT, MULTIPLEXED)}
         for _ in range(rounds):
             for way, found_rates in twos.items():
-                async with between_two(way, Path(scratch)) as found:
-                    found_rates.append(await bulk_bit_s(found, seconds))
+                async with between_two(way, Path(scratch)) as proxied:
+                    found_rates.append(await bulk_bit_s(proxied, seconds))
         for way in ways:
-            async with between(way, pepsal, Path(scratch), offloads=False) as found:
-                ended[way] = await downloads(found, _DOWNLOADS)
+            async with between(way, pepsal, Path(scratch), offloads=False) as proxied:
+                ended[way] = await downloads(proxied, _DOWNLOADS)
     text = "\n\n".join([in_words(machine), _bulk_table(bulk, PEPSAL), _ended_table(ended)])
     two = "\n\n".join([in_words(machine), _bulk_table({_frames(offloads=False): twos}, SPLIT)])
     print(f"{text}\n\n{two}")
@@ -108,29 +108,29 @@ async def _measure_idle(count: int) -> None:
             print(f"{what}: left out; they need {needed} descriptors, the machine allows {allowed} (ulimit -Hn)")
             continue
         with tempfile.TemporaryDirectory() as scratch:
-            async with two_proxies(Path(scratch), multiplex=multiplex) as (found, _, _):
-                each = await idle_bytes(found, count)
+            async with two_proxies(Path(scratch), multiplex=multiplex) as (proxied, _, _):
+                each = await idle_bytes(proxied, count)
         print(f"{what}: {each:.0f} B of the program each")
 
 
 async def _measure_endings(options: argparse.Namespace) -> None:
     pepsal = _executable(options.pepsal)
-    found: dict[str, Ended] = {}
+    by_way: dict[str, Ended] = {}
     for way in WAYS if pepsal else WAYS[:-1]:
         count = options.endings_pepsal or options.endings if way == PEPSAL else options.endings
         with tempfile.TemporaryDirectory() as scratch:
-            found[way] = await ended(way, count, pepsal, Path(scratch))
-        print(f"{way}: {found[way]}", flush=True)
-    print(f"\n{in_words(describe())}\n\n{table(found)}")
+            by_way[way] = await ended(way, count, pepsal, Path(scratch))
+        print(f"{way}: {by_way[way]}", flush=True)
+    print(f"\n{in_words(describe())}\n\n{table(by_way)}")
     if options.json:
-        write_results(options.json, {"endings": {way: asdict(each) for way, each in found.items()}})
+        write_results(options.json, {"endings": {way: asdict(each) for way, each in by_way.items()}})
 
 
 def _executable(named: Path | None) -> Path | None:
-    found = str(named) if named else shutil.which("pepsal")
-    if found and not os.access(found, os.X_OK):
-        raise AtollError(f"{found} is not an executable file")
-    return Path(found).absolute() if found else None
+    program = str(named) if named else shutil.which("pepsal")
+    if program and not os.access(program, os.X_OK):
+        raise AtollError(f"{program} is not an executable file")
+    return Path(program).absolute() if program else None
 
 
 def _frames(*, offloads: bool) -> str:
@@ -144,22 +144,22 @@ def _bulk_table(bulk: dict[str, dict[str, list[float]]], other: str) -> str:
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for frames, rates in bulk.items():
-        for way, found in rates.items():
-            gbit_s = [f"{rate / 1e9:.2f}" for rate in (median(found), min(found), max(found))]
-            ratios = [_ratio(found, rates.get(name)) for name in (next(iter(rates)), other)]
+        for way, of_way in rates.items():
+            gbit_s = [f"{rate / 1e9:.2f}" for rate in (median(of_way), min(of_way), max(of_way))]
+            ratios = [_ratio(of_way, rates.get(name)) for name in (next(iter(rates)), other)]
             lines.append(f"| {' | '.join([frames, way, *gbit_s, *ratios])} |")
     return "\n".join(lines)
 
 
-def _ratio(found: list[float], others: list[float] | None) -> str:
-    return f"{median(own / other for own, other in zip(found, others, strict=True)):.2f}" if others else ""
+def _ratio(own_rates: list[float], others: list[float] | None) -> str:
+    return f"{median(own / other for own, other in zip(own_rates, others, strict=True)):.2f}" if others else ""
 
 
 def _ended_table(ended: dict[str, dict[str, int]]) -> str:
     lines = ["| way | downloads | whole | others |", "|---|---:|---:|---|"]
-    for way, found in ended.items():
-        others = ", ".join(f"{count} of {what}" for what, count in found.items() if what != "whole")
-        lines.append(f"| {way} | {sum(found.values())} | {found.get('whole', 0)} | {others or 'none'} |")
+    for way, of_way in ended.items():
+        others = ", ".join(f"{count} of {what}" for what, count in of_way.items() if what != "whole")
+        lines.append(f"| {way} | {sum(of_way.values())} | {of_way.get('whole', 0)} | {others or 'none'} |")
     return "\n".join(lines)
 
 

@@ -35,16 +35,16 @@ class Ended:
 async def ended(way: str, count: int, pepsal: Path | None, directory: Path) -> Ended:
     """So many connections one way, in two halves."""
     at_once = _AT_ONCE_PEPSAL if way == PEPSAL else _AT_ONCE
-    found = {name: Counter[str]() for name in ENDINGS}
+    counts = {name: Counter[str]() for name in ENDINGS}
     async with _boxes(way, pepsal, directory) as (pep, jobs):
         held = [[await _held(pep, job) for job in jobs]]
         for first, until in pairwise((0, count // 2, count)):
             for name, counted in (await pep.endings(until - first, at_once, first)).items():
-                found[name].update(counted)
+                counts[name].update(counted)
             if way != PEPSAL:
                 await pep.settled()
             held.append([await _held(pep, job) for job in jobs])
-    endings = {name: dict(counted) for name, counted in found.items()}
+    endings = {name: dict(counted) for name, counted in counts.items()}
     before, half, after = ([sum(one[what] for one in each) for what in (0, 1)] for each in held)
     if not all(any(each) for each in held[-1]):
         return Ended(endings, None, None)
@@ -78,18 +78,18 @@ async def _held(pep: Proxied, job: Job) -> tuple[int, int]:
     return descriptors, int(kilobytes[1]) * 1024 if kilobytes else 0
 
 
-def table(found: Mapping[str, Ended]) -> str:
+def table(by_way: Mapping[str, Ended]) -> str:
     """A row for each ending, a column for each way."""
-    ways = list(found)
-    rows = [[name, *(_cell(found[way].endings[name]) for way in ways)] for name in ENDINGS]
-    rows.append(["descriptors left", *(_left(found[way].descriptors, "{}") for way in ways)])
+    ways = list(by_way)
+    rows = [[name, *(_cell(by_way[way].endings[name]) for way in ways)] for name in ENDINGS]
+    rows.append(["descriptors left", *(_left(by_way[way].descriptors, "{}") for way in ways)])
     rows.append(
         [
             "memory of both programs, second half, MiB",
-            *(_left(found[way].memory_bytes, "{:+.1f}", 1 << 20) for way in ways),
+            *(_left(by_way[way].memory_bytes, "{:+.1f}", 1 << 20) for way in ways),
         ]
     )
-    counts = [sum(sum(each.values()) for each in found[way].endings.values()) for way in ways]
+    counts = [sum(sum(each.values()) for each in by_way[way].endings.values()) for way in ways]
     head = ["ending", *(f"{way}: {count:,} connections" for way, count in zip(ways, counts, strict=True))]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---", *("---:" for _ in ways)], *rows])
 

@@ -40,7 +40,7 @@ async def measure(servers: int, clients: int, repeats: int) -> dict[str, Any]:
     }
     held_s: list[float] = []
     ticking = asyncio.create_task(_tick(held_s))
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for name, plan in kinds.items():
         held_s.clear()
         seconds: list[float] = []
@@ -49,9 +49,9 @@ async def measure(servers: int, clients: int, repeats: int) -> dict[str, Any]:
             began = time.perf_counter()
             computed.append(await asyncio.to_thread(_computed, plan))
             seconds.append(time.perf_counter() - began)
-        found[name] = {"seconds": seconds, "processor_s": computed, "held_s": max(held_s)}
+        figures[name] = {"seconds": seconds, "processor_s": computed, "held_s": max(held_s)}
     ticking.cancel()
-    return found | {"entries": len(make_plan(network, whole).flows)}
+    return figures | {"entries": len(make_plan(network, whole).flows)}
 
 
 def _computed(plan: Callable[[], object]) -> float:

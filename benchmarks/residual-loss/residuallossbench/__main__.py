@@ -50,12 +50,12 @@ def _measured(packets: int, quick: bool) -> dict[str, Any]:
         for run, mean in zip(runs, used, strict=True)
         for more in (0, 1)
     ])  # fmt: skip
-    found = [
+    results = [
         {"chain": (chain.loss, chain.burst), "depth": depth, "seed": seed, "repairs": mean,
          "adapted": _counted(one), "fixed": [_counted(each) for each in pair]}
         for (chain, depth, seed), mean, one, pair in zip(runs, used, adapted, _pairs(fixed), strict=True)
     ]  # fmt: skip
-    return {"cases": found, "packets": packets, "target": TARGET, "changes": _followed()}
+    return {"cases": results, "packets": packets, "target": TARGET, "changes": _followed()}
 
 
 def _run(
@@ -72,15 +72,15 @@ def _run(
     )
 
 
-def _pairs(found: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    yield from zip(found[::2], found[1::2], strict=True)
+def _pairs(cases: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    yield from zip(cases[::2], cases[1::2], strict=True)
 
 
-def _counted(found: Mapping[str, Any]) -> dict[str, float]:
+def _counted(case: Mapping[str, Any]) -> dict[str, float]:
     return {
-        "failures": found["failed_generations"] / found["generations"],
-        "residual": found["lost"] / found["sources"],
-        "repairs": found["repairs"] / found["sources"] * SIZE,
+        "failures": case["failed_generations"] / case["generations"],
+        "residual": case["lost"] / case["sources"],
+        "repairs": case["repairs"] / case["sources"] * SIZE,
     }
 
 
@@ -93,8 +93,7 @@ def _followed() -> list[dict[str, Any]]:
         for end in ends
     ]
     return [
-        {"reports_until": end, "redundancy": found["redundancy"]}
-        for end, found in zip(ends, simulated(runs), strict=True)
+        {"reports_until": end, "redundancy": run["redundancy"]} for end, run in zip(ends, simulated(runs), strict=True)
     ]
 
 
@@ -106,10 +105,10 @@ def _tables(known: dict[str, Any]) -> str:
 
 
 def _by_case(cases: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for each in cases:
-        found.setdefault((*each["chain"], each["depth"]), []).append(each)
-    return list(found.values())
+        groups.setdefault((*each["chain"], each["depth"]), []).append(each)
+    return list(groups.values())
 
 
 def _row(runs: Sequence[dict[str, Any]]) -> tuple[str, ...]:

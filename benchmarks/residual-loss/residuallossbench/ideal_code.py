@@ -52,8 +52,8 @@ def left(chain: Chain, size: int, depth: int, repairs: float) -> Left:
 
 def _left(chain: Chain, size: int, depth: int, repairs: int) -> Left:
     """The mean over the generations that take turns: they differ in what is sent between their last two packets."""
-    found = [_of_turn(chain, size, list(_distances(size, depth, repairs, turn))) for turn in range(depth)]
-    return Left(sum(each.failures for each in found) / depth, sum(each.residual for each in found) / depth)
+    turns = [_of_turn(chain, size, list(_distances(size, depth, repairs, turn))) for turn in range(depth)]
+    return Left(sum(each.failures for each in turns) / depth, sum(each.residual for each in turns) / depth)
 
 
 def _distances(size: int, depth: int, repairs: int, turn: int) -> Iterator[int]:

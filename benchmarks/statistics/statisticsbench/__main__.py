@@ -68,7 +68,7 @@ def _measured(kinds: Sequence[str], studies: int) -> dict[str, list[dict[str, An
     if any(each.returncode for each in processes):
         raise AtollError("the measurement failed; see the error above")
     lines.sort(key=lambda line: line[1])
-    return {kind: [found for of, _, found in lines if of == kind] for kind in kinds}
+    return {kind: [row for of, _, row in lines if of == kind] for kind in kinds}
 
 
 # Tables
@@ -94,7 +94,7 @@ def _coverage_table(covered: Sequence[Mapping[str, Any]]) -> str:
         cells.setdefault((each["kind"], each["population"]), {})[each["runs"]] = (
             f"{100 * each['share']:.1f}{level} %{part}"
         )
-    rows = [(*names, *(found.get(runs, "") for runs in RUNS)) for names, found in cells.items()]
+    rows = [(*names, *(by_runs.get(runs, "") for runs in RUNS)) for names, by_runs in cells.items()]
     return markdown_table([("interval", "population", *(f"{runs} runs" for runs in RUNS)), *rows], left=2)
 
 

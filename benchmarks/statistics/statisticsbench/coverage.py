@@ -47,8 +47,8 @@ def by_quantiles(studies: int, index: int) -> Iterator[Covered]:
     population = POPULATIONS[index]
     for kind, share in SHARES.items():
         for runs in RUNS:
-            found = [quantile_estimate(values, share) for values in _drawn(studies, index, runs)]
-            yield _summary(kind, population.name, runs, found, population.quantile(share))
+            estimates = [quantile_estimate(values, share) for values in _drawn(studies, index, runs)]
+            yield _summary(kind, population.name, runs, estimates, population.quantile(share))
 
 
 def by_means(studies: int, index: int) -> Iterator[Covered]:
@@ -61,20 +61,20 @@ def by_means(studies: int, index: int) -> Iterator[Covered]:
     }
     for kind, method in methods.items():
         for runs in RUNS:
-            found = [method(values) for values in _drawn(studies, index, runs)]
-            yield _summary(kind, population.name, runs, found, population.mean)
+            estimates = [method(values) for values in _drawn(studies, index, runs)]
+            yield _summary(kind, population.name, runs, estimates, population.mean)
 
 
 def by_differences(studies: int, index: int) -> Iterator[Covered]:
     """Median differences of runs with equal seeds."""
     population = pairs(index)
     for runs in RUNS:
-        random, found = np.random.default_rng([index, runs]), list[Estimate]()
+        random, medians = np.random.default_rng([index, runs]), list[Estimate]()
         for _ in range(studies):
             drawn: list[list[float]] = [each.tolist() for each in population.draw(random, runs)]
             if (paired := paired_differences(*(dict(enumerate(each)) for each in drawn))) is not None:
-                found.append(paired.median)
-        yield _summary("median difference", population.name, runs, found, population.difference)
+                medians.append(paired.median)
+        yield _summary("median difference", population.name, runs, medians, population.difference)
 
 
 def by_controls(studies: int, index: int) -> Iterator[Covered]:
@@ -89,10 +89,10 @@ def by_controls(studies: int, index: int) -> Iterator[Covered]:
         for _ in range(studies):
             figures, known = population.draw(random, runs)
             mean = mean_estimate(figures.tolist(), seed=1)
-            found = controlled_mean(figures, known, population.expectation, seed=1, least=3).estimate
-            shown.append(found if found is not None and runs >= LEAST_CONTROLLED else mean)
-            if found is not None:
-                used.append(found)
+            controlled = controlled_mean(figures, known, population.expectation, seed=1, least=3).estimate
+            shown.append(controlled if controlled is not None and runs >= LEAST_CONTROLLED else mean)
+            if controlled is not None:
+                used.append(controlled)
                 plain.append(mean)
         for kind, each in (("control, where used", used), ("the same without", plain), ("as results show", shown)):
             if each:
@@ -131,8 +131,8 @@ def _student(values: list[float]) -> Estimate:
     return Estimate(mean, mean - half, mean + half, LEVEL, runs)
 
 
-def _summary(kind: str, name: str, runs: int, found: list[Estimate], true: float) -> Covered:
-    intervals = [each for each in found if each.level]
+def _summary(kind: str, name: str, runs: int, estimates: list[Estimate], true: float) -> Covered:
+    intervals = [each for each in estimates if each.level]
     share = sum(each.low <= true <= each.high for each in intervals) / len(intervals)
     width = median(each.high - each.low for each in intervals)
     return Covered(kind, name, runs, len(intervals), fmean(each.level for each in intervals), share, width)

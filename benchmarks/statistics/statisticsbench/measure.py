@@ -20,8 +20,8 @@ def main() -> None:
     kinds = sys.argv[4:]
     tasks = [(kind, index) for kind in kinds for index in range(_populations(kind))]
     for kind, index in tasks[part::parts]:
-        for found in _measured(kind, studies, index):
-            print(json.dumps([kind, index, found]))
+        for row in _measured(kind, studies, index):
+            print(json.dumps([kind, index, row]))
 
 
 def _populations(kind: str) -> int:
@@ -32,8 +32,8 @@ def _measured(kind: str, studies: int, index: int) -> Iterator[dict[str, Any]]:
     if kind == STOP:
         yield asdict(stopped(studies, index))
         return
-    for found in COVERAGES[kind][0](studies, index):
-        yield {**asdict(found), "studies": studies}
+    for row in COVERAGES[kind][0](studies, index):
+        yield {**asdict(row), "studies": studies}
 
 
 if __name__ == "__main__":

@@ -42,13 +42,13 @@ def _options() -> argparse.Namespace:
 
 def _measured(options: argparse.Namespace) -> dict[str, Any]:
     require_virtual_machine()
-    found: dict[str, Any] = read_earlier(options.json, "measured").get("measured", {})
+    measured: dict[str, Any] = read_earlier(options.json, "measured").get("measured", {})
     with tempfile.TemporaryDirectory(prefix="atoll-studies-") as folder:
         if options.only != _KILLS:
-            found[_PARALLEL] = _parallel(Path(folder), quick=options.quick)
+            measured[_PARALLEL] = _parallel(Path(folder), quick=options.quick)
         if options.only != _PARALLEL:
-            found[_KILLS] = _killed(Path(folder), options.kills, options.seed)
-    return {"measured": found}
+            measured[_KILLS] = _killed(Path(folder), options.kills, options.seed)
+    return {"measured": measured}
 
 
 def _parallel(folder: Path, *, quick: bool) -> dict[str, Any]:
@@ -81,13 +81,13 @@ def _swept(study: Path, directory: Path, *words: str) -> tuple[float, list[float
 def _cores() -> list[tuple[int, int]]:
     """Busy and idle time of each core since boot, in ticks (proc_stat(5)); steal is no time of this machine's."""
     lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
-    found: list[tuple[int, int]] = []
+    ticks: list[tuple[int, int]] = []
     for line in lines:
         name, *fields = line.split()
         if name.startswith("cpu") and name != "cpu":
             user, nice, system, idle, iowait, irq, softirq, *_ = map(int, fields)
-            found.append((user + nice + system + irq + softirq, idle + iowait))
-    return found
+            ticks.append((user + nice + system + irq + softirq, idle + iowait))
+    return ticks
 
 
 def _killed(folder: Path, kills: int, seed: int) -> dict[str, Any]:
@@ -103,23 +103,23 @@ def _killed(folder: Path, kills: int, seed: int) -> dict[str, Any]:
 
 
 def _tables(known: dict[str, Any]) -> str:
-    found: list[str] = []
+    parts: list[str] = []
     if parallel := known["measured"].get(_PARALLEL):
         ratio = parallel["several_s"] / parallel["one_s"]
         busy = ", ".join(f"{share:.1%}" for share in parallel["busy"])
-        found += [
+        parts += [
             "| study | one run at a time | one for each core | ratio | cores busy |",
             "|-------|------------------:|------------------:|------:|-----------:|",
             f"| {parallel['study']} | {parallel['one_s']} s | {parallel['several_s']} s | {ratio:.2f} | {busy} |",
             "",
         ]
     if killed := known["measured"].get(_KILLS):
-        found += [
+        parts += [
             "| kill -9 | sweeps | with the same runs, to the byte of each capture |",
             "|--------:|-------:|------------------------------------------------:|",
             f"| {killed['kills']} | {killed['sweeps']} | {killed['same']} |",
         ]
-    return "\n".join(found).strip()
+    return "\n".join(parts).strip()
 
 
 if __name__ == "__main__":

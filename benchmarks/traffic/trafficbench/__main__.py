@@ -56,25 +56,25 @@ def _rates(options: argparse.Namespace) -> None:
     load = Load(options.channels, options.size, seconds)
     known, left_out = pairs()
     machine = describe()
-    found: dict[str, list[float]] = {pair.name: [] for pair in known}
+    flows_per_s: dict[str, list[float]] = {pair.name: [] for pair in known}
     for _ in range(rounds):
         for pair in known:  # a slow spell of the machine meets all of them
             with pair.server(load) as server:
-                found[pair.name].append(pair.flows_per_s(load, server))
-    text = table(load, known, found, machine)
+                flows_per_s[pair.name].append(pair.flows_per_s(load, server))
+    text = table(load, known, flows_per_s, machine)
     print(text)
     for name, remedy in left_out.items():
         print(f"{name}: left out; {remedy}")
     if options.json:
-        write_results(options.json, {"machine": machine, "load": asdict(load), "flows_per_s": found})
+        write_results(options.json, {"machine": machine, "load": asdict(load), "flows_per_s": flows_per_s})
     if options.render:
         write_figures(options.render, "traffic", text)
 
 
-def table(load: Load, known: list[Pair], found: dict[str, list[float]], machine: dict[str, str]) -> str:
+def table(load: Load, known: list[Pair], flows_per_s: dict[str, list[float]], machine: dict[str, str]) -> str:
     """The figures as Markdown."""
     first = known[0].name
-    rounds = len(found[first])
+    rounds = len(flows_per_s[first])
     title = f"{load.channels} connections at a time, {load.size} bytes each, {rounds} rounds of {load.seconds} s"
     where = f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}, load average {machine['load_average']}"
     lines = [
@@ -84,8 +84,8 @@ def table(load: Load, known: list[Pair], found: dict[str, list[float]], machine:
         "|---|---|---:|---:|---:|---:|",
     ]
     for pair in known:
-        rates = found[pair.name]
-        ratio = median(ours / theirs for ours, theirs in zip(found[first], rates, strict=True))
+        rates = flows_per_s[pair.name]
+        ratio = median(ours / theirs for ours, theirs in zip(flows_per_s[first], rates, strict=True))
         cells = [
             pair.name,
             pair.versions,

@@ -64,11 +64,11 @@ CLOCKS = ("real", "virtual")
 
 def cases(*, quick: bool) -> list[Case]:
     """The trials over the MEO link. Those on loopback are pairs, and have no trial."""
-    found: list[Case] = []
+    cases: list[Case] = []
     for channels, seconds, naive_s in [(20, 54, 20), (200, 54, 20), (2000, 136, 10)]:
         room = room_for_all(channels)
         turn_us = round(1e6 * _FLOW_S / channels / _NAIVE_TURNS)
-        found += [
+        cases += [
             Case(SHARES, f"{channels}, atoll-host", Trial(channels, seconds, queue_bytes=room)),
             Case(SHARES, f"{channels}, naive", Trial(channels, naive_s, queue_bytes=room, naive_work_us=0)),
             Case(
@@ -86,8 +86,8 @@ def cases(*, quick: bool) -> list[Case]:
         for link, seconds in [("engine", 30), ("tc", 20)]:
             trial = Trial(4000, seconds, link=link, queue_bytes=queue_bytes, think_ms=think_ms)
             case = Case(SUSTAINED, name, trial)
-            found.append(replace(case, name=f"{name}, {case.clock}"))
-    return [case for case in found if case.trial.channels == 20] if quick else found
+            cases.append(replace(case, name=f"{name}, {case.clock}"))
+    return [case for case in cases if case.trial.channels == 20] if quick else cases
 
 
 def measure(groups: Sequence[str], clocks: Sequence[str], file: Path | None, *, quick: bool) -> dict[str, Outcome]:
@@ -117,10 +117,10 @@ def measure(groups: Sequence[str], clocks: Sequence[str], file: Path | None, *, 
             if case.group in groups and case.clock in clocks:
                 began = time.monotonic()
                 if case.clock == "virtual":
-                    found = in_virtual_time(case.trial, Path(scratch, str(number)), _LIMIT_S)
+                    finding = in_virtual_time(case.trial, Path(scratch, str(number)), _LIMIT_S)
                 else:
-                    found = in_real_time(case.trial, _LIMIT_S)
-                note(case.key, _of_finding(case.trial, found, time.monotonic() - began))
+                    finding = in_real_time(case.trial, _LIMIT_S)
+                note(case.key, _of_finding(case.trial, finding, time.monotonic() - began))
     return known
 
 
@@ -143,14 +143,14 @@ def _of_flows(flows: list[int], longest_wait_s: float, wall_s: float) -> Outcome
     )
 
 
-def _of_finding(trial: Trial, found: Finding, wall_s: float) -> Outcome:
-    plain = asdict(_of_flows(found.flows, found.longest_wait_s, wall_s))
+def _of_finding(trial: Trial, finding: Finding, wall_s: float) -> Outcome:
+    plain = asdict(_of_flows(finding.flows, finding.longest_wait_s, wall_s))
     plain |= {
         "seconds": trial.seconds,
-        "served": found.served,
-        "utilisation": found.utilisation,
-        "lost": found.lost,
-        "core": found.client_cpu_s / trial.seconds if trial.link == "engine" else None,
-        "failed": found.failed,
+        "served": finding.served,
+        "utilisation": finding.utilisation,
+        "lost": finding.lost,
+        "core": finding.client_cpu_s / trial.seconds if trial.link == "engine" else None,
+        "failed": finding.failed,
     }
     return Outcome(**plain)

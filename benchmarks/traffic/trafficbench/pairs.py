@@ -50,24 +50,24 @@ class Pair:
 
 def pairs() -> tuple[list[Pair], dict[str, str]]:
     """The pairs that can run here, ours first, and why others cannot."""
-    found = [Pair("atoll-host", _version(str(find_binary()), "--version"), _serve, _load)]
+    available = [Pair("atoll-host", _version(str(find_binary()), "--version"), _serve, _load)]
     left_out: dict[str, str] = {}
     nginx = shutil.which("nginx", path="/usr/sbin:/usr/bin")
     for name, run in (("ab", _ab), ("wrk", _wrk)):
         client = shutil.which(name)
         if nginx and client:
             versions = f"{_version(nginx, '-v')}; {_version(client, '-V' if name == 'ab' else '-v')}"
-            found.append(Pair(f"nginx and {name}", versions, lambda load: _nginx(nginx, load), run))
+            available.append(Pair(f"nginx and {name}", versions, lambda load: _nginx(nginx, load), run))
         else:
             left_out[f"nginx and {name}"] = "apt install nginx-light apache2-utils wrk"
-    return found, left_out
+    return available, left_out
 
 
 def _version(program: str, option: str) -> str:
     done = subprocess.run([program, option], capture_output=True, text=True, check=False)
     line = (done.stdout + done.stderr).strip().splitlines()[0]
-    found = re.search(r"(nginx/\S+|ApacheBench, Version \S+|wrk \S+|atoll-host \S+)", line)
-    return found[1].replace("ApacheBench, Version ", "ab ") if found else line
+    version = re.search(r"(nginx/\S+|ApacheBench, Version \S+|wrk \S+|atoll-host \S+)", line)
+    return version[1].replace("ApacheBench, Version ", "ab ") if version else line
 
 
 class _Job:
