@@ -95,6 +95,6 @@ def test_a_planned_change_of_a_tc_link_is_that_of_the_example(project: Path) -> 
     settings = [f"changes=[{{at: 10 s, links: {{sat: {{to_island: {change}}}}}}}]"]
     described = load_experiment(project / "examples" / "geo.yaml", settings)
     (planned,) = plan_schedule(*described, make_plan(*described, Backend.TC), Backend.TC)
-    (asked,) = planned.links
+    ((_, request),) = planned.links
     example = examples(project, "tc", "keeper")[3]
-    assert asked.request | {"id": example["id"]} == example
+    assert request | {"id": example["id"]} == example
