@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from atoll_core.description.json_schema import schema_text
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_daemon.http import api_models
-from atoll_daemon.http.request_parsing import BodyFormat
+from atoll_daemon.http.request_parsing import JSON_TYPE, YAML_TYPES
 from atoll_daemon.http.responses import LINES
 from atoll_daemon.lab_daemon import LabDaemon
 
@@ -162,8 +162,8 @@ def _request_body(body: str | type[api_models.Request], schemas: dict[str, Any])
         }
     else:
         schema = _reference(body, schemas, mode="validation")
-    media = [BodyFormat.JSON.value[0], BodyFormat.YAML.value[0]]
-    return {"required": not isinstance(body, str), "content": {each: {"schema": schema} for each in media}}
+    content = {media: {"schema": schema} for media in (JSON_TYPE, YAML_TYPES[0])}
+    return {"required": not isinstance(body, str), "content": content}
 
 
 def _content(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:

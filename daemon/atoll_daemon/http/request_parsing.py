@@ -5,7 +5,6 @@ import asyncio
 import codecs
 import json
 from collections.abc import Iterator
-from enum import Enum
 from typing import Any, TypeVar, cast
 
 from aiohttp import web
@@ -19,6 +18,9 @@ from atoll_daemon.http.http_errors import RequestError
 BODY = "body"
 """The name of a request's body in messages that otherwise name a file."""
 
+JSON_TYPE = "application/json"  # RFC 8259
+YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")  # RFC 9512
+
 MOST_BODY_BYTES = 128 * 1024  # a full laboratory with some 150 machines is 20 kB
 MOST_BODY_ENTRIES = 5_000
 MOST_BODY_DEPTH = 32
@@ -27,22 +29,15 @@ BODY_TIMEOUT_S = 20.0
 M = TypeVar("M", bound=BaseModel)
 
 
-class BodyFormat(Enum):
-    """Formats of a body, with their media types (JSON: RFC 8259, YAML: RFC 9512)."""
-
-    JSON = ("application/json",)
-    YAML = ("application/yaml", "application/x-yaml", "text/yaml")
-
-
 async def read_body_document(request: web.Request) -> Document:
     """Read the body as a description; an empty body is an empty mapping.
 
     Raises RequestError: 400 invalid UTF-8, JSON or YAML; 408 too slow; 413 too large; 415 unsupported type.
     """
-    text, body_format = await _read_text(request)
+    text, is_json = await _read_text(request)
     if not text.strip():
         return Document(BODY, {}, {(): 0}, ())
-    if body_format is BodyFormat.JSON:
+    if is_json:
         document = _json_document(text)
     else:
         document = await asyncio.to_thread(compose_document, text, BODY)
@@ -92,26 +87,25 @@ async def read_bytes(request: web.Request) -> bytes:
         raise RequestError(408, f"the body was not complete after {BODY_TIMEOUT_S:g} s") from None
 
 
-async def _read_text(request: web.Request) -> tuple[str, BodyFormat]:
-    body_format = _body_format(request)
+async def _read_text(request: web.Request) -> tuple[str, bool]:
+    is_json = _is_json(request)
     content = await read_bytes(request)
     try:
-        return content.decode("utf-8-sig"), body_format
+        return content.decode("utf-8-sig"), is_json
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise _request_error(400, [Diagnostic(BODY, line, f"byte 0x{content[error.start]:02x} is not UTF-8")]) from None
 
 
-def _body_format(request: web.Request) -> BodyFormat:
-    """The format by the Content-Type header, which a request without a body need not have."""
+def _is_json(request: web.Request) -> bool:
+    """Whether a body is JSON, not YAML, by the Content-Type header, which a request without a body need not have."""
     if not request.body_exists:
-        return BodyFormat.JSON
-    for body_format in BodyFormat:
-        if request.content_type in body_format.value:
-            charset = request.charset or "utf-8"
-            if _is_utf8(charset):
-                return body_format
+        return True
+    if request.content_type in (JSON_TYPE, *YAML_TYPES):
+        charset = request.charset or "utf-8"
+        if not _is_utf8(charset):
             raise RequestError(415, f"charset {shown(charset)}: descriptions are UTF-8", where="Content-Type")
+        return request.content_type == JSON_TYPE
     media_type = request.headers.get("Content-Type")
     problem = f"unsupported media type {shown(media_type)}" if media_type else "media type missing"
     raise RequestError(415, f"{problem}; send Content-Type: application/json or application/yaml", where="Content-Type")
