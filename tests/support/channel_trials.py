@@ -25,10 +25,10 @@ def room_for_all(channels: int) -> int:
 def in_virtual_time(trial: Trial, output: Path, limit_s: float) -> Finding:
     """Make it in the kernel for virtual time. Raises LabError, MachineError."""
     argv = _argv(trial)
-    ended = run_in_uml(
+    status, console = run_in_uml(
         argv, output, limit_s=limit_s, kernel=find_virtual_kernel(), clock=VirtualClock(1), memory_mb=_MEMORY_MB
     )
-    return _finding(ended.status, ended.console, ended.console)
+    return _finding(status, console, console)
 
 
 def in_real_time(trial: Trial, limit_s: float) -> Finding:

@@ -49,9 +49,9 @@ def main() -> int:
         limit_s = _SETTING_UP_S + _SLOWEST * duration_s
         print(f"the guest's lines: {out / 'console.log'}", flush=True)
         clock = VirtualClock(asked.seed, limit_s=int(duration_s) + _SETTING_UP_S)
-        ended = run_in_uml(command, out, limit_s=limit_s, kernel=find_virtual_kernel(), clock=clock)
-        print(ended.console)
-        return ended.status
+        status, console = run_in_uml(command, out, limit_s=limit_s, kernel=find_virtual_kernel(), clock=clock)
+        print(console)
+        return status
 
 
 if __name__ == "__main__":

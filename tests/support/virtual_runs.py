@@ -38,9 +38,9 @@ def said_inside(module: str, output: Path, *words: str | Path) -> dict[str, Any]
     """The JSON object a module prints last in the kernel for virtual time, where /out is ``output``."""
     command = [sys.executable, "-m", module, *map(str, words)]
     kernel, clock = find_virtual_kernel(), VirtualClock(1, limit_s=600)
-    ended = run_in_uml(command, output, limit_s=HANGS_S, kernel=kernel, clock=clock, memory_mb=2048)
-    assert ended.status == 0, ended.console
-    return json.loads(ended.console.splitlines()[-1])
+    status, console = run_in_uml(command, output, limit_s=HANGS_S, kernel=kernel, clock=clock, memory_mb=2048)
+    assert status == 0, console
+    return json.loads(console.splitlines()[-1])
 
 
 def checks(run_dir: Path) -> dict[tuple[str, str], int]:

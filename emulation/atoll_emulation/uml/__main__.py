@@ -24,7 +24,7 @@ def main() -> int:
     if not options.command:
         parser.error("no command to run, such as: sh -c 'date; sleep 1000; date'")
     try:
-        command_exit = run_in_uml(
+        status, output = run_in_uml(
             options.command,
             options.output,
             limit_s=options.limit,
@@ -34,8 +34,8 @@ def main() -> int:
     except AtollError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    sys.stdout.write(command_exit.console)
-    return command_exit.status
+    sys.stdout.write(output)
+    return status
 
 
 if __name__ == "__main__":

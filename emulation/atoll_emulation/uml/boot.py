@@ -44,14 +44,6 @@ class VirtualClock:
     limit_s: int = 86_400  # by this clock, for the command
 
 
-@dataclass(frozen=True, slots=True)
-class CommandExit:
-    """How a command inside the kernel ended."""
-
-    status: int
-    console: str  # its output, without the usual lines of the kernel
-
-
 class RunningKernel:
     """A running kernel. A context manager: at its end the kernel and everything in it have ended.
 
@@ -72,8 +64,8 @@ class RunningKernel:
     ) -> None:
         self.stop()
 
-    def wait(self, timeout_s: float | None = None) -> CommandExit | None:
-        """How the command ended; None if it has not within ``timeout_s``.
+    def wait(self, timeout_s: float | None = None) -> tuple[int, str] | None:
+        """The exit status and the output of the command; None if it has not ended within ``timeout_s``.
 
         Raises LabError, with the console's last lines, when the kernel ended before the command did, or its virtual
         time was up.
@@ -89,7 +81,7 @@ class RunningKernel:
             if status != LATE:
                 problem = f"the User-Mode Linux kernel ended before `{command}` did"
             raise LabError(f"{problem}{self.last_words()}")
-        return CommandExit(int(status), "".join(f"{line}\n" for line in self._lines()))
+        return int(status), "".join(f"{line}\n" for line in self._lines())
 
     def stop(self) -> None:
         """Kill the kernel, if it is still there; nothing it had not written to the output directory is kept."""
@@ -170,8 +162,8 @@ def run_in_uml(
     kernel: UmlKernel,
     clock: VirtualClock | None = None,
     memory_mb: int = _MEMORY_MB,
-) -> CommandExit:
-    """Run ``command`` to its end inside a fresh kernel; see ``start_in_uml``.
+) -> tuple[int, str]:
+    """Run ``command`` to its end inside a fresh kernel (``start_in_uml``); return its exit status and its output.
 
     Raises LabError when it does not end within ``limit_s``.
     """

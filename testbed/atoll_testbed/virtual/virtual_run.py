@@ -196,7 +196,7 @@ class _Follower:
             if crash is not None:
                 raise crash
             if ended is not None:
-                code = f"exit code {ended.status}{running.last_words()}"
+                code = f"exit code {ended[0]}{running.last_words()}"
                 raise RunError(f"the run inside the virtual kernel ended with {code}")
             self._raise_if_stuck(running)
             await asyncio.sleep(_POLL_S)

@@ -13,7 +13,7 @@ import pytest
 
 from atoll_core.errors import LabError
 from atoll_emulation.this_machine.core_pinning import claimed_core
-from atoll_emulation.uml.boot import CommandExit, VirtualClock, run_in_uml, start_in_uml
+from atoll_emulation.uml.boot import VirtualClock, run_in_uml, start_in_uml
 from atoll_emulation.uml.cache import kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from tests.guests import virtual_guest
@@ -25,16 +25,18 @@ pytestmark = pytest.mark.virtual
 MS = 10**6
 
 
-def run(command: Sequence[str], output: Path, seed: int = 1, *, limit_s: float = HANGS_S, mb: int = 500) -> CommandExit:
+def run(
+    command: Sequence[str], output: Path, seed: int = 1, *, limit_s: float = HANGS_S, mb: int = 500
+) -> tuple[int, str]:
     clock = VirtualClock(seed)
     return run_in_uml(command, output, limit_s=limit_s, kernel=find_virtual_kernel(), clock=clock, memory_mb=mb)
 
 
 def found(what: str, output: Path, seed: int = 1) -> dict[str, Any]:
     """What virtual_guest finds inside."""
-    ended = run([sys.executable, "-m", "tests.guests.virtual_guest", what], output, seed)
-    assert ended.status == 0, ended.console
-    return json.loads(ended.console)
+    status, console = run([sys.executable, "-m", "tests.guests.virtual_guest", what], output, seed)
+    assert status == 0, console
+    return json.loads(console)
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +65,10 @@ def test_where_the_command_starts_moves_no_stack(tmp_path: Path, monkeypatch: py
         here = tmp_path / ("d" * length)
         here.mkdir()
         monkeypatch.chdir(here)
-        ended = run(["sh", "-c", "readlink /proc/$$/cwd; cut -d' ' -f28 /proc/$$/stat"], tmp_path / f"out-{length}")
-        place, stack = ended.console.split()
+        _, console = run(
+            ["sh", "-c", "readlink /proc/$$/cwd; cut -d' ' -f28 /proc/$$/stat"], tmp_path / f"out-{length}"
+        )
+        place, stack = console.split()
         assert place == str(here)
         stacks.add(stack)
     assert len(stacks) == 1
@@ -109,19 +113,17 @@ def test_vector_registers_are_the_threads_own(tmp_path: Path) -> None:
     program = tmp_path / "vector_registers"
     source = Path(virtual_guest.__file__).with_name("vector_registers.c")
     subprocess.run(["gcc", "-O2", "-Wall", "-pthread", "-o", program, source], check=True)
-    assert run([str(program)], tmp_path).console == "0 wrong, interrupted\n"
+    assert run([str(program)], tmp_path)[1] == "0 wrong, interrupted\n"
 
 
 def test_the_exit_status_is_the_commands(tmp_path: Path) -> None:
     ended = run(["sh", "-c", "echo said; echo written > /out/file; exit 3"], tmp_path)
-    assert ended == CommandExit(3, "said\n")
+    assert ended == (3, "said\n")
     assert (tmp_path / "file").read_text() == "written\n"
 
 
 def test_what_the_kernel_writes_outside_of_the_output_directory_is_lost(tmp_path: Path) -> None:
-    assert run(["sh", "-c", f"echo x > {tmp_path}/lost && cat {tmp_path}/lost"], tmp_path / "out") == CommandExit(
-        0, "x\n"
-    )
+    assert run(["sh", "-c", f"echo x > {tmp_path}/lost && cat {tmp_path}/lost"], tmp_path / "out") == (0, "x\n")
     assert not (tmp_path / "lost").exists()
 
 

@@ -76,9 +76,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """All that virtual_link_guest measures, in one kernel."""
     command = [sys.executable, "-m", "tests.guests.virtual_link_guest"]
     output, kernel = tmp_path_factory.mktemp("links"), find_virtual_kernel()
-    ended = run_in_uml(command, output, limit_s=HANGS_S, kernel=kernel, clock=VirtualClock(1), memory_mb=700)
-    assert ended.status == 0, ended.console
-    return json.loads(ended.console)
+    status, console = run_in_uml(command, output, limit_s=HANGS_S, kernel=kernel, clock=VirtualClock(1), memory_mb=700)
+    assert status == 0, console
+    return json.loads(console)
 
 
 @pytest.fixture(scope="module")

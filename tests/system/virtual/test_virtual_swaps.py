@@ -82,8 +82,10 @@ def swapped(directory: Path, *, may_queue_overflow: bool = False, **options: Any
     options = {"backend": "tc", "virtual": True, "lag_s": 3.0, "share": 0.2} | options
     command = [sys.executable, "-m", "tests.guests.swap_guest", str(OUTPUT), json.dumps(options)]
     limit_s = HANGS_S + options["swaps"] * _PER_SWAP_S
-    ended = run_in_uml(command, directory, limit_s=limit_s, kernel=find_virtual_kernel(), clock=VirtualClock(1))
-    assert ended.status == 0, ended.console
+    status, console = run_in_uml(
+        command, directory, limit_s=limit_s, kernel=find_virtual_kernel(), clock=VirtualClock(1)
+    )
+    assert status == 0, console
     facts = json.loads((directory / "facts.json").read_text())
     assert facts["datapath"] == "kernel"
     swaps = [version["swap"] for version in facts["versions"][1:]]
