@@ -21,6 +21,7 @@ _EPOCH_JD = 2_460_676.5  # 2025-01-01 00:00 UTC; traces count seconds from here
 _SGP4_JD = 2_433_281.5  # 1949-12-31 00:00 UTC, from where sgp4init counts
 
 Floats = npt.NDArray[np.float64]
+Satellites = list[Any]  # of sgp4, which has no types
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,40 +61,26 @@ class Constellation:
         """Time of one revolution."""
         return 2 * math.pi * math.sqrt((EARTH_RADIUS_KM + self.altitude_km) ** 3 / _MU_KM3_S2)
 
-    def satellites(self, node_deg: float, anomaly_deg: float) -> "Satellites":
+    def satellites(self, node_deg: float, anomaly_deg: float) -> Satellites:
         """Its satellites, turned: ascending node and mean anomaly of the first one at the epoch."""
         spacing = 360 / (self.planes * self.per_plane)
-        return Satellites(
-            [
-                _satellite(
-                    self,
-                    node_deg + 360 * plane / self.planes,
-                    anomaly_deg + 360 * slot / self.per_plane + spacing * self.phasing * plane,
-                )
-                for plane in range(self.planes)
-                for slot in range(self.per_plane)
-            ]
-        )
+        return [
+            _satellite(
+                self,
+                node_deg + 360 * plane / self.planes,
+                anomaly_deg + 360 * slot / self.per_plane + spacing * self.phasing * plane,
+            )
+            for plane in range(self.planes)
+            for slot in range(self.per_plane)
+        ]
 
 
-class Satellites:
-    """Satellites and their positions."""
+def positions_km(satellites: Satellites, seconds: Floats) -> Floats:
+    """Earth-fixed positions at instants in seconds after the epoch: satellites x instants x 3."""
+    from sgp4 import api
 
-    def __init__(self, satellites: list[Any]) -> None:
-        from sgp4 import api
-
-        self._satellites = satellites
-        self._array: Any = cast(Any, api).SatrecArray(satellites)
-
-    def positions_km(self, seconds: Floats) -> Floats:
-        """Earth-fixed positions of all at instants in seconds after the epoch: satellites x instants x 3."""
-        errors, positions, _ = self._array.sgp4(*_julian_date(seconds))
-        return _earth_fixed(_checked(errors, positions), seconds)
-
-    def position_km(self, index: int, seconds: Floats) -> Floats:
-        """Earth-fixed positions of one: instants x 3."""
-        errors, positions, _ = self._satellites[index].sgp4_array(*_julian_date(seconds))
-        return _earth_fixed(_checked(errors, positions), seconds)
+    errors, positions, _ = cast(Any, api).SatrecArray(satellites).sgp4(*_julian_date(seconds))
+    return _earth_fixed(_checked(errors, positions), seconds)
 
 
 def distance_km(site: Site, positions: Floats) -> Floats:

@@ -23,6 +23,7 @@ from atoll_emulation.trace_generators.orbit import (
     Site,
     distance_km,
     elevation_deg,
+    positions_km,
 )
 from atoll_emulation.trace_generators.trace_rows import make_trace
 
@@ -117,7 +118,7 @@ def _satellites_in_use(setup: Pass, satellites: Satellites, count: int) -> list[
     """The satellite in use from each of the first ``count`` decisions since the epoch to the next one."""
     service = setup.service
     instants: Floats = np.arange(count + 1, dtype=np.float64) * service.period.s
-    positions = satellites.positions_km(instants)
+    positions = positions_km(satellites, instants)
     lower = np.minimum(elevation_deg(setup.gateway, positions), elevation_deg(setup.island, positions))
     lowest = np.minimum(lower[:, :-1], lower[:, 1:])  # elevation rises and falls once: its least is at the ends
     highest = np.argmax(lowest, axis=0)
@@ -158,7 +159,7 @@ def _states_of_satellite(
     setup: Pass, satellites: Satellites, satellite: int, begin_ns: int, times_ns: range, open_ns: int, acm: Acm | None
 ) -> Iterator[TraceRow]:
     """The states while one satellite is in use; blocked until ``open_ns``."""
-    positions = satellites.position_km(satellite, (np.array(times_ns) + begin_ns) / 1e9)
+    positions = positions_km([satellites[satellite]], (np.array(times_ns) + begin_ns) / 1e9)[0]
     up, down = distance_km(setup.gateway, positions), distance_km(setup.island, positions)
     delays_ns = (up + down) / LIGHT_KM_S * 1e9 + setup.added_delay.ns
     for t_ns, delay_ns, longer_km in zip(times_ns, delays_ns, np.maximum(up, down), strict=True):

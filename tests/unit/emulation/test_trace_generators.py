@@ -24,6 +24,7 @@ from atoll_emulation.trace_generators.orbit import (
     Site,
     distance_km,
     elevation_deg,
+    positions_km,
 )
 from atoll_emulation.trace_generators.passes import LEO, MEO, ConstellationService, pass_trace
 from atoll_emulation.trace_generators.rain import TROPICAL_KU, RainFade, attenuation_db, es_n0_loss_db, rain_trace
@@ -69,7 +70,7 @@ def test_a_satellite_returns_overhead_after_the_synodic_day():
     ring = Constellation(altitude_km=8062, inclination_deg=0, planes=1, per_plane=1, phasing=0)
     assert ring.period_s == pytest.approx(287.9 * 60, rel=1e-3)
     instants = np.arange(0, 24 * 3600, 10.0)
-    elevations = elevation_deg(Site(0, 0), ring.satellites(0, 0).positions_km(instants)[0])
+    elevations = elevation_deg(Site(0, 0), positions_km(ring.satellites(0, 0), instants)[0])
     culminations = instants[1:-1][
         (elevations[1:-1] > elevations[:-2]) & (elevations[1:-1] >= elevations[2:]) & (elevations[1:-1] > 80)
     ]
@@ -80,7 +81,7 @@ def test_a_satellite_returns_overhead_after_the_synodic_day():
 def test_positions_keep_the_altitude_and_the_inclination():
     """SGP4's short-period terms move a circular orbit by some kilometres, not more."""
     shell = Constellation(altitude_km=550, inclination_deg=53, planes=2, per_plane=2, phasing=1)
-    positions = shell.satellites(10, 20).positions_km(np.arange(0, shell.period_s, 5.0))
+    positions = positions_km(shell.satellites(10, 20), np.arange(0, shell.period_s, 5.0))
     radii = np.linalg.norm(positions, axis=-1)
     assert np.abs(radii - EARTH_RADIUS_KM - 550).max() < 25
     latitudes = np.degrees(np.arcsin(positions[..., 2] / radii))
@@ -91,7 +92,7 @@ def test_positions_keep_the_altitude_and_the_inclination():
 def test_one_satellite_is_where_all_are():
     satellites = LEO.service.constellation.satellites(1, 2)
     instants = np.array([0.0, 17.25, 600.0])
-    assert satellites.position_km(700, instants) == pytest.approx(satellites.positions_km(instants)[700])
+    assert positions_km([satellites[700]], instants)[0] == pytest.approx(positions_km(satellites, instants)[700])
 
 
 def test_a_zenith_is_straight_above():
