@@ -2,12 +2,12 @@
 """The changes that an experiment schedules, planned before anything runs: each version, and each swap to it. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from atoll_apps.steering import steer
 from atoll_controller.fabric.swap_plan import Swap, plan_swap
-from atoll_controller.planner.running_changes import LinkRequest, link_requests
+from atoll_controller.planner.running_changes import Request, link_requests
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError
 from atoll_core.experiment.experiment import Experiment, SteeringVersion
 from atoll_core.lab.network import Network
@@ -26,7 +26,7 @@ class Scheduled:
     version: SteeringVersion
     experiment: Experiment  # as it is steered from then on
     swap: Swap  # without stages if chains and latencies stay
-    links: tuple[LinkRequest, ...] = ()  # the load's changes are in the configurations of its jobs
+    links: tuple[tuple[str, Request], ...] = field(default=(), hash=False)  # boxes, and requests to their jobs
 
     @property
     def drain(self) -> Duration:

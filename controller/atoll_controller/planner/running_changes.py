@@ -3,7 +3,7 @@
 
 import contextlib
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from atoll_controller.planner.box_config import box_uses
@@ -27,14 +27,6 @@ _DIRECTION_KEYS = ("rate_bit_s", "delay_ns", "queue_bytes", "queue_packets", "lo
 _NO_LOSS = {"kind": "bernoulli", "probability": 0.0}
 
 
-@dataclass(frozen=True, slots=True)
-class LinkRequest:
-    """A request to the job of a link, without its id."""
-
-    box: str
-    request: Request = field(hash=False)
-
-
 def link_requests(
     network: Network,
     experiment: Experiment,
@@ -42,8 +34,11 @@ def link_requests(
     after: SteeringVersion,
     backend: Backend,
     slack: Duration,
-) -> Iterator[LinkRequest]:
-    """The requests that change links to another version. Raises PlanError if the backend cannot do that."""
+) -> Iterator[tuple[str, Request]]:
+    """The requests without ids that change links to another version, each after the name of the link's box.
+
+    Raises PlanError if the backend cannot do that.
+    """
     for old_link, link, over_time in zip(before.links, after.links, experiment.links_over_time, strict=False):
         if old_link == link:
             continue
@@ -51,7 +46,7 @@ def link_requests(
             box = network.box(link.box)
             one, other = (link_settings(box, each, slack, over_time).config for each in (old_link, link))
             try:
-                yield LinkRequest(link.box, _tc_request(one, other))
+                yield link.box, _tc_request(one, other)
             except PlanError:
                 raise PlanError(
                     f"links.{link.box}: the tc backend cannot add or remove a loss before the queue while a link runs; "
@@ -60,7 +55,7 @@ def link_requests(
         else:
             for direction in DIRECTIONS:
                 one, other = (direction_config(getattr(each, direction)) for each in (old_link, link))
-                yield from (LinkRequest(link.box, request) for request in _direction_requests(direction, one, other))
+                yield from ((link.box, request) for request in _direction_requests(direction, one, other))
 
 
 def running_changes(old: JobSpec, new: JobSpec, *, drifted: bool = False) -> list[Request]:

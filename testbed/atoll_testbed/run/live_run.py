@@ -258,8 +258,8 @@ class LiveRun:
                 event("swap", swap.t_ns, state=swap.state, change=number, **swap.details)
 
             try:
-                for link in change.links:
-                    await testbed.set_link(link.box, link.request)
+                for box, request in change.links:
+                    await testbed.set_link(box, request)
                 if change.swap.stages:
                     with testbed.events.subscribe(record_swap, SwapEvent):
                         await testbed.apply(change.experiment, self._request.options.backend)

@@ -146,14 +146,14 @@ def test_each_backend_is_asked_for_what_changes(written) -> None:
     path = written("{at: 10 s, links: {sat: {to_island: {rate: 8 Mbit/s, queue: 50 kB}, to_world: {loss: 1 %}}}}")
     described = load_experiment(path)
     (change,) = plan_schedule(*described, make_plan(*described))
-    assert [each.request for each in change.links] == [
+    assert [request for _, request in change.links] == [
         {"op": "set", "direction": "to_island", "rate_bit_s": 8_000_000, "queue_bytes": 50_000},
         {"op": "set", "direction": "to_world", "loss": {"kind": "bernoulli", "probability": 0.01}},
     ]
     assert (change.swap.stages, change.drain) == ((), Duration(0))
     (change,) = plan_schedule(*described, make_plan(*described, Backend.TC), Backend.TC)
-    (asked,) = change.links
-    assert [line.split(" handle")[0] for line in asked.request["tc"]] == [
+    ((_, asked),) = change.links
+    assert [line.split(" handle")[0] for line in asked["tc"]] == [
         "qdisc change dev ifb-to-island root",
         "qdisc change dev sat-w root",
     ]
@@ -169,7 +169,7 @@ def test_the_room_for_packets_in_flight_is_that_of_all_versions(written) -> None
     plan = make_plan(*described, Backend.TC)
     (link,) = [job.config for job in plan.jobs if job.config and job.name == "link-sat"]
     limits = [link["link"]["to_island"]["delay"]["limit_packets"]]
-    requests = [change.links[0].request for change in plan_schedule(*described, plan, Backend.TC)]
+    requests = [change.links[0][1] for change in plan_schedule(*described, plan, Backend.TC)]
     limits += [request["link"]["to_island"]["delay"]["limit_packets"] for request in requests]
     assert limits == [32_000_000 // 8 // 4 // 20 + 1000] * 3
 
