@@ -8,7 +8,7 @@ Times in ns, rates in bit/s of IP packets unless the link counts Ethernet.
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -269,28 +269,23 @@ def quartiles_ns(settings: LinkDirection) -> float:
     return jitter.amount.ns * (_NORMAL_QUARTILES if jitter.distribution is JitterShape.NORMAL else 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """The counters of a receiver at some time: packets, IP bytes, arrival of the last packet."""
-
-    packets: int
-    bytes: int
-    last_ns: int
-
-
-def steady_rate(counters: Sequence[Received], start_ns: int) -> tuple[float, float] | None:
+def steady_rate(counters: Sequence[Mapping[str, Any]], start_ns: int) -> tuple[float, float] | None:
     """(packets, IP bytes) a second of a saturated link from ``start_ns`` on: upper quartile of half-second windows.
 
     Windows begin and end with a packet, so they contain whole packets. Some rates are low because the sender was
-    delayed and the link ran empty, hence the upper quartile. None if there is no window.
+    delayed and the link ran empty, hence the upper quartile. None if there is no window. ``counters``: the receiver's
+    lines, which count ``packets`` and ``bytes`` of IP until the last packet's arrival, ``last_ns``.
     """
-    steady = [sample for sample in counters if sample.last_ns >= start_ns]
+    steady = [sample for sample in counters if sample["last_ns"] >= start_ns]
     step = min(_WINDOW_STEPS, len(steady) - 1)
-    windows = [(a, b) for a, b in zip(steady, steady[step:], strict=False) if b.last_ns > a.last_ns] if step > 0 else []
+    pairs = zip(steady, steady[step:], strict=False) if step > 0 else ()
+    windows = [(a, b) for a, b in pairs if b["last_ns"] > a["last_ns"]]
     if not windows:
         return None
-    packets = sorted((b.packets - a.packets) * 1e9 / (b.last_ns - a.last_ns) for a, b in windows)
-    volumes = sorted((b.bytes - a.bytes) * 1e9 / (b.last_ns - a.last_ns) for a, b in windows)
+    packets, volumes = (
+        sorted((b[counter] - a[counter]) * 1e9 / (b["last_ns"] - a["last_ns"]) for a, b in windows)
+        for counter in ("packets", "bytes")
+    )
     upper_quartile = len(windows) * 3 // 4
     return packets[upper_quartile], volumes[upper_quartile]
 

@@ -15,7 +15,7 @@ from atoll_core.errors import RunError
 from atoll_core.lab.network import Host, Network
 from atoll_core.plan.plan import JobSpec
 from atoll_hosts.agent import Job
-from atoll_testbed.calibration.calibration_checks import LinkUnderTest, Received
+from atoll_testbed.calibration.calibration_checks import LinkUnderTest
 from atoll_testbed.testbed import Testbed
 
 _LEAD_NS = 150_000_000  # from the start of the jobs to the start of their traffic
@@ -30,7 +30,7 @@ class Flood:
     full_ns: int  # every queue is full from here on
     end_ns: int
     rtts: list[tuple[int, int]]  # (when sent, RTT) of pings
-    received: dict[str, list[Received]] = field(default_factory=dict[str, list[Received]])
+    received: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
     overflowed: int = 0
     marks: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
@@ -168,7 +168,7 @@ def _receiver(testbed: Testbed, link: LinkUnderTest, result: Flood) -> contextli
 
     def take(line: dict[str, Any]) -> None:
         if line.get("type") == "counters" and line["last_ns"] is not None:
-            counters.append(Received(line["packets"], line["bytes"], line["last_ns"]))
+            counters.append(line)
 
     return _running(testbed, traffic_jobs.calibration_receive(_ends(testbed.network, link.name)[1], each=False), take)
 
@@ -176,7 +176,7 @@ def _receiver(testbed: Testbed, link: LinkUnderTest, result: Flood) -> contextli
 def _add_last(result: Flood, direction: str, receiver: Job) -> None:
     done = receiver.last or {}
     if done.get("last_ns") is not None:
-        result.received[direction].append(Received(done["packets"], done["bytes"], done["last_ns"]))
+        result.received[direction].append(done)
     result.overflowed += done.get("overflowed_packets", 0)
 
 

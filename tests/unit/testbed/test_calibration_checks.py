@@ -28,7 +28,6 @@ from atoll_testbed.calibration.calibration_checks import (
     ROUGH,
     CheckState,
     LinkUnderTest,
-    Received,
     byte_row,
     delay_row,
     jitter_row,
@@ -50,15 +49,17 @@ def way(settings: LinkDirection = GEO, counts: Counted = Counted.IP, *, narrower
     return LinkUnderTest.of("sat", "to_island", settings, counts, narrower=narrower)
 
 
-def arrivals(rate_bit_s: float, *, packet: int = 1500, seconds: float = 2, gap_at: int | None = None) -> list[Received]:
+def arrivals(
+    rate_bit_s: float, *, packet: int = 1500, seconds: float = 2, gap_at: int | None = None
+) -> list[dict[str, int]]:
     """A receiver's counters, ten a second, of a link that sends at this rate; nothing for 50 ms in one of the steps."""
-    found: list[Received] = []
+    found: list[dict[str, int]] = []
     late = 0.0
     for step in range(int(seconds * 10)):
         late += 0.05 if step == gap_at else 0
         packets = int(rate_bit_s * (step + 1) / 80 / packet)
         last_ns = int((packets * packet * 8 / rate_bit_s + late) * 1e9)
-        found.append(Received(packets, packets * packet, last_ns))
+        found.append({"packets": packets, "bytes": packets * packet, "last_ns": last_ns})
     return found
 
 
