@@ -21,15 +21,6 @@ _USABLE_VLANS = range(2, 4095)
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerAddress:
-    """Where the controller listens, and whether the switch reaches it by its out-of-band management port."""
-
-    address: IPv4Address
-    port: int = OPENFLOW_PORT
-    out_of_band: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ConfiguredPort:
     """A port of the lab: the far end of its cable, the VLAN ids of its tagged frames, ascending, and its MTU."""
 
@@ -39,9 +30,17 @@ class ConfiguredPort:
     mtu: int = MTU
 
 
-def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], controller: ControllerAddress) -> str:
-    """The configuration of one switch for these entries.
+def configuration(
+    network: Network,
+    switch: str,
+    entries: Iterable[FlowEntry],
+    controller: tuple[IPv4Address, int],
+    *,
+    out_of_band: bool = False,
+) -> str:
+    """The configuration of one switch for these entries. ``controller``: the address and port at which it listens.
 
+    ``out_of_band``: the switch reaches the controller by its out-of-band management port.
     Raises PlanError for a switch that the lab does not have.
     """
     if switch not in {each.name for each in network.switches}:
@@ -72,7 +71,9 @@ def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], c
             for vlan in sorted({vlan for port in ports for vlan in port.vlans})
         },
         experiment_vlan=_free_vlan(ports, network),
-        controller=controller,
+        controller_address=controller[0],
+        controller_port=controller[1],
+        out_of_band=out_of_band,
         lab=network.name,
         management_vlan=_MANAGEMENT_VLAN,
     )

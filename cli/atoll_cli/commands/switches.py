@@ -17,7 +17,6 @@ from atoll_core.plural import counted
 if TYPE_CHECKING:
     from atoll_core.lab.inventory import Inventory
     from atoll_core.lab.network import Network
-    from atoll_switches.configuration import ControllerAddress
 
 switches = typer.Typer(
     help="List switches, their flow entries and counters.",
@@ -91,8 +90,8 @@ def config(
     from atoll_switches.configuration import configuration
 
     network, described = load_experiment(experiment)
-    planned = flow_entries(network, described)
-    print(configuration(network, switch, planned, _controller_address(controller, out_of_band=out_of_band)), end="")
+    planned, address = flow_entries(network, described), _controller_address(controller)
+    print(configuration(network, switch, planned, address, out_of_band=out_of_band), end="")
 
 
 @switches.command(
@@ -119,8 +118,8 @@ def diff(
     from atoll_switches.running_config import config_differences
 
     network, described = load_experiment(experiment)
-    address = _controller_address(controller, out_of_band=out_of_band)
-    wanted = configuration(network, switch, flow_entries(network, described), address)
+    planned, address = flow_entries(network, described), _controller_address(controller)
+    wanted = configuration(network, switch, planned, address, out_of_band=out_of_band)
     driver = network.switch(switch).driver
     if not profile(driver).is_hardware:
         raise UsageError(f"{switch} has driver {driver}: only configurations of ProCurve switches can be compared")
@@ -190,8 +189,8 @@ def probe(
     raise typer.Exit(probe_switch(switch, file, inventory, listen, yes=yes, as_json=json))
 
 
-def _controller_address(text: str, *, out_of_band: bool) -> "ControllerAddress":
-    from atoll_switches.configuration import OPENFLOW_PORT, ControllerAddress
+def _controller_address(text: str) -> tuple[IPv4Address, int]:
+    from atoll_switches.configuration import OPENFLOW_PORT
 
     address, colon, port = text.partition(":")
     port_number = int(port) if port.isdecimal() and port.isascii() else 0 if colon else OPENFLOW_PORT
@@ -200,7 +199,7 @@ def _controller_address(text: str, *, out_of_band: bool) -> "ControllerAddress":
     except AddressValueError:
         parsed = None
     if parsed is not None and 1 <= port_number <= 65535:
-        return ControllerAddress(parsed, port_number, out_of_band)
+        return parsed, port_number
     raise UsageError(f"--controller {text!r:.60}: write an IPv4 address, with :PORT if the port is not {OPENFLOW_PORT}")
 
 

@@ -13,9 +13,9 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
 from atoll_core.lab.network import Network
 from atoll_switches.capability_profile import drivers, profile, refuse_unsupported
-from atoll_switches.configuration import ConfiguredPort, ControllerAddress, configuration, ports_of
+from atoll_switches.configuration import OPENFLOW_PORT, ConfiguredPort, configuration, ports_of
 
-CONTROLLER = ControllerAddress(IPv4Address("192.0.2.10"))
+CONTROLLER = (IPv4Address("192.0.2.10"), OPENFLOW_PORT)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_untagged_frames_get_a_vlan_that_no_latency_class_has(lab: tuple[Network
 def test_the_management_port_is_used_where_it_is_asked_for(lab: tuple[Network, tuple]) -> None:
     """With --out-of-band the controller is not reached through a VLAN."""
     network, entries = lab
-    made = configuration(network, "sw-c", entries, ControllerAddress(IPv4Address("192.0.2.10"), 6654, out_of_band=True))
+    made = configuration(network, "sw-c", entries, (CONTROLLER[0], 6654), out_of_band=True)
     assert "controller-id 1 ip 192.0.2.10 port 6654 controller-interface oobm" in made
     assert "controller-interface vlan" not in made
 
