@@ -2,7 +2,6 @@
 """Load a run's points into a database after the run, at their instants or aligned with other runs."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -23,26 +22,18 @@ class Times(StrEnum):
     ALIGNED = "aligned"  # the measurement begins at ALIGNED_NS
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A run that is not loaded. ``points``: whether it has points."""
-
-    path: Path
-    reason: str
-    points: bool
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
-
-
-def loadable(paths: Iterable[Path], times: Times | None) -> tuple[list[tuple[RunDir, Times]], list[LeftOut]]:
+def loadable(
+    paths: Iterable[Path], times: Times | None
+) -> tuple[list[tuple[RunDir, Times]], list[tuple[Path, str, bool]]]:
     """Return the runs with the time stamps of their points, and the runs left out. No database is contacted.
+
+    Of a run left out: its path, the reason, and whether it has points.
 
     ``times``: for all of them; None: each run's default. Raises RunDirError, a line for each path: when one is no run,
     or when each of them has no points or cannot be aligned.
     """
     loaded: list[tuple[RunDir, Times]] = []
-    left_out: list[LeftOut] = []
+    left_out: list[tuple[Path, str, bool]] = []
     mistakes: list[str] = []
     for path in paths:
         try:
@@ -53,16 +44,16 @@ def loadable(paths: Iterable[Path], times: Times | None) -> tuple[list[tuple[Run
             mistakes.append(str(error))
             continue
         if reason:
-            left_out.append(LeftOut(path, reason, points=False))
+            left_out.append((path, reason, False))
             continue
         try:
             shift_ns(run_dir, how)
         except RunDirError as error:
-            left_out.append(LeftOut(path, str(error).removeprefix(f"{run_dir.path}: "), points=True))
+            left_out.append((path, str(error).removeprefix(f"{run_dir.path}: "), True))
         else:
             loaded.append((run_dir, how))
     if mistakes or not loaded:
-        raise RunDirError("\n".join([*mistakes, *map(str, left_out)]))
+        raise RunDirError("\n".join([*mistakes, *(f"{path}: {reason}" for path, reason, _ in left_out)]))
     return loaded, left_out
 
 

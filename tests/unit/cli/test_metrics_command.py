@@ -66,10 +66,8 @@ def test_runs_without_points_to_load_are_left_out_beside_others(tmp_path: Path) 
     whole.event("window", 5, start_ns=5, end_ns=6)
     found, left_out = loadable([bare.path, cut.path, whole.path], Times.ALIGNED)
     assert [run.path for run, _ in found] == [whole.path]
-    assert [(each.path, each.points) for each in left_out] == [(bare.path, False), (cut.path, True)]
-    assert str(left_out[1]) == (
-        f"{cut.path}: its measurement did not end, so it cannot be aligned; use --times recorded"
-    )
+    assert [(path, points) for path, _, points in left_out] == [(bare.path, False), (cut.path, True)]
+    assert left_out[1][1] == "its measurement did not end, so it cannot be aligned; use --times recorded"
 
 
 @pytest.mark.parametrize("times", Times)
