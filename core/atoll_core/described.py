@@ -17,7 +17,7 @@ _UNQUOTED = re.compile(r"(?![-+.]?[0-9][0-9_.a-zA-Z+-]*$|(?i:null|true|false)$|-
 """Text that YAML reads as text without quotes, also within brackets."""
 
 
-class Nothing(Enum):
+class _Nothing(Enum):
     """What a change writes to remove a setting."""
 
     NULL = "null"
@@ -63,7 +63,7 @@ def percent(share: float) -> str:
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that differ, as they are after a change, which removes those that it leaves out."""
     names = [name for name in {**after, **before} if before.get(name) != after.get(name)]
-    return {name: Nothing.NULL if after.get(name) is None else after[name] for name in names}
+    return {name: _Nothing.NULL if after.get(name) is None else after[name] for name in names}
 
 
 def setting_text(setting: Any) -> str:

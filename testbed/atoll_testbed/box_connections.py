@@ -30,11 +30,11 @@ _WAIT_FILTER = f"state connected exclude time-wait ( {{peers}} ) and sport != {P
 _COUNT_SCRIPT = 'found=$(ss -Htn $@) || exit 1; printf \'{"connections":%d}\\n\' "$(printf %s "$found" | grep -c .)"'
 
 
-class Admit(Protocol):
+class _Admit(Protocol):
     """Lets TCP connections begin through a box, or drops their first packets. Raises LabError."""
 
     async def __call__(self, box: str, *, on: bool) -> None:
-        """See :class:`Admit`."""
+        """See :class:`_Admit`."""
         ...
 
 
@@ -70,7 +70,7 @@ class BoxConnections:
         network: Network,
         machine: Callable[[str], Machine],
         restart: Callable[[str], Awaitable[None]],
-        admit: Admit,
+        admit: _Admit,
         events: EventBus,
         policy: ConnectionPolicy,
     ) -> None:

@@ -44,7 +44,7 @@ Measured = dict[tuple[str, str], list[int]]
 """RTTs in ns by (source, destination); a path without any reply has an empty list."""
 
 
-class EventRecord(Protocol):
+class _EventRecord(Protocol):
     """Takes the events of a test: a run directory, or the recorder of a run."""
 
     path: Path
@@ -55,7 +55,7 @@ class EventRecord(Protocol):
 
 
 async def check_paths(
-    testbed: Testbed, plan: Plan, run_dir: EventRecord, *, full_matrix: bool = False, emulated: bool = False
+    testbed: Testbed, plan: Plan, run_dir: _EventRecord, *, full_matrix: bool = False, emulated: bool = False
 ) -> int:
     """Ping every path of the plan until it is as configured; returns the base RTT between the special hosts in ns.
 
@@ -91,7 +91,7 @@ async def check_paths(
 
 
 async def check_links(
-    testbed: Testbed, experiment: Experiment, base_ns: int, run_dir: EventRecord, drain: Callable[[], Awaitable[None]]
+    testbed: Testbed, experiment: Experiment, base_ns: int, run_dir: _EventRecord, drain: Callable[[], Awaitable[None]]
 ) -> None:
     """Fill every link for a moment, as tests of an idle path cannot detect a wrong rate or queue.
 
@@ -111,7 +111,7 @@ async def check_links(
     raise RunError(f"a link differs from its configuration; the experiment's load was not started\n{lines}")
 
 
-def _record(plan: Plan, measured: Measured, network: Network, run_dir: EventRecord) -> int:
+def _record(plan: Plan, measured: Measured, network: Network, run_dir: _EventRecord) -> int:
     """Record the paths' figures as events; returns the base RTT between the special hosts in ns."""
     now = time.time_ns()
     for check in plan.checks:
