@@ -26,17 +26,17 @@ class AtollError(Exception):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Diagnostic:
-    """One mistake in a description: its place, the error and the remedy.
+    """One mistake in a description: its key path, the error and the remedy.
 
     ``file`` is written as the user wrote it (relative below the working directory), ``line`` counts from 1.
-    Line 0 means the file as a whole, such as one that is missing or not text. ``place``: keys and indices from the top,
-    as far as they are known; it is not compared.
+    Line 0 means the file as a whole, such as one that is missing or not text. ``key_path``: keys and indices from the
+    top, as far as they are known; it is not compared.
     """
 
     file: str
     line: int
     message: str
-    place: tuple[str | int, ...] = field(default=(), compare=False)
+    key_path: tuple[str | int, ...] = field(default=(), compare=False)
 
     @property
     def where(self) -> str:
@@ -53,7 +53,7 @@ class Diagnostic:
 
 
 class DescriptionError(AtollError):
-    """All mistakes of a description at once, in the order of their place."""
+    """All mistakes of a description at once, in the order of their key paths."""
 
     exit_code = 2
 

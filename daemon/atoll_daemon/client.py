@@ -135,8 +135,8 @@ class DaemonClient:
     ) -> Line:
         """POST a description, call ``on_line`` for every line of the answer, and return the ``done`` line.
 
-        ``query``: further parameters; those that are None are left out. Raises LabError if the last line is ``error``, or
-        if the answer ends without a last line.
+        ``query``: further parameters; those that are None are left out. Raises LabError if the last line is ``error``,
+        or if the answer ends without a last line.
         """
         parameters = description.parameters()
         for name, value in query.items():

@@ -16,7 +16,7 @@ from atoll_analysis.figures.run_figures import suggest_figure
 from atoll_core.description.loader import DescriptionFile
 from atoll_core.description.raw_study import LAST_SEED, RawStudy, level_name
 from atoll_core.description.validation_messages import parse, suggest
-from atoll_core.description.yaml_document import Document, Place, compose_document, read_document
+from atoll_core.description.yaml_document import Document, KeyPath, compose_document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
@@ -93,13 +93,13 @@ def setting_text(key: str, value: Any) -> str:
     return f"{key}={json.dumps(value, ensure_ascii=False)}"
 
 
-def _key_parts(key: str) -> Place:
+def _key_parts(key: str) -> KeyPath:
     """Of the key that names the file of the lab other parts than those of keys in that file: both may be set."""
     parts = tuple(part.strip() for part in key.split("."))
     return ("lab", "file") if parts == ("lab",) else parts
 
 
-def _contains(outer: Place, inner: Place) -> bool:
+def _contains(outer: KeyPath, inner: KeyPath) -> bool:
     return inner[: len(outer)] == outer
 
 
@@ -170,11 +170,11 @@ class _Resolver:
                 made = [(level_name(level), self.settings(("factors",), {name: level})) for level in levels]
             yield name, tuple(made)
 
-    def settings(self, place: Place, given: Mapping[str, Any]) -> tuple[str, ...]:
+    def settings(self, key_path: KeyPath, given: Mapping[str, Any]) -> tuple[str, ...]:
         """Settings in the language of ``--set``, without those that a study must not have, which are reported."""
         for key in given:
             if key in _OWN_KEYS:
-                self.wrong((*place, key), f"{key} is not a setting of a study; {_OWN_KEYS[key]}")
+                self.wrong((*key_path, key), f"{key} is not a setting of a study; {_OWN_KEYS[key]}")
         return tuple(setting_text(key, value) for key, value in given.items() if key not in _OWN_KEYS)
 
     def seeds(self, configurations: Sequence[Configuration]) -> tuple[int, ...]:
@@ -188,14 +188,16 @@ class _Resolver:
             return tuple(seeds)
         first, repetitions = configurations[0].experiment.seed, self.most_repetitions
         if first + repetitions - 1 > LAST_SEED:
-            key: Place = ("stop", "max") if self.raw.stop else ("repetitions",)
+            key: KeyPath = ("stop", "max") if self.raw.stop else ("repetitions",)
             fewer = "a smaller max" if self.raw.stop else "fewer repetitions, or 'seeds'"
             self.wrong(key, f"seeds from {first} on exceed {LAST_SEED}, the largest seed; write {fewer}")
         return tuple(range(first, first + repetitions))
 
     def refuse_replaced_keys(self) -> None:
         """Refuse keys of two factors, and common settings that a factor replaces in all runs."""
-        levels: dict[str, list[dict[Place, Place]]] = {}  # by factor: the keys of each level, where they are written
+        levels: dict[
+            str, list[dict[KeyPath, KeyPath]]
+        ] = {}  # by factor: the keys of each level, where they are written
         for name, given in self.raw.factors.items():
             levels[name] = [{_key_parts(name): ("factors", name)}]
             if isinstance(given, dict):
@@ -237,9 +239,9 @@ class _Resolver:
         for index, name in enumerate(self.raw.figures):
             self.check_figure(("figures", index), name)
 
-    def check_figure(self, place: Place, name: str) -> None:
+    def check_figure(self, key_path: KeyPath, name: str) -> None:
         if self.known_figures and name not in self.known_figures:
-            self.wrong(place, f"unknown figure {shown(name)}; {suggest_figure(name, self.known_figures)}")
+            self.wrong(key_path, f"unknown figure {shown(name)}; {suggest_figure(name, self.known_figures)}")
 
     def check_stop(self) -> None:
         stop = self.raw.stop
@@ -259,7 +261,7 @@ class _Resolver:
 
     def configurations(self, factors: Mapping[str, Levels]) -> Iterator[Configuration]:
         """Load every combination. A mistake is reported once: at the level that causes it alone, if there is one."""
-        causes: dict[str, Place] | None = None
+        causes: dict[str, KeyPath] | None = None
         for levels in self.combinations(factors):
             settings = tuple(setting for _, of_level in levels for setting in of_level)
             names = tuple(name for name, _ in levels)
@@ -286,20 +288,20 @@ class _Resolver:
         others = enumerate(factors.values())
         return [(*first[:at], level, *first[at + 1 :]) for at, levels in others for level in levels]
 
-    def causes(self, factors: Mapping[str, Levels]) -> dict[str, Place]:
-        """The places of the mistakes that the experiment, the settings of all runs or a single level cause."""
-        alone: list[tuple[tuple[str, ...], Place]] = [((), ("set",) if self.common else ("experiment",))]
+    def causes(self, factors: Mapping[str, Levels]) -> dict[str, KeyPath]:
+        """The key paths of the mistakes that the experiment, the settings of all runs or a single level cause."""
+        alone: list[tuple[tuple[str, ...], KeyPath]] = [((), ("set",) if self.common else ("experiment",))]
         for factor, levels in factors.items():
             named = isinstance(self.raw.factors[factor], dict)
             alone += [
                 (settings, ("factors", factor, level if named else index))
                 for index, (level, settings) in enumerate(levels)
             ]
-        causes: dict[str, Place] = {}
-        for settings, place in alone:
+        causes: dict[str, KeyPath] = {}
+        for settings, key_path in alone:
             loaded = self.load(settings)
             if isinstance(loaded, DescriptionError):
-                causes = {mistake.message: place for mistake in loaded.mistakes} | causes
+                causes = {mistake.message: key_path for mistake in loaded.mistakes} | causes
         return causes
 
     def load(self, settings: tuple[str, ...]) -> tuple[Network, Experiment] | DescriptionError:
@@ -313,7 +315,7 @@ class _Resolver:
                 self.loaded[settings] = DescriptionError([Diagnostic(str(self.experiment.path), 0, str(error))])
         return self.loaded[settings]
 
-    def wrong(self, place: Place, message: str) -> None:
-        mistake = self.document.mistake(place, message)
+    def wrong(self, key_path: KeyPath, message: str) -> None:
+        mistake = self.document.mistake(key_path, message)
         if mistake not in self.mistakes:
             self.mistakes.append(mistake)

@@ -14,7 +14,7 @@ from atoll_controller.planner.path_checks import MOST_PING_SHARE
 from atoll_controller.planner.traffic_jobs import PING_PACKET_BYTES
 from atoll_controller.planner.virtual_cost import rough_size, wall_time
 from atoll_core.description.validation_messages import entry_name
-from atoll_core.description.yaml_document import Place
+from atoll_core.description.yaml_document import KeyPath
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.experiment import (
     MAIN,
@@ -88,17 +88,17 @@ def memory_warnings(experiment: Experiment, needed: Size, free: Size) -> tuple[D
     return (_doubt(experiment, experiment.traffic.line, ("traffic", "channels"), message, ("captures",), ("links",)),)
 
 
-def _doubt(experiment: Experiment, line: int, place: Place, message: str, *related: Place) -> Diagnostic:
-    """A warning about the value at ``place``, considering those at ``related``; it names a ``--set`` of these."""
-    text = f"{entry_name(place)}: {message}"
-    for key in (".".join(map(str, each)) for each in (place, *related)):
+def _doubt(experiment: Experiment, line: int, key_path: KeyPath, message: str, *related: KeyPath) -> Diagnostic:
+    """A warning about the value at ``key_path``, considering those at ``related``; it names a ``--set`` of these."""
+    text = f"{entry_name(key_path)}: {message}"
+    for key in (".".join(map(str, each)) for each in (key_path, *related)):
         for other, setting in experiment.given:
             if f"{other}.".startswith(f"{key}.") or f"{key}.".startswith(f"{other}."):
-                return Diagnostic(experiment.file, 0, f"--set {setting}: {text}", place)
-    return Diagnostic(experiment.file, line, text, place)
+                return Diagnostic(experiment.file, 0, f"--set {setting}: {text}", key_path)
+    return Diagnostic(experiment.file, line, text, key_path)
 
 
-def _link_doubt(experiment: Experiment, link: Link, name: str, key: str, message: str, *related: Place) -> Diagnostic:
+def _link_doubt(experiment: Experiment, link: Link, name: str, key: str, message: str, *related: KeyPath) -> Diagnostic:
     """A warning about a setting of one direction of a link."""
     return _doubt(experiment, link.line, ("links", link.box, name, key), message, *related)
 
@@ -114,7 +114,7 @@ def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Ite
                 f"{buffer_max} is less than the bandwidth-delay product, {rate} x {rtt} = {product}, so one "
                 f"connection cannot fill the link; usual is at least {product}"
             )
-            links: list[Place] = [("links", link.box) for link in steering.links]
+            links: list[KeyPath] = [("links", link.box) for link in steering.links]
             yield _doubt(experiment, experiment.tcp.line, ("tcp", "buffer_max"), message, *links, ("latency",))
 
 
@@ -167,10 +167,10 @@ def _mean_rate(experiment: Experiment, start: Duration) -> Rate | None:
 
 def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """A ping series that loads the link, or that has too few pings."""
-    interval, place = experiment.ping.interval, ("ping", "interval")
+    interval, key_path = experiment.ping.interval, ("ping", "interval")
     if interval >= experiment.duration:
         message = f"{interval} is not shorter than the duration, {experiment.duration}; usual is 100 ms"
-        yield _doubt(experiment, experiment.ping.line, place, message, ("duration",))
+        yield _doubt(experiment, experiment.ping.line, key_path, message, ("duration",))
     for link, name, direction in _directions(experiment):
         share = 8 * PING_PACKET_BYTES * _NS / interval.ns / direction.rate.bit_s
         if share > MOST_PING_SHARE:
@@ -178,7 +178,7 @@ def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[D
                 f"pings every {interval} take {share:.0%} of the {direction.rate} of {link.box!r}; usual is at most "
                 f"{MOST_PING_SHARE:.0%}"
             )
-            yield _doubt(experiment, experiment.ping.line, place, message, ("links", link.box, name, "rate"))
+            yield _doubt(experiment, experiment.ping.line, key_path, message, ("links", link.box, name, "rate"))
 
 
 def _queues(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
@@ -313,12 +313,12 @@ def _three_digits(number: float) -> int:
 def _taps(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
     """Taps in places where captures prove less than they could, a line for each chain."""
     for chain in experiment.all_chains:
-        unseen, places = _unseen(network, chain.hops)
+        unseen, taps = _unseen(network, chain.hops)
         if unseen:
             verb = "loses" if len(unseen) == 1 else "lose"
-            place: Place = ("chain",) if chain.name == MAIN else ("branches", chain.name, "chain")
-            message = f"captures do not show the packets that {listed(unseen)} {verb}; usual is a tap {listed(places)}"
-            yield _doubt(experiment, chain.line, place, message)
+            key_path: KeyPath = ("chain",) if chain.name == MAIN else ("branches", chain.name, "chain")
+            message = f"captures do not show the packets that {listed(unseen)} {verb}; usual is a tap {listed(taps)}"
+            yield _doubt(experiment, chain.line, key_path, message)
 
 
 def _unseen(network: Network, hops: tuple[str, ...]) -> tuple[list[str], list[str]]:
@@ -332,14 +332,14 @@ def _unseen(network: Network, hops: tuple[str, ...]) -> tuple[list[str], list[st
     before = [hop for hop in hops[: taps[0] if taps else None] if hop in boxes]
     behind = [hop for hop in hops[taps[-1] if taps else 0 :] if hop in boxes]
     unseen = dict.fromkeys([*before, *behind])
-    places = [*(["at the world's end"] if before else []), *(["at the island's end"] if behind else [])]
+    key_paths = [*(["at the world's end"] if before else []), *(["at the island's end"] if behind else [])]
     for left, right in pairwise(hops):
         pair = [boxes[hop] for hop in (left, right) if hop in boxes and not boxes[hop].is_link]
         hidden = [box.name for box in pair if box.conserves]
         if len(pair) == 2 and len(hidden) == 1:
             unseen |= dict.fromkeys(hidden)
-            places.append(f"between {left} and {right}")
-    return list(unseen), places
+            key_paths.append(f"between {left} and {right}")
+    return list(unseen), key_paths
 
 
 def _engine_rates(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
@@ -363,8 +363,8 @@ def _wall_time(network: Network, experiment: Experiment, backend: Backend | None
             f"with {counted(channels, 'channel')} for {experiment.duration}, a run on virtual is estimated to take "
             f"{estimated.s / 3600:.1f} h of wall time, to a factor of two; usual is less than {_LONGEST_WALL_TIME}"
         )
-        place: Place = ("traffic", "channels")
-        yield _doubt(experiment, experiment.traffic.line, place, message, ("duration",), ("links",))
+        key_path: KeyPath = ("traffic", "channels")
+        yield _doubt(experiment, experiment.traffic.line, key_path, message, ("duration",), ("links",))
 
 
 def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:

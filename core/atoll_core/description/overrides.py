@@ -14,7 +14,7 @@ from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.raw_lab import RawLab
 from atoll_core.description.raw_types import Raw
 from atoll_core.description.validation_messages import ENTRY_NOUNS, model_at, suggest
-from atoll_core.description.yaml_document import Document, Place, compose_document
+from atoll_core.description.yaml_document import Document, KeyPath, compose_document
 from atoll_core.errors import PlanError, shown
 
 _LAB = "lab"
@@ -24,12 +24,12 @@ _SYNTAX = "write KEY=VALUE as in the description, such as 'tcp.congestion_contro
 
 def settings_of_lab(settings: Sequence[str]) -> tuple[str, ...]:
     """The settings whose keys are of the lab's description."""
-    return tuple(setting for setting in settings_about_lab(settings) if len(_place(setting)) > 1)
+    return tuple(setting for setting in settings_about_lab(settings) if len(_key_path(setting)) > 1)
 
 
 def settings_about_lab(settings: Sequence[str]) -> tuple[str, ...]:
     """The settings whose keys are of the lab's description, and those that name another description: ``lab=PATH``."""
-    return tuple(setting for setting in settings if _place(setting)[0] == _LAB)
+    return tuple(setting for setting in settings if _key_path(setting)[0] == _LAB)
 
 
 def override(document: Document, settings: Sequence[str]) -> Document:
@@ -54,35 +54,35 @@ def _override(
     if not settings or document.tree is None:
         return document
     tree, lines = copy.deepcopy(document.tree), dict(document.lines)
-    texts: dict[Place, str] = {}
+    texts: dict[KeyPath, str] = {}
     for setting in settings:
-        place, value = _parse(setting)
-        place = place[skip:]
-        if place[0] in entry_sections:
-            _require_entry(tree, place, setting)
-        place = _set_value(tree, place, value, setting, model)
-        for inner in [path for path in lines if path[: len(place)] == place]:
+        key_path, value = _parse(setting)
+        key_path = key_path[skip:]
+        if key_path[0] in entry_sections:
+            _require_entry(tree, key_path, setting)
+        key_path = _set_value(tree, key_path, value, setting, model)
+        for inner in [path for path in lines if path[: len(key_path)] == key_path]:
             del lines[inner]
-        lines[place] = 0
-        texts = {path: text for path, text in texts.items() if path[: len(place)] != place}
-        texts |= dict.fromkeys((place, _first_missing(place, document)), shown(setting))
+        lines[key_path] = 0
+        texts = {path: text for path, text in texts.items() if path[: len(key_path)] != key_path}
+        texts |= dict.fromkeys((key_path, _first_missing(key_path, document)), shown(setting))
     return replace(document, tree=tree, lines=lines, settings=texts)
 
 
-def _place(setting: str) -> Place:
+def _key_path(setting: str) -> KeyPath:
     return tuple(part.strip() for part in setting.partition("=")[0].split("."))
 
 
-def _first_missing(place: Place, document: Document) -> Place:
-    """The first part of ``place`` that is not in the file: it may be misspelt."""
-    parts = [place[:length] for length in range(1, len(place))]
-    return next((part for part in parts if part not in document.lines), place)
+def _first_missing(key_path: KeyPath, document: Document) -> KeyPath:
+    """The first part of ``key_path`` that is not in the file: it may be misspelt."""
+    parts = [key_path[:length] for length in range(1, len(key_path))]
+    return next((part for part in parts if part not in document.lines), key_path)
 
 
-def _parse(setting: str) -> tuple[Place, Any]:
+def _parse(setting: str) -> tuple[KeyPath, Any]:
     _, equals, text = setting.partition("=")
-    place = _place(setting)
-    if not equals or not all(place):
+    key_path = _key_path(setting)
+    if not equals or not all(key_path):
         msg = f"--set {shown(setting)}: {_SYNTAX}"
         raise PlanError(msg)
     parsed = compose_document(f"given: {text}\n", "--set")
@@ -90,42 +90,42 @@ def _parse(setting: str) -> tuple[Place, Any]:
         reason = parsed.mistakes[0].message if parsed.mistakes else "more than one thing"
         msg = f"--set {shown(setting)}: {reason}"
         raise PlanError(msg)
-    return place, parsed.tree["given"]
+    return key_path, parsed.tree["given"]
 
 
-def _require_entry(tree: dict[str, Any], place: Place, setting: str) -> None:
+def _require_entry(tree: dict[str, Any], key_path: KeyPath, setting: str) -> None:
     """Refuse to set a key of a link, or of a machine of the lab, that is not described: it would have no other keys."""
-    section = str(place[0])
+    section = str(key_path[0])
     entries: object = tree.get(section)
-    if len(place) < 3 or not isinstance(entries, dict) or place[1] in entries:
+    if len(key_path) < 3 or not isinstance(entries, dict) or key_path[1] in entries:
         return
     names = sorted(map(str, cast("dict[Any, Any]", entries)))
-    suggestion = suggest(str(place[1]), names, section.replace("_", " "))
-    msg = f"--set {shown(setting)}: there is no {ENTRY_NOUNS[section]} {str(place[1])!r}; {suggestion}"
+    suggestion = suggest(str(key_path[1]), names, section.replace("_", " "))
+    msg = f"--set {shown(setting)}: there is no {ENTRY_NOUNS[section]} {str(key_path[1])!r}; {suggestion}"
     raise PlanError(msg)
 
 
-def _set_value(tree: dict[str, Any], place: Place, value: Any, setting: str, root_model: type[Raw]) -> Place:
-    """Set a value; returns its place, in which entries of lists are numbers."""
+def _set_value(tree: dict[str, Any], key_path: KeyPath, value: Any, setting: str, root_model: type[Raw]) -> KeyPath:
+    """Set a value; returns its key path, in which entries of lists are numbers."""
     node: dict[str, Any] | list[Any] = tree
-    for length, word in enumerate(map(str, place[:-1]), start=1):
+    for length, word in enumerate(map(str, key_path[:-1]), start=1):
         key = _key(node, word, setting)
-        place = (*place[: length - 1], key, *place[length:])
-        model = model_at(root_model, place[:length])
+        key_path = (*key_path[: length - 1], key, *key_path[length:])
+        model = model_at(root_model, key_path[:length])
         child = node.get(key) if isinstance(node, dict) else node[key]
         if child is None:
             child = {}
         elif model is not None:
             child = model.expanded(child)
         if not isinstance(child, dict | list):
-            parent = ".".join(map(str, _place(setting)[: length - len(place)]))
+            parent = ".".join(map(str, _key_path(setting)[: length - len(key_path)]))
             msg = f"--set {shown(setting)}: {parent} is {shown(child)} and has no keys; set {parent} as a whole"
             raise PlanError(msg)
         node[key] = child
         node = cast("dict[str, Any] | list[Any]", child)
-    key = _key(node, str(place[-1]), setting)
+    key = _key(node, str(key_path[-1]), setting)
     node[key] = value
-    return (*place[:-1], key)
+    return (*key_path[:-1], key)
 
 
 def _key(node: dict[str, Any] | list[Any], word: str, setting: str) -> Any:

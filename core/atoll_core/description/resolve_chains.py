@@ -7,7 +7,7 @@ from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.resolve_changes import DescribedVersion, described_versions, resolve_version
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.validation_messages import Mistakes, nearest, on_line, suggest
-from atoll_core.description.yaml_document import Document, Place
+from atoll_core.description.yaml_document import Document, KeyPath
 from atoll_core.experiment.experiment import MAIN, Protocol, SteeringVersion, TrafficSelector
 from atoll_core.lab.network import Network, Tap
 from atoll_core.lab.port_ref import PortRef
@@ -20,42 +20,44 @@ def hops_of(raw: RawExperiment) -> tuple[str, ...]:
 
 def check_chains(raw: RawExperiment, lab: Lab, mistakes: Mistakes) -> None:
     """Note unknown or misplaced hops, and branches with impossible traffic, in any version."""
-    reported: set[tuple[Place, str]] = set()
+    reported: set[tuple[KeyPath, str]] = set()
     for version in described_versions(raw):
-        since = f" (from {version.at} on)" if version.place else ""
+        since = f" (from {version.at} on)" if version.key_path else ""
         problems = [*_hop_mistakes(raw, lab, version), *_branch_mistakes(mistakes.document, lab.network, version)]
-        for place, message in problems:
-            if (place, message) not in reported:
-                mistakes.note(place, message + (since if place[: len(version.place)] != version.place else ""))
+        for key_path, message in problems:
+            if (key_path, message) not in reported:
+                mistakes.note(
+                    key_path, message + (since if key_path[: len(version.key_path)] != version.key_path else "")
+                )
         reported |= set(problems)
 
 
-def _hop_mistakes(raw: RawExperiment, lab: Lab, version: DescribedVersion) -> Iterator[tuple[Place, str]]:
+def _hop_mistakes(raw: RawExperiment, lab: Lab, version: DescribedVersion) -> Iterator[tuple[KeyPath, str]]:
     yield from _check_hops(raw, lab, version.chain_at, version.chain)
-    for branch, place in version.branches.values():
-        yield from _check_hops(raw, lab, (*place, "chain"), tuple(branch.chain))
+    for branch, key_path in version.branches.values():
+        yield from _check_hops(raw, lab, (*key_path, "chain"), tuple(branch.chain))
 
 
-def _check_hops(raw: RawExperiment, lab: Lab, at: Place, hops: tuple[str, ...]) -> Iterator[tuple[Place, str]]:
+def _check_hops(raw: RawExperiment, lab: Lab, at: KeyPath, hops: tuple[str, ...]) -> Iterator[tuple[KeyPath, str]]:
     network = lab.network
     links = {box.name for box in network.boxes if box.is_link}
     known_hops = (*lab.raw.boxes, *lab.raw.taps)
     physical = {tap.name: tap for tap in network.taps if tap.physical}
     misspelt = {nearest(name, sorted(links)) for name in raw.links if name not in lab.raw.boxes}
     for index, hop in enumerate(hops):
-        place: Place = (*at, index)
+        key_path: KeyPath = (*at, index)
         if hop not in known_hops:
             kind = lab.kind_of(hop)
             text = f"{hop!r} is a {kind}, but a chain consists of boxes and taps" if kind else ""
-            yield place, f"{text or f'unknown box or tap {hop!r}'}; {suggest(hop, known_hops, 'boxes and taps')}"
+            yield key_path, f"{text or f'unknown box or tap {hop!r}'}; {suggest(hop, known_hops, 'boxes and taps')}"
         elif hop in hops[:index]:
-            yield place, f"{hop!r} occurs twice in the chain; keep one of them"
+            yield key_path, f"{hop!r} occurs twice in the chain; keep one of them"
         elif hop in links and hop not in {*raw.links, *misspelt}:
-            yield place, f"satellite emulator {hop!r} has no settings; add {hop!r} to links"
+            yield key_path, f"satellite emulator {hop!r} has no settings; add {hop!r} to links"
         elif unpaired_box := _pair_mistake(network, hop, hops):
-            yield place, unpaired_box
+            yield key_path, unpaired_box
         elif hop in physical and (misplaced := _misplaced_tap(network, physical[hop], hops)):
-            yield place, misplaced
+            yield key_path, misplaced
 
 
 def _pair_mistake(network: Network, hop: str, hops: tuple[str, ...]) -> str | None:
@@ -89,23 +91,23 @@ def _misplaced_tap(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | N
     return f"physical tap {tap.name!r} is in the cable of {box!r} at {cable}; put it next to {box!r}, on that side"
 
 
-def _branch_mistakes(document: Document, network: Network, version: DescribedVersion) -> Iterator[tuple[Place, str]]:
+def _branch_mistakes(document: Document, network: Network, version: DescribedVersion) -> Iterator[tuple[KeyPath, str]]:
     first_by_traffic: dict[TrafficSelector, str] = {}
     for name, (branch, at) in version.branches.items():
-        place: Place = (*at, "carries")
+        key_path: KeyPath = (*at, "carries")
         carries = TrafficSelector(**dict(branch.carries))
         if carries == TrafficSelector():
             text = "it selects no traffic; add a world prefix, an island prefix or a protocol"
-            yield place, f"{text} ('chain' carries all other traffic)"
+            yield key_path, f"{text} ('chain' carries all other traffic)"
         ends = (("world", carries.world, network.world), ("island", carries.island, network.island))
         for end, prefix, end_network in ends:
             if prefix and not prefix.subnet_of(end_network):
                 text = f"{prefix} is not within the lab's {end} network {end_network}; choose a part of that"
-                yield (*place, end), text
+                yield (*key_path, end), text
         first = first_by_traffic.setdefault(carries, name)
         if first != name:
             other = f"branch {first!r}{on_line(document.line(version.branches[first][1]))}"
-            yield place, f"{other} carries the same traffic; merge the two branches, or narrow one of them"
+            yield key_path, f"{other} carries the same traffic; merge the two branches, or narrow one of them"
     if version.branches and len(first_by_traffic) == len(version.branches):
         for name, message in _chains_without_traffic(resolve_version(document, version), network):
             yield (*version.branches[name][1], "carries") if name != MAIN else version.chain_at, message

@@ -13,20 +13,20 @@ from atoll_core.description.raw_experiment import RawBranch, RawChange, RawExper
 from atoll_core.description.raw_traffic import RawTraffic, RawUdp
 from atoll_core.description.raw_types import Raw
 from atoll_core.description.validation_messages import Mistakes, on_line, suggest
-from atoll_core.description.yaml_document import Document, Place
+from atoll_core.description.yaml_document import Document, KeyPath
 from atoll_core.experiment.experiment import DIRECTIONS, MAIN, Chain, SteeringVersion, TrafficSelector
 from atoll_core.units import Duration
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedVersion:
-    """One version in terms of the description, with the places of its parts."""
+    """One version in terms of the description, with the key paths of its parts."""
 
     at: Duration  # since the load began
-    place: Place  # of the change; (): as the experiment begins
+    key_path: KeyPath  # of the change; (): as the experiment begins
     chain: tuple[str, ...]
-    chain_at: Place
-    branches: Mapping[str, tuple[RawBranch, Place]]
+    chain_at: KeyPath
+    branches: Mapping[str, tuple[RawBranch, KeyPath]]
     latency: Mapping[str, str]
     traffic: RawTraffic
     udp: RawUdp | None
@@ -57,19 +57,19 @@ def described_versions(raw: RawExperiment) -> tuple[DescribedVersion, ...]:
     return tuple(versions)
 
 
-def _next_version(before: DescribedVersion, change: RawChange, place: Place) -> DescribedVersion:
+def _next_version(before: DescribedVersion, change: RawChange, key_path: KeyPath) -> DescribedVersion:
     branches = dict(before.branches)
     for name, branch in change.branches.items():
         branches.pop(name, None)
         if branch is not None:
-            branches[name] = (branch, (*place, "branches", name))
+            branches[name] = (branch, (*key_path, "branches", name))
     latency = {server: name for server, name in {**before.latency, **change.latency}.items() if name is not None}
     has_chain = change.chain is not None
     return DescribedVersion(
         at=change.at,
-        place=place,
+        key_path=key_path,
         chain=before.chain if change.chain is None else tuple(change.chain),
-        chain_at=(*place, "chain") if has_chain else before.chain_at,
+        chain_at=(*key_path, "chain") if has_chain else before.chain_at,
         branches=branches,
         latency=latency,
         traffic=before.traffic.model_copy(update=_set_keys(change.traffic)),
@@ -98,53 +98,62 @@ def resolve_version(document: Document, version: DescribedVersion) -> SteeringVe
         at=version.at,
         chain=Chain(MAIN, version.chain, line=line(version.chain_at)),
         branches=tuple(
-            Chain(name, tuple(branch.chain), TrafficSelector(**dict(branch.carries)), line(place))
-            for name, (branch, place) in version.branches.items()
+            Chain(name, tuple(branch.chain), TrafficSelector(**dict(branch.carries)), line(key_path))
+            for name, (branch, key_path) in version.branches.items()
         ),
         latency=tuple(version.latency.items()),
-        line=line(version.place) if version.place else 0,
+        line=line(version.key_path) if version.key_path else 0,
     )
 
 
 def check_changes(raw: RawExperiment, mistakes: Mistakes) -> None:
     """Note changes out of order, after the end, without effect, or of parts that do not exist."""
-    for place, message in _mistakes(raw, mistakes.document):
-        mistakes.note(place, message)
+    for key_path, message in _mistakes(raw, mistakes.document):
+        mistakes.note(key_path, message)
 
 
-def _mistakes(raw: RawExperiment, document: Document) -> Iterator[tuple[Place, str]]:
+def _mistakes(raw: RawExperiment, document: Document) -> Iterator[tuple[KeyPath, str]]:
     versions = described_versions(raw)
     for index, (change, before, after) in enumerate(zip(raw.changes, versions[:-1], versions[1:], strict=True)):
         if change.at >= raw.duration:
-            yield (*after.place, "at"), f"{change.at} is not before the end at {raw.duration}; make it earlier"
-        if before.place and change.at <= before.at:
-            message = f"{change.at} is not after change {index} at {before.at}{on_line(document.line(before.place))}"
-            yield (*after.place, "at"), f"{message}; list changes in order of time, and merge changes of the same time"
+            yield (*after.key_path, "at"), f"{change.at} is not before the end at {raw.duration}; make it earlier"
+        if before.key_path and change.at <= before.at:
+            message = f"{change.at} is not after change {index} at {before.at}{on_line(document.line(before.key_path))}"
+            yield (
+                (*after.key_path, "at"),
+                f"{message}; list changes in order of time, and merge changes of the same time",
+            )
         if not change.model_fields_set - {"at"}:
-            yield after.place, "this change is empty; name a chain, branches, latency, traffic, udp or links"
+            yield after.key_path, "this change is empty; name a chain, branches, latency, traffic, udp or links"
         elif wrong := list(_load_mistakes(raw, change, after)):
             yield from wrong
         elif before.content == after.content:
-            yield after.place, "this change has no effect, because all of it is already in effect; remove it"
+            yield after.key_path, "this change has no effect, because all of it is already in effect; remove it"
         for name, branch in change.branches.items():
             if branch is None and name not in before.branches:
                 suggestion = suggest(name, before.branches, "branches")
-                yield (*after.place, "branches", name), f"no branch {name!r} exists then; {suggestion}"
+                yield (*after.key_path, "branches", name), f"no branch {name!r} exists then; {suggestion}"
 
 
-def _load_mistakes(raw: RawExperiment, change: RawChange, after: DescribedVersion) -> Iterator[tuple[Place, str]]:
+def _load_mistakes(raw: RawExperiment, change: RawChange, after: DescribedVersion) -> Iterator[tuple[KeyPath, str]]:
     if change.udp and raw.udp is None:
-        yield (*after.place, "udp"), "the experiment has no UDP whose rate could change; add 'udp' to it"
+        yield (*after.key_path, "udp"), "the experiment has no UDP whose rate could change; add 'udp' to it"
     if change.traffic and change.traffic.flows_per_s is not None and raw.traffic.flows_per_s is None:
-        place = (*after.place, "traffic", "flows_per_s")
-        yield place, "the load is a closed loop; write flows_per_s in the experiment's traffic, too, or change channels"
+        key_path = (*after.key_path, "traffic", "flows_per_s")
+        yield (
+            key_path,
+            "the load is a closed loop; write flows_per_s in the experiment's traffic, too, or change channels",
+        )
     if after.traffic.flows_per_s is not None and after.traffic.channels == 0:
-        yield (*after.place, "traffic"), "flows_per_s begins flows, and 0 channels have none; keep at least 1 channel"
+        yield (
+            (*after.key_path, "traffic"),
+            "flows_per_s begins flows, and 0 channels have none; keep at least 1 channel",
+        )
     for name, link in change.links.items():
-        place = (*after.place, "links", name)
+        key_path = (*after.key_path, "links", name)
         if name not in raw.links:
-            yield place, f"{name!r} has no settings that could change; {suggest(name, raw.links, 'links')}"
+            yield key_path, f"{name!r} has no settings that could change; {suggest(name, raw.links, 'links')}"
         else:
             for direction in DIRECTIONS:
                 if _set_keys(getattr(link, direction)) and getattr(raw.links[name], direction).trace is not None:
-                    yield (*place, direction), "it follows a trace; write the change into that"
+                    yield (*key_path, direction), "it follows a trace; write the change into that"

@@ -13,7 +13,7 @@ from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.resolve_link import resolve_direction
 from atoll_core.description.resolve_traffic import resolve_traffic, resolve_udp
 from atoll_core.description.validation_messages import Mistakes, nearest, suggest
-from atoll_core.description.yaml_document import Document, Place
+from atoll_core.description.yaml_document import Document, KeyPath
 from atoll_core.errors import DescriptionError
 from atoll_core.experiment.experiment import (
     DIRECTIONS,
@@ -102,7 +102,9 @@ class _Resolver:
             boxes=self.boxes,
             branches=versions[0].branches,
             schedule=versions if raw.changes else (),
-            given=tuple((".".join(map(str, place)), setting) for place, setting in self.document.settings.items()),
+            given=tuple(
+                (".".join(map(str, key_path)), setting) for key_path, setting in self.document.settings.items()
+            ),
         )
 
     def resolve_links(self) -> Iterator[Link]:
@@ -111,11 +113,11 @@ class _Resolver:
         for name in sorted(self.raw.links, key=lambda name: (*hops, name).index(name)):
             yield self.resolve_link(self.raw.links[name], ("links", name))
 
-    def resolve_link(self, raw: RawLink, place: Place) -> Link:
+    def resolve_link(self, raw: RawLink, key_path: KeyPath) -> Link:
         to_island, to_world = (
-            resolve_direction(getattr(raw, way), (*place, way), self.mistakes, self.files) for way in DIRECTIONS
+            resolve_direction(getattr(raw, way), (*key_path, way), self.mistakes, self.files) for way in DIRECTIONS
         )
-        return Link(str(place[-1]), to_island, to_world, raw.counts, self.document.line(place))
+        return Link(str(key_path[-1]), to_island, to_world, raw.counts, self.document.line(key_path))
 
     def resolve_versions(self) -> Iterator[SteeringVersion]:
         """Every version; with load or links if any change names them."""
@@ -124,10 +126,10 @@ class _Resolver:
         is_changed = [any(getattr(change, key) for change in changes) for key in ("traffic", "udp", "links")]
         for version, change in zip(described_versions(self.raw), (None, *changes), strict=True):
             if change and change.traffic:
-                traffic = resolve_traffic(version.traffic, self.mistakes, self.files, (*version.place, "traffic"))
+                traffic = resolve_traffic(version.traffic, self.mistakes, self.files, (*version.key_path, "traffic"))
             if change and change.links:
                 links = tuple(
-                    self.resolve_link(version.links[link.box], (*version.place, "links", link.box))
+                    self.resolve_link(version.links[link.box], (*version.key_path, "links", link.box))
                     if link.box in change.links
                     else link
                     for link in links
@@ -166,26 +168,26 @@ class _Resolver:
                 self.note(("links", name), f"box {name!r} is a {kind}, which has no link settings; remove them")
             elif self.is_unused(name):
                 self.note(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
-        for place, links in self.described_links():
+        for key_path, links in self.described_links():
             for link in links:
                 if link.box in boxes and boxes[link.box].is_link:
-                    self.check_queues(link, boxes[link.box].mtu, (*place, "links", link.box))
+                    self.check_queues(link, boxes[link.box].mtu, (*key_path, "links", link.box))
 
-    def described_links(self) -> Iterator[tuple[Place, tuple[Link, ...]]]:
+    def described_links(self) -> Iterator[tuple[KeyPath, tuple[Link, ...]]]:
         """The links at the start, and those that a change names."""
         yield (), self.links
         for index, (change, version) in enumerate(zip(self.raw.changes, self.versions[1:], strict=True)):
             yield ("changes", index), tuple(link for link in version.links if link.box in change.links)
 
-    def check_queues(self, link: Link, mtu: int, place: Place) -> None:
+    def check_queues(self, link: Link, mtu: int, key_path: KeyPath) -> None:
         for name, direction in zip(DIRECTIONS, (link.to_island, link.to_world), strict=True):
-            queues: dict[Place, Size] = {("queue",): direction.queue}
+            queues: dict[KeyPath, Size] = {("queue",): direction.queue}
             if direction.low_priority:
                 queues["low_priority", "queue"] = direction.low_priority.queue
             for key, queue in queues.items():
                 if queue.bytes < mtu:
                     text = f"{queue} is too small; it must be at least {mtu} B (one MTU of {link.box!r})"
-                    self.note((*place, name, *key), f"{text}, or no full-size packet ever fits")
+                    self.note((*key_path, name, *key), f"{text}, or no full-size packet ever fits")
 
     def check_udp(self) -> None:
         """Check that a packet fits on its path; the default is as long as the path allows, 1500 B at most."""
@@ -219,36 +221,36 @@ class _Resolver:
                 self.note(("boxes", name), f"unknown box {name!r}; {suggest(name, boxes, 'boxes')}")
                 continue
             for key, message in resolve_settings(boxes[name], given)[1]:
-                place: Place = ("boxes", name, key) if key in given else ("boxes", name)
-                self.mistakes.diagnostics.append(self.document.mistake(place, message))
+                key_path: KeyPath = ("boxes", name, key) if key in given else ("boxes", name)
+                self.mistakes.diagnostics.append(self.document.mistake(key_path, message))
 
     def check_pairs(self) -> None:
         """Check that boxes of a pair agree, that outer packets have addresses, and that peers can be connected."""
         if self.mistakes.diagnostics:
             return
         network, experiment = self.network, self.experiment()
-        places = self.places_of_chains(experiment)
+        key_paths = self.places_of_chains(experiment)
         settings = {configuration.box: dict(configuration.settings) for configuration in experiment.boxes}
         for chain in experiment.all_chains:
             for world, island in pairs_of(network, chain):
                 for box, key, message in pair_disagreements(world, island, settings):
                     is_set = key in self.raw.boxes.get(box, {})
-                    self.note(("boxes", box, key) if is_set else places[chain], message)
+                    self.note(("boxes", box, key) if is_set else key_paths[chain], message)
         for box, chain, reason in find_peers(network, experiment)[1]:
             key, _ = network.box(box).kind.peer_setting or ("mode", None)
             is_set = key in self.raw.boxes.get(box, {})
-            self.note(("boxes", box, key) if is_set else places[chain], reason)
+            self.note(("boxes", box, key) if is_set else key_paths[chain], reason)
         for chain, reason in () if self.mistakes.diagnostics else allocate_tunnels(network, experiment)[1]:
-            self.note(places[chain], reason)
+            self.note(key_paths[chain], reason)
 
-    def places_of_chains(self, experiment: Experiment) -> dict[Chain, Place]:
+    def places_of_chains(self, experiment: Experiment) -> dict[Chain, KeyPath]:
         """Where each chain is described first."""
-        places: dict[Chain, Place] = {}
+        key_paths: dict[Chain, KeyPath] = {}
         for described, version in zip(described_versions(self.raw), experiment.versions, strict=True):
-            places.setdefault(version.chain, described.chain_at)
+            key_paths.setdefault(version.chain, described.chain_at)
             for branch in version.branches:
-                places.setdefault(branch, described.branches[branch.name][1])
-        return places
+                key_paths.setdefault(branch, described.branches[branch.name][1])
+        return key_paths
 
     def is_unused(self, name: str) -> bool:
         """Whether no chain has this link; a misspelt hop counts as this link."""
@@ -263,28 +265,28 @@ class _Resolver:
         changes = [(("changes", index), change.latency) for index, change in enumerate(self.raw.changes)]
         for at, latency in [((), self.raw.latency), *changes]:
             for server, name in latency.items():
-                place: Place = (*at, "latency", server)
+                key_path: KeyPath = (*at, "latency", server)
                 if server not in roles:
-                    self.note(place, f"unknown world host {server!r}; {suggest(server, hosts, 'world hosts')}")
+                    self.note(key_path, f"unknown world host {server!r}; {suggest(server, hosts, 'world hosts')}")
                 elif not roles[server].is_world:
                     role = roles[server].value
-                    self.note(place, f"an {role} has no terrestrial latency; give it to world hosts only")
+                    self.note(key_path, f"an {role} has no terrestrial latency; give it to world hosts only")
                 if name is not None and name not in classes:
                     suggestion = suggest(name, classes, "classes")
-                    self.note(place, f"no delay box carries the latency class {name!r}; {suggestion}")
+                    self.note(key_path, f"no delay box carries the latency class {name!r}; {suggestion}")
 
     def check_servers(self) -> None:
         """Only world servers have a congestion control of their own: they send to the channels."""
         roles = {host.name: host.role for host in self.network.hosts}
         servers = [host.name for host in self.network.with_role(HostRole.WORLD_SERVER)]
         for server in self.raw.tcp.servers:
-            place = ("tcp", "servers", server)
+            key_path = ("tcp", "servers", server)
             if server not in roles:
-                self.note(place, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
+                self.note(key_path, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
             elif roles[server] is HostRole.WORLD_SPECIAL:
-                self.note(place, "this host only sends the transfer; write transfer: congestion_control instead")
+                self.note(key_path, "this host only sends the transfer; write transfer: congestion_control instead")
             elif roles[server] is not HostRole.WORLD_SERVER:
-                self.note(place, f"a host of role {roles[server].value} sends no load; name world servers only")
+                self.note(key_path, f"a host of role {roles[server].value} sends no load; name world servers only")
 
     def check_roles(self) -> None:
         load = any(version.traffic.channels > 0 for version in described_versions(self.raw))
@@ -298,7 +300,7 @@ class _Resolver:
         if not steerings:
             return
         network, document = self.network, self.lab.document
-        place: Place = ("links", steerings[0].links[0].box)
+        key_path: KeyPath = ("links", steerings[0].links[0].box)
         to_island, to_world = total_rates(steerings)
         one_way, both_ways = max(to_island, to_world), Rate(to_island.bit_s + to_world.bit_s)
         for box, on_trunk in delay_boxes_in_use(network, steerings):
@@ -308,19 +310,19 @@ class _Resolver:
                 cable, carried_load = ("the trunk", sum_text) if on_trunk else ("a class's cable", load)
                 where = f"{box.rate}, {document.where(('delay_boxes', box.name, 'rate'))}"
                 text = f"{cable} of delay box {box.name!r} ({where}) is too slow: each way it carries {carried_load}"
-                self.note(place, f"{text}; write 'rate: {load}' there, or lower the link's")
+                self.note(key_path, f"{text}; write 'rate: {load}' there, or lower the link's")
         for learning in network.learning_switches:
             if one_way > learning.rate:
                 where = f"{learning.rate}, {document.where(('learning_switches', learning.name, 'rate'))}"
                 text = f"the uplink of learning switch {learning.name!r} ({where}) is too slow"
                 load = f"its hosts have up to {one_way}; write 'rate: {one_way}' there, or lower the link's"
-                self.note(place, f"{text}: {load}")
+                self.note(key_path, f"{text}: {load}")
         fullest = {load[0]: load for load in sorted(trunk_loads(network, steerings), key=lambda load: load[2])}
         for trunk, out, load in fullest.values():
             if load > trunk.rate:
                 name = f"trunk {trunk.a} - {trunk.b} ({trunk.rate}, {self.lab.where_rate_of(trunk)})"
                 text = f"{name} is too slow: {load} leave {out.switch} by it"
-                self.note(place, f"{text}; write 'rate: {load}' there, or lower the link's")
+                self.note(key_path, f"{text}; write 'rate: {load}' there, or lower the link's")
 
     def steerings(self, version: SteeringVersion) -> Iterator[TrunkSteering]:
         """Each chain with at least one link, as far as its hops are known."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from atoll_core.description.raw_inventory import RawInventory, RawMachine
 from atoll_core.description.validation_messages import parse, suggest
-from atoll_core.description.yaml_document import Document, Place, read_document
+from atoll_core.description.yaml_document import Document, KeyPath, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.lab.inventory import (
     ONLY,
@@ -132,48 +132,48 @@ class _Resolver:
             other = self.raw.switches.get(switch.name)
             dpid = (other.dpid if other else None) or switch.dpid
             if (owner := dpids.setdefault(dpid, switch.name)) != switch.name:
-                place = ("switches", switch.name if other else owner)
-                self.note(place, f"datapath id {dpid} is both {owner}'s and {switch.name}'s; correct one of them")
+                key_path = ("switches", switch.name if other else owner)
+                self.note(key_path, f"datapath id {dpid} is both {owner}'s and {switch.name}'s; correct one of them")
 
     def check_management(self, network: Network) -> None:
         """Check that no address by which a machine is reached is in a network of the experiment."""
-        targets: list[tuple[Place, str, str | None]] = [
+        targets: list[tuple[KeyPath, str, str | None]] = [
             (("controller", "address"), "controller", str(self.raw.controller.address)),
             (("ssh", "jump"), "ssh", self.raw.ssh.jump),
         ]
         for name, raw in self.raw.machines.items():
             targets += [(("machines", name, key), name, getattr(raw, key)) for key in ("ssh", "jump")]
-        for place, owner, target in targets:
+        for key_path, owner, target in targets:
             address = _address(split_target(target)[1]) if target else None
             for end, end_network in (("world", network.world), ("island", network.island)):
                 if address is not None and address in end_network:
                     text = f"{owner}: {address} is in the {end} network {end_network} of the lab"
-                    self.note(place, f"{text}; write its address on the management network")
+                    self.note(key_path, f"{text}; write its address on the management network")
 
     def check_address(self, network: Network, name: str, raw: RawMachine) -> None:
         """Check the address of a host that is reached in-band."""
-        place: Place = ("machines", name, "ssh")
+        key_path: KeyPath = ("machines", name, "ssh")
         address = _address(split_target(raw.ssh)[1])
         if address is None:
             return
         control = next((host.control for host in network.hosts if host.name == name), None)
         if control is not None and address != control:
             self.note(
-                place, f"{name}: its 'control' in lab.yaml is {control}, and this is {address}; correct one of them"
+                key_path, f"{name}: its 'control' in lab.yaml is {control}, and this is {address}; correct one of them"
             )
 
     def check_slots(self, name: str, raw: RawMachine) -> None:
         needed = set(self.slots[name])
         written = set(raw.interfaces) or (needed if len(needed) == 1 and raw.interface else set())
-        place: Place = ("machines", name)
+        key_path: KeyPath = ("machines", name)
         if missing := sorted(needed - written):
-            self.note(place, f"{name}: no interface for {', '.join(missing)}; write {_example(name, self.slots)}")
+            self.note(key_path, f"{name}: no interface for {', '.join(missing)}; write {_example(name, self.slots)}")
         if extra := sorted(written - needed):
             suggestion = suggest(extra[0], sorted(needed), "interfaces")
-            self.note(place, f"{name}: the lab has no interface {', '.join(extra)} there; {suggestion}")
+            self.note(key_path, f"{name}: the lab has no interface {', '.join(extra)} there; {suggestion}")
 
-    def note(self, place: Place, message: str) -> None:
-        self.mistakes.append(self.document.mistake(place, message))
+    def note(self, key_path: KeyPath, message: str) -> None:
+        self.mistakes.append(self.document.mistake(key_path, message))
 
 
 def _address(text: str) -> IPv4Address | None:

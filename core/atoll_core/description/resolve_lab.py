@@ -14,7 +14,7 @@ from atoll_core.description.raw_lab import Driver, RawBox, RawBoxPort, RawCable,
 from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX, RESERVED_INTERFACES
 from atoll_core.description.resolve_box import resolve_settings, unfit_keys, unknown_placeholders
 from atoll_core.description.validation_messages import ENTRY_NOUNS, Mistakes, entry_name, on_line, parse, suggest
-from atoll_core.description.yaml_document import Document, Place
+from atoll_core.description.yaml_document import Document, KeyPath
 from atoll_core.errors import DescriptionError
 from atoll_core.lab.network import (
     CONTROL,
@@ -51,13 +51,13 @@ _REPORTING_ROLES = (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL)  # their jo
 _SECTIONS = ("switches", "learning_switches", "hosts", "boxes", "delay_boxes", "taps")
 _MACHINE_SECTIONS = ("hosts", "boxes", "delay_boxes")  # sections whose entries are machines
 
-_Mistakes = Iterator[tuple[Place, str]]
+_Mistakes = Iterator[tuple[KeyPath, str]]
 
 
 class _Cable(NamedTuple):
-    """The cable of a machine's interface. ``place``, ``raw``: of the interface in the description."""
+    """The cable of a machine's interface. ``key_path``, ``raw``: of the interface in the description."""
 
-    place: Place
+    key_path: KeyPath
     key: str  # of its port: "port", "trunk", or "cable" of a splitter in another cable
     port: PortRef
     machine: str
@@ -81,8 +81,8 @@ class Lab:
         builder = _Builder(raw, document)
         lab = cls(document, raw, builder.network(), tuple(builder.cables))
         for check in _CHECKS:
-            for place, message in check(lab):
-                mistakes.note(place, message)
+            for key_path, message in check(lab):
+                mistakes.note(key_path, message)
         for box in lab.network.boxes:
             for key, message in resolve_settings(box, {})[1]:
                 mistakes.diagnostics.append(document.mistake(("boxes", box.name, "settings", key), message))
@@ -98,28 +98,30 @@ class Lab:
         """File and line of a trunk's rate."""
         return self.document.where(("trunks", self.network.trunks.index(trunk), "rate"))
 
-    def ports(self) -> Iterator[tuple[PortRef, Place]]:
-        """Every switch port at which a cable ends, with the place that names it."""
+    def ports(self) -> Iterator[tuple[PortRef, KeyPath]]:
+        """Every switch port at which a cable ends, with the key path that names it."""
         for index, trunk in enumerate(self.raw.trunks):
             yield from ((trunk.from_, ("trunks", index, "from")), (trunk.to, ("trunks", index, "to")))
         for name, learning in self.raw.learning_switches.items():
             yield learning.uplink, ("learning_switches", name, "uplink")
-        yield from ((cable.port, (*cable.place, cable.key)) for cable in self.cables if cable.key != "cable")
+        yield from ((cable.port, (*cable.key_path, cable.key)) for cable in self.cables if cable.key != "cable")
         if self.raw.control:
             yield self.raw.control.port, (CONTROL, "port")
 
-    def can_be_attached(self, port: PortRef, place: Place) -> bool:
-        """Whether a cable of ``place`` can end at a port: its switch exists, and learning switches have hosts only."""
-        return port.switch in self.raw.switches or (place[0] == "hosts" and port.switch in self.raw.learning_switches)
+    def can_be_attached(self, port: PortRef, key_path: KeyPath) -> bool:
+        """Whether a cable of ``key_path`` can end at a port: its switch exists; learning switches have hosts only."""
+        return port.switch in self.raw.switches or (
+            key_path[0] == "hosts" and port.switch in self.raw.learning_switches
+        )
 
     def free_port(self, switch: str) -> PortRef:
         """The first unused port of a switch."""
         used = {port.port for port, _ in self.ports() if port.switch == switch}
         return PortRef(switch, next((number for number in range(1, PORT_MAX + 1) if number not in used), PORT_MAX))
 
-    def entry_with_line(self, place: Place) -> str:
-        """The name of a place in messages, with its line."""
-        return entry_name(place) + on_line(self.document.line(place))
+    def entry_with_line(self, key_path: KeyPath) -> str:
+        """The name of a key path in messages, with its line."""
+        return entry_name(key_path) + on_line(self.document.line(key_path))
 
 
 class _Builder:
@@ -157,8 +159,8 @@ class _Builder:
 
     def hosts(self) -> Iterator[Host]:
         for name, raw in self.raw.hosts.items():
-            place = ("hosts", name)
-            interface = self.interface(place, raw.port, raw, f"{name}-eth0", [(raw.mtu, place)])
+            key_path = ("hosts", name)
+            interface = self.interface(key_path, raw.port, raw, f"{name}-eth0", [(raw.mtu, key_path)])
             yield Host(name, raw.role, raw.ip, interface, raw.capacity or 1.0, raw.control)
 
     def box(self, name: str, raw: RawBox) -> ChainBox:
@@ -189,28 +191,28 @@ class _Builder:
 
     def leg(self, name: str, box: RawBox, side: str, *, spare: bool = False) -> Interface:
         """An interface of a box. A spare one has the MTU of the first on its side, unless it declares its own."""
-        around: Place = ("boxes", name)
+        around: KeyPath = ("boxes", name)
         first: RawBoxPort = getattr(box, side)
         raw: RawBoxPort = getattr(box.spare, side) if spare else first
-        place: Place = (*around, "spare", side) if spare else (*around, side)
-        mtus = [(raw.mtu, place), (first.mtu, (*around, side)), (box.mtu, around)]
-        return self.interface(place, raw.port, raw, f"{name}-{side[0]}{2 if spare else ''}", mtus)
+        key_path: KeyPath = (*around, "spare", side) if spare else (*around, side)
+        mtus = [(raw.mtu, key_path), (first.mtu, (*around, side)), (box.mtu, around)]
+        return self.interface(key_path, raw.port, raw, f"{name}-{side[0]}{2 if spare else ''}", mtus)
 
     def delay_box(self, name: str, raw: RawDelayBox) -> DelayBox:
-        place: Place = ("delay_boxes", name)
-        mtus = [(raw.mtu, place)]
-        trunk = self.interface(place, raw.trunk, raw, f"{name}-t", mtus, key="trunk") if raw.trunk else None
-        return DelayBox(name, trunk, raw.rate, tuple(self.classes(place, raw)))
+        key_path: KeyPath = ("delay_boxes", name)
+        mtus = [(raw.mtu, key_path)]
+        trunk = self.interface(key_path, raw.trunk, raw, f"{name}-t", mtus, key="trunk") if raw.trunk else None
+        return DelayBox(name, trunk, raw.rate, tuple(self.classes(key_path, raw)))
 
-    def classes(self, place: Place, box: RawDelayBox) -> Iterator[LatencyClass]:
+    def classes(self, key_path: KeyPath, box: RawDelayBox) -> Iterator[LatencyClass]:
         """The classes. Interfaces of those with ports have the MTU of the box, unless they declare their own."""
         for index, (name, raw) in enumerate(box.classes.items(), start=1):
             vlan, ports, interfaces = raw.vlan or 0, None, list[Interface]()
             for side, leg in (("world", raw.world), ("island", raw.island)):
                 if leg:
-                    at = (*place, "classes", name, side)
-                    mtus = [(leg.mtu, at), (box.mtu, place)]
-                    interfaces.append(self.interface(at, leg.port, leg, f"{place[1]}-{index}{side[0]}", mtus))
+                    at = (*key_path, "classes", name, side)
+                    mtus = [(leg.mtu, at), (box.mtu, key_path)]
+                    interfaces.append(self.interface(at, leg.port, leg, f"{key_path[1]}-{index}{side[0]}", mtus))
             if len(interfaces) == 2:
                 vlan, ports = next(self.numbers_of_classes), PortPair(*interfaces)
             yield LatencyClass(name, vlan, raw.rtt, raw.jitter, ports)
@@ -221,22 +223,24 @@ class _Builder:
         for name, raw in self.raw.taps.items():
             port, key = (raw.cable, "cable") if raw.cable else (raw.port, "port")
             if port and not (raw.port and raw.cable):
-                place = ("taps", name)
-                interface = self.interface(place, port, raw, f"{raw.host}-{name}", [(longest, place)], raw.host, key)
+                key_path = ("taps", name)
+                interface = self.interface(
+                    key_path, port, raw, f"{raw.host}-{name}", [(longest, key_path)], raw.host, key
+                )
                 yield Tap(name, raw.host, interface, key == "cable", raw.direction == "to_island")
 
     def interface(
         self,
-        place: Place,
+        key_path: KeyPath,
         port: PortRef,
         raw: RawCable,
         name: str,
-        mtus: Iterable[tuple[int | None, Place]],
+        mtus: Iterable[tuple[int | None, KeyPath]],
         machine: str | None = None,
         key: str = "port",
     ) -> Interface:
-        """An interface with defaults: a name, and of the MTUs the first one that is declared, each with its place."""
-        learning = self.raw.learning_switches.get(port.switch) if place[0] == "hosts" else None
+        """An interface with defaults: a name, and the first MTU that is declared; each of ``mtus`` has its key path."""
+        learning = self.raw.learning_switches.get(port.switch) if key_path[0] == "hosts" else None
         mtu, line = next(((mtu, self.line((*at, "mtu"))) for mtu, at in mtus if mtu is not None), (MTU, 0))
         interface = Interface(
             raw.interface or name,
@@ -246,7 +250,7 @@ class _Builder:
             line,
             port if learning else None,
         )
-        self.cables.append(_Cable(place, key, port, machine or str(place[1]), raw, interface))
+        self.cables.append(_Cable(key_path, key, port, machine or str(key_path[1]), raw, interface))
         return interface
 
     def default_mac(self, port: PortRef, octet: int) -> str:
@@ -257,92 +261,95 @@ class _Builder:
 
 def _names(lab: Lab) -> _Mistakes:
     """Names are unique across all sections; several taps may share a capture host."""
-    owners: dict[str, Place] = {}
-    machines: list[tuple[str, Place]] = []
+    owners: dict[str, KeyPath] = {}
+    machines: list[tuple[str, KeyPath]] = []
     for section in _SECTIONS:
         for name in getattr(lab.raw, section):
-            place: Place = (section, name)
-            first = owners.setdefault(name, place)
-            if first != place:
+            key_path: KeyPath = (section, name)
+            first = owners.setdefault(name, key_path)
+            if first != key_path:
                 line = lab.document.line(first)
                 where = f"line {line}" if line else "a setting"
-                yield place, f"{where} already gives this name to a {ENTRY_NOUNS[str(first[0])]}; rename one"
+                yield key_path, f"{where} already gives this name to a {ENTRY_NOUNS[str(first[0])]}; rename one"
             if section in _MACHINE_SECTIONS:
-                machines.append((name, place))
+                machines.append((name, key_path))
             if lab.raw.control and name == CONTROL:
-                yield place, "this name is that of the machine that runs atoll; choose another one"
+                yield key_path, "this name is that of the machine that runs atoll; choose another one"
     for name, tap in lab.raw.taps.items():
-        place = ("taps", name, "host")
-        machines.append((tap.host, place))
+        key_path = ("taps", name, "host")
+        machines.append((tap.host, key_path))
         if tap.host in owners:
-            yield place, f"{lab.entry_with_line(owners[tap.host])} has this name; give the capture host one of its own"
-    for name, place in machines:
+            yield (
+                key_path,
+                f"{lab.entry_with_line(owners[tap.host])} has this name; give the capture host one of its own",
+            )
+    for name, key_path in machines:
         if name == EMULATION:
-            yield place, f"the machine of an emulated lab is called {EMULATION!r} in every run; choose another name"
+            yield key_path, f"the machine of an emulated lab is called {EMULATION!r} in every run; choose another name"
 
 
 def _uniqueness(lab: Lab) -> _Mistakes:
     """Numbers, addresses, ports and names within a machine have one user."""
-    owners: dict[tuple[str, object], Place] = {}
-    for noun, value, place, remedy in _uses(lab):
-        owner = owners.setdefault((noun, value), place)
-        if owner != place:
-            yield place, f"{noun} {value} is already taken by {lab.entry_with_line(owner)}; {remedy}"
+    owners: dict[tuple[str, object], KeyPath] = {}
+    for noun, value, key_path, remedy in _uses(lab):
+        owner = owners.setdefault((noun, value), key_path)
+        if owner != key_path:
+            yield key_path, f"{noun} {value} is already taken by {lab.entry_with_line(owner)}; {remedy}"
 
 
-def _uses(lab: Lab) -> Iterator[tuple[str, object, Place, str]]:
-    """All that can have one user only: its noun, itself, the user's place, and the remedy for a second one."""
+def _uses(lab: Lab) -> Iterator[tuple[str, object, KeyPath, str]]:
+    """All that can have one user only: its noun, itself, the user's key path, and the remedy for a second one."""
     for name, switch in lab.raw.switches.items():
         yield "datapath id", switch.dpid, ("switches", name, "dpid"), "give each switch its own"
     free_port = functools.cache(lab.free_port)
-    for port, place in lab.ports():
-        if lab.can_be_attached(port, place):
-            yield "port", port, place, f"free is {free_port(port.switch)}"
+    for port, key_path in lab.ports():
+        if lab.can_be_attached(port, key_path):
+            yield "port", port, key_path, f"free is {free_port(port.switch)}"
     for key in ("ip", CONTROL):
         for name, host in lab.raw.hosts.items():
             if address := getattr(host, key):
                 yield "address", address, ("hosts", name, key), "give each host its own"
     for box, delay in lab.raw.delay_boxes.items():
         for name, latency in delay.classes.items():
-            place = ("delay_boxes", box, "classes", name)
-            yield "class", name, place, "choose another name"
+            key_path = ("delay_boxes", box, "classes", name)
+            yield "class", name, key_path, "choose another name"
             if latency.vlan:
-                yield "VLAN id", latency.vlan, (*place, "vlan"), "give each class its own"
+                yield "VLAN id", latency.vlan, (*key_path, "vlan"), "give each class its own"
     for cable in lab.cables:
-        name, place = cable.interface.name, (*cable.place, "interface")
-        yield f"{cable.machine}'s interface", name, place, "give it another name"
+        name, key_path = cable.interface.name, (*cable.key_path, "interface")
+        yield f"{cable.machine}'s interface", name, key_path, "give it another name"
         remedy = "give each interface its own, or leave it out"
         if cable.raw.mac and cable.key != "cable":
-            yield "MAC address", cable.raw.mac, (*cable.place, "mac"), remedy
+            yield "MAC address", cable.raw.mac, (*cable.key_path, "mac"), remedy
 
 
 def _default_macs(lab: Lab) -> _Mistakes:
     """No MAC address that is given is another interface's default."""
     cables = [cable for cable in lab.cables if cable.key != "cable"]
-    defaults = {cable.interface.mac: cable.place for cable in cables if not cable.raw.mac}
+    defaults = {cable.interface.mac: cable.key_path for cable in cables if not cable.raw.mac}
     for cable in cables:
         mac = cable.raw.mac
         if mac in defaults:
             owner = entry_name(defaults[mac])
-            yield (*cable.place, "mac"), f"{mac} is the default of {owner}; choose another or leave it out"
+            yield (*cable.key_path, "mac"), f"{mac} is the default of {owner}; choose another or leave it out"
 
 
 def _attachment(lab: Lab) -> _Mistakes:
     """Cables end at switches that exist, trunks at two of them, and splitters are in cables."""
     raw = lab.raw
-    splitters = [(cable.port, (*cable.place, cable.key)) for cable in lab.cables if cable.key == "cable"]
+    splitters = [(cable.port, (*cable.key_path, cable.key)) for cable in lab.cables if cable.key == "cable"]
     used = {port for port, _ in lab.ports()}
-    for port, place in (*lab.ports(), *splitters):
-        if port.switch in raw.learning_switches and not lab.can_be_attached(port, place):
+    for port, key_path in (*lab.ports(), *splitters):
+        if port.switch in raw.learning_switches and not lab.can_be_attached(port, key_path):
             text = f"{port.switch!r} is a learning switch; only hosts can be attached to it"
-            yield place, f"{text}; name a port of an OpenFlow switch"
-        elif place[-1] == "cable":
+            yield key_path, f"{text}; name a port of an OpenFlow switch"
+        elif key_path[-1] == "cable":
             if port not in used:
-                yield place, f"no cable ends at {port}; name a port with an attached machine"
-        elif not lab.can_be_attached(port, place):
-            learning = raw.learning_switches if place[0] == "hosts" else ()
+                yield key_path, f"no cable ends at {port}; name a port with an attached machine"
+        elif not lab.can_be_attached(port, key_path):
+            learning = raw.learning_switches if key_path[0] == "hosts" else ()
             suggestion = suggest(port.switch, [*raw.switches, *learning], "switches")
-            yield place, f"unknown switch {port.switch!r}; {suggestion}"
+            yield key_path, f"unknown switch {port.switch!r}; {suggestion}"
     for index, trunk in enumerate(raw.trunks):
         if trunk.from_.switch == trunk.to.switch:
             yield ("trunks", index), f"both ends are on {trunk.to.switch!r}; a trunk connects two switches"
@@ -365,16 +372,16 @@ def _interface_names(lab: Lab) -> _Mistakes:
         name = cable.interface.name
         if len(name) > INTERFACE_NAME_MAX and cable.key != "cable":
             text = f"its interface would be named {name!r}, longer than {INTERFACE_NAME_MAX} characters"
-            yield cable.place, f"{text}; shorten the name, or add 'interface: ...'"
+            yield cable.key_path, f"{text}; shorten the name, or add 'interface: ...'"
 
 
 def _twins(lab: Lab) -> _Mistakes:
     for switch in lab.network.switches:
-        twin, place = switch.twin, ("switches", switch.name, "twin")
+        twin, key_path = switch.twin, ("switches", switch.name, "twin")
         if twin and switch.driver not in HARDWARE:
-            yield place, f"driver {switch.driver} has no twin; drivers that have one: {', '.join(HARDWARE)}"
+            yield key_path, f"driver {switch.driver} has no twin; drivers that have one: {', '.join(HARDWARE)}"
         if twin and twin.lag_min and twin.lag_max and twin.lag_min.ns > twin.lag_max.ns:
-            yield (*place, "lag_min"), f"{twin.lag_min} is above lag_max, {twin.lag_max}"
+            yield (*key_path, "lag_min"), f"{twin.lag_min} is above lag_max, {twin.lag_max}"
 
 
 def _networks(lab: Lab) -> _Mistakes:
@@ -401,31 +408,37 @@ def _networks(lab: Lab) -> _Mistakes:
             own_network = networks.get(name)
             if address is None or own_network is None:
                 continue
-            place = ("hosts", host.name, key)
+            key_path = ("hosts", host.name, key)
             if address not in own_network:
                 example = own_network[1] if own_network.num_addresses > 1 else own_network[0]
                 text = f"{address} is outside the {name} network {own_network}; choose one inside, such as {example}"
-                yield place, text
+                yield key_path, text
             elif own_network.prefixlen < 31 and address in (own_network.network_address, own_network.broadcast_address):
-                yield place, f"{address} is the network's own or its broadcast address; choose another of {own_network}"
+                yield (
+                    key_path,
+                    f"{address} is the network's own or its broadcast address; choose another of {own_network}",
+                )
 
 
 def _hosts(lab: Lab) -> _Mistakes:
     first_by_role: dict[HostRole, str] = {}
     for name, raw in lab.raw.hosts.items():
-        place, role = ("hosts", name), raw.role.value
+        key_path, role = ("hosts", name), raw.role.value
         first = first_by_role.setdefault(raw.role, name)
         if raw.role in _SINGLE_ROLES and first != name:
-            yield (*place, "role"), f"{lab.entry_with_line(('hosts', first))} already is the {role}; a lab has only one"
+            yield (
+                (*key_path, "role"),
+                f"{lab.entry_with_line(('hosts', first))} already is the {role}; a lab has only one",
+            )
         if raw.capacity is not None and raw.role is not HostRole.ISLAND_CLIENT:
-            yield (*place, "capacity"), "only island clients have channels; remove it"
+            yield (*key_path, "capacity"), "only island clients have channels; remove it"
         if raw.control is not None and lab.raw.control is None:
             example = "{network: 192.168.10.0/24, port: SWITCH/PORT}"
             text = f"the lab has no in-band control; add a section 'control: {example}'"
-            yield (*place, CONTROL), text
+            yield (*key_path, CONTROL), text
         if raw.control is not None and raw.role in _REPORTING_ROLES:
             text = f"results of the {role} would pass the network while it is measured"
-            yield (*place, CONTROL), f"{text}; give it a second interface for control, and remove this key"
+            yield (*key_path, CONTROL), f"{text}; give it a second interface for control, and remove this key"
 
 
 def _ends(lab: Lab) -> _Mistakes:
@@ -442,43 +455,43 @@ def _ends(lab: Lab) -> _Mistakes:
 def _boxes(lab: Lab) -> _Mistakes:
     """Boxes have keys that fit their kind, and MTUs that fit each other."""
     for box in lab.network.boxes:
-        place: Place = ("boxes", box.name)
+        key_path: KeyPath = ("boxes", box.name)
         for key, message in unfit_keys(box):
-            yield (*place, key), message
+            yield (*key_path, key), message
         for key, message in unknown_placeholders(box.program) if box.program else ():
-            yield (*place, "program", key), message
+            yield (*key_path, "program", key), message
         sides = [(pair.world.mtu, pair.island.mtu) for pair in box.pairs]
         world, island = sides[0]
         if len(set(sides)) > 1:
             text = "its MTUs differ from those of the first pair; give both pairs the same MTUs"
-            yield (*place, "spare"), text
+            yield (*key_path, "spare"), text
         elif not box.routed and world != island:
             text = f"MTUs of {world} and {island} on both sides of a transparent box; write one mtu for the box"
-            yield place, text
+            yield key_path, text
 
 
 def _delay_boxes(lab: Lab) -> _Mistakes:
     """Each class has a tag on the trunk or two ports, and all legs have one MTU: frames pass between any of them."""
     for box in lab.network.delay_boxes:
-        raw, place = lab.raw.delay_boxes[box.name], ("delay_boxes", box.name)
+        raw, key_path = lab.raw.delay_boxes[box.name], ("delay_boxes", box.name)
         has_ports = any(latency.world or latency.island for latency in raw.classes.values())
         if not box.trunk and not has_ports and lab.raw.switches:
-            yield place, f"trunk is missing; add 'trunk: {lab.free_port(next(iter(lab.raw.switches)))}'"
+            yield key_path, f"trunk is missing; add 'trunk: {lab.free_port(next(iter(lab.raw.switches)))}'"
         longest = max((interface.mtu for interface in box.interfaces), default=MTU)
         for latency in box.classes:
-            raw_class, class_place = raw.classes[latency.name], (*place, "classes", latency.name)
+            raw_class, class_path = raw.classes[latency.name], (*key_path, "classes", latency.name)
             is_given = [each is not None for each in (raw_class.vlan, raw_class.world, raw_class.island)]
             if is_given not in ([True, False, False], [False, True, True]):
-                yield class_place, "write either vlan (a tag on the trunk), or world and island (two ports of its own)"
+                yield class_path, "write either vlan (a tag on the trunk), or world and island (two ports of its own)"
             elif raw_class.vlan is not None and box.trunk is None and has_ports:
-                yield (*class_place, "vlan"), "its delay box has no trunk; add 'trunk: SWITCH/PORT' to it"
+                yield (*class_path, "vlan"), "its delay box has no trunk; add 'trunk: SWITCH/PORT' to it"
             if 2 * latency.jitter.ns > latency.rtt.ns:
                 most = Duration(latency.rtt.ns // 2)
                 text = f"{latency.jitter} exceeds the delay each way; at most half the rtt: {most}"
-                yield (*class_place, "jitter"), text
+                yield (*class_path, "jitter"), text
             if latency.ports and (least := min(latency.ports.world.mtu, latency.ports.island.mtu)) < longest:
                 text = f"an MTU of {least}, and its delay box has one of {longest}; write one mtu for the box"
-                yield class_place, text
+                yield class_path, text
 
 
 def _reachability(lab: Lab) -> _Mistakes:

@@ -8,7 +8,7 @@ from atoll_core.description.link_trace import read_loss_trace, read_trace
 from atoll_core.description.raw_link import RawDirection, RawLoss
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.validation_messages import Mistakes, entry_name
-from atoll_core.description.yaml_document import Place
+from atoll_core.description.yaml_document import KeyPath
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.experiment import (
     Bernoulli,
@@ -35,11 +35,13 @@ _LESS_LOSS = {
 _UNTESTABLE = "so paths cannot be tested before the load"
 
 
-def resolve_direction(raw: RawDirection, place: Place, mistakes: Mistakes, files: ReferencedFiles) -> LinkDirection:
-    """The direction at ``place`` of a document. Its mistakes, and those in the files that it names, are noted."""
+def resolve_direction(
+    raw: RawDirection, key_path: KeyPath, mistakes: Mistakes, files: ReferencedFiles
+) -> LinkDirection:
+    """The direction at ``key_path`` of a document. Its mistakes, and those in the files that it names, are noted."""
     trace = files.read(raw.trace, read_trace, "CSV") if raw.trace is not None else None
     if trace:
-        mistakes.of_file((*place, "trace"), trace.mistakes)
+        mistakes.of_file((*key_path, "trace"), trace.mistakes)
     aqm = raw.aqm and (raw.aqm.codel or raw.aqm.red)
     direction = LinkDirection(
         rate=raw.rate,
@@ -49,23 +51,23 @@ def resolve_direction(raw: RawDirection, place: Place, mistakes: Mistakes, files
         queue_packets=raw.queue_packets,
         low_priority=raw.low_priority and LowPriority(**dict(raw.low_priority)),
         reorder=raw.reorder,
-        loss=raw.loss and _loss(raw.loss, (*place, "loss"), mistakes, files),
+        loss=raw.loss and _loss(raw.loss, (*key_path, "loss"), mistakes, files),
         aqm=aqm and (Codel if raw.aqm and raw.aqm.codel else Red)(**dict(aqm)),
         trace=replace(trace.value, file=raw.trace) if trace and trace.value else None,
     )
-    for key, message in _mistakes(direction, may_lose_all=place[0] != "links"):
-        mistakes.note((*place, *key), message)
+    for key, message in _mistakes(direction, may_lose_all=key_path[0] != "links"):
+        mistakes.note((*key_path, *key), message)
     if trace and trace.value:
-        for row, message in _trace_mistakes(trace.value, direction, mistakes.document.where((*place, "rate"))):
-            text = f"{entry_name(place)}: {message}"
+        for row, message in _trace_mistakes(trace.value, direction, mistakes.document.where((*key_path, "rate"))):
+            text = f"{entry_name(key_path)}: {message}"
             mistakes.diagnostics.append(Diagnostic(trace.value.file, trace.lines[row], text))
     return direction
 
 
-def _loss(raw: RawLoss, place: Place, mistakes: Mistakes, files: ReferencedFiles) -> Loss | None:
+def _loss(raw: RawLoss, key_path: KeyPath, mistakes: Mistakes, files: ReferencedFiles) -> Loss | None:
     if raw.trace is not None:
         trace = files.read(raw.trace, read_loss_trace)
-        mistakes.of_file((*place, "trace"), trace.mistakes)
+        mistakes.of_file((*key_path, "trace"), trace.mistakes)
         return trace.value and replace(trace.value, file=raw.trace, where=raw.where)
     if raw.bit_error is not None:
         return BitError(raw.bit_error, raw.where)
@@ -80,7 +82,7 @@ def _loss(raw: RawLoss, place: Place, mistakes: Mistakes, files: ReferencedFiles
     )
 
 
-def _mistakes(direction: LinkDirection, *, may_lose_all: bool) -> Iterator[tuple[Place, str]]:
+def _mistakes(direction: LinkDirection, *, may_lose_all: bool) -> Iterator[tuple[KeyPath, str]]:
     """``may_lose_all``: a direction after a change."""
     least_delay, _ = direction.delays
     if direction.jitter and direction.jitter.amount > least_delay:

@@ -5,25 +5,25 @@ from atoll_core.description.flow_size_file import read_flow_sizes
 from atoll_core.description.raw_traffic import RawTraffic, RawUdp
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.validation_messages import Mistakes
-from atoll_core.description.yaml_document import Place
+from atoll_core.description.yaml_document import KeyPath
 from atoll_core.experiment.flow_sizes import PUBLISHED, FlowSizes, fixed, published
 from atoll_core.experiment.traffic import LEAST_IP_BYTES, SizesCount, Think, Traffic, UdpTraffic
 from atoll_core.units import Size
 
 
-def resolve_traffic(raw: RawTraffic, mistakes: Mistakes, files: ReferencedFiles, at: Place = ("traffic",)) -> Traffic:
+def resolve_traffic(raw: RawTraffic, mistakes: Mistakes, files: ReferencedFiles, at: KeyPath = ("traffic",)) -> Traffic:
     """The channels' load. Its mistakes, and those in the file that it names, are noted. ``at``: where its sizes are."""
     sizes = _sizes(raw.flow_sizes.distribution, (*at, "flow_sizes"), mistakes, files)
     counts_ip = raw.flow_sizes.counts is SizesCount.IP
     pro_rate = raw.pro_rate or (Size(LEAST_IP_BYTES) if counts_ip else None)
-    place: Place = ("traffic", "pro_rate") if raw.pro_rate and at == ("traffic",) else (*at, "flow_sizes")
+    key_path: KeyPath = ("traffic", "pro_rate") if raw.pro_rate and at == ("traffic",) else (*at, "flow_sizes")
     if counts_ip and pro_rate and pro_rate.bytes < LEAST_IP_BYTES:
         least = f"write at least {LEAST_IP_BYTES} B of IP bytes"
-        mistakes.note(place, f"{pro_rate} is smaller than the smallest connection; {least}")
+        mistakes.note(key_path, f"{pro_rate} is smaller than the smallest connection; {least}")
     elif pro_rate and sizes.max_bytes < pro_rate.bytes:
         most = Size(sizes.max_bytes)
         text = f"the largest flow, {most}, has fewer IP bytes than a connection, {pro_rate}"
-        mistakes.note(place, f"{pro_rate} exceeds the largest flow, {most}; lower it" if raw.pro_rate else text)
+        mistakes.note(key_path, f"{pro_rate} exceeds the largest flow, {most}; lower it" if raw.pro_rate else text)
     elif pro_rate:
         sizes = sizes.pro_rated(pro_rate.bytes)
     return Traffic(
@@ -47,7 +47,7 @@ def resolve_udp(raw: RawUdp, mistakes: Mistakes, files: ReferencedFiles) -> UdpT
     return UdpTraffic(**dict(raw), sizes=None if sizes.config == PUBLISHED else sizes, line=line)
 
 
-def _sizes(text: str, place: Place, mistakes: Mistakes, files: ReferencedFiles) -> FlowSizes:
+def _sizes(text: str, key_path: KeyPath, mistakes: Mistakes, files: ReferencedFiles) -> FlowSizes:
     """The distribution of a ``flow_sizes``; ``published`` where it cannot be read."""
     if text == PUBLISHED:
         return published()
@@ -55,5 +55,5 @@ def _sizes(text: str, place: Place, mistakes: Mistakes, files: ReferencedFiles) 
         return fixed(text, Size.parse(text).bytes)
     except ValueError:
         content = files.read(text, read_flow_sizes)
-    mistakes.of_file(place, content.mistakes)
+    mistakes.of_file(key_path, content.mistakes)
     return content.value or published()

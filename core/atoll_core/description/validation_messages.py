@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from atoll_core.description.raw_types import PORT_EXAMPLE, PORT_MAX, Raw
-from atoll_core.description.yaml_document import Document, Place
+from atoll_core.description.yaml_document import Document, KeyPath
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.lab.box_kind import BoxKind
 
@@ -63,18 +63,18 @@ class Mistakes:
         self.document = document
         self.diagnostics: list[Diagnostic] = []
 
-    def note(self, place: Place, message: str) -> None:
+    def note(self, key_path: KeyPath, message: str) -> None:
         """Note a mistake."""
-        name = entry_name(place)
-        self.diagnostics.append(self.document.mistake(place, f"{name}: {message}" if name else message))
+        name = entry_name(key_path)
+        self.diagnostics.append(self.document.mistake(key_path, f"{name}: {message}" if name else message))
 
-    def of_file(self, place: Place, mistakes: Iterable[Diagnostic]) -> None:
-        """Note those of a file that is named at ``place``. One of the file as a whole is reported there."""
+    def of_file(self, key_path: KeyPath, mistakes: Iterable[Diagnostic]) -> None:
+        """Note those of a file that is named at ``key_path``. One of the file as a whole is reported there."""
         for mistake in mistakes:
             if mistake.line:
                 self.diagnostics.append(mistake)
             else:
-                self.note(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
+                self.note(key_path, f"{mistake.file}: {mistake.message}; the path is relative to this file")
 
 
 def parse(model: type[M], document: Document, examples: Mapping[str, str] = MappingProxyType({})) -> M:
@@ -90,11 +90,13 @@ def parse(model: type[M], document: Document, examples: Mapping[str, str] = Mapp
             details = error.errors(include_url=False)
             ports = _free_ports(document.tree)
             # A key that is missing because it is misspelt is reported once, as the misspelling.
-            suggested = {(*place[:-1], _suggest_key(model, place)) for place in map(_place, details) if place}
+            suggested = {
+                (*key_path[:-1], _suggest_key(model, key_path)) for key_path in map(_key_path, details) if key_path
+            }
             mistakes += [
-                document.mistake(_place(detail), error_message(model, detail, ports, examples))
+                document.mistake(_key_path(detail), error_message(model, detail, ports, examples))
                 for detail in details
-                if detail["type"] != "missing" or _place(detail) not in suggested
+                if detail["type"] != "missing" or _key_path(detail) not in suggested
             ]
         else:
             if not mistakes:
@@ -102,7 +104,7 @@ def parse(model: type[M], document: Document, examples: Mapping[str, str] = Mapp
     raise DescriptionError(mistakes)
 
 
-def _place(error: ErrorDetails) -> Place:
+def _key_path(error: ErrorDetails) -> KeyPath:
     return tuple(key for key in error["loc"] if key != "[key]")
 
 
@@ -111,23 +113,23 @@ def error_message(
     error: ErrorDetails,
     ports: Ports = MappingProxyType({}),
     examples: Mapping[str, str] = MappingProxyType({}),
-    within: Place = (),
+    within: KeyPath = (),
 ) -> str:
     """The message for one of pydantic's errors in a description: the error and the remedy.
 
     ``ports``: free ones of each switch of the lab that is described.
     ``examples``: by key, in place of the model's.
-    ``within``: the place of the model in the description.
+    ``within``: the key path of the model in the description.
     """
-    place = _place(error)
-    outer, inner = _prefix(entry_name((*within, *place[:-1]))), _prefix(entry_name((*within, *place)))
-    key, given = str(place[-1]) if place else "", error.get("input")
-    field = field_at(model, place)
+    key_path = _key_path(error)
+    outer, inner = _prefix(entry_name((*within, *key_path[:-1]))), _prefix(entry_name((*within, *key_path)))
+    key, given = str(key_path[-1]) if key_path else "", error.get("input")
+    field = field_at(model, key_path)
     match error["type"]:
         case "missing":
             return f"{outer}{key} is missing; add {_example(key, field, ports, examples)}"
         case "extra_forbidden":
-            known = sorted(_keys(model_at(model, place[:-1])))
+            known = sorted(_keys(model_at(model, key_path[:-1])))
             return f"{outer}unknown key {shown(key)}; {suggest(key, known, 'keys')}"
         case "value_error":
             reason = str(cast(Any, error)["ctx"]["error"])
@@ -136,7 +138,7 @@ def error_message(
             remedy = suggest(given, _choices(field), f"{key.rstrip('s')}s", also=_SYNONYMS.get(key, {}))
             return f"{inner}unknown {key} {shown(given)}; {remedy}"
         case "int_type" | "greater_than_equal" | "less_than_equal":
-            return f"{inner}{shown(given)} is not a whole number{_range(model, place)}"
+            return f"{inner}{shown(given)} is not a whole number{_range(model, key_path)}"
         case "bool_type":
             return f"{inner}{shown(given)} is neither true nor false; write one of them without quotes"
         case "string_type":
@@ -149,18 +151,18 @@ def error_message(
             return f"{inner}{shown(given)} is not valid here{_such_as(key, field, ports, examples)}"
 
 
-def entry_name(place: Place) -> str:
-    """The name of a place in messages: ``("hosts", "w1", "ip")`` is "host 'w1': ip"."""
+def entry_name(key_path: KeyPath) -> str:
+    """The name of a key path in messages: ``("hosts", "w1", "ip")`` is "host 'w1': ip"."""
     parts: list[str] = []
     section = ""
-    for key in place:
+    for key in key_path:
         if isinstance(key, int):
             parts.append(
                 {"trunks": "trunk", "chain": "chain hop", "changes": "change"}.get(section, "entry") + f" {key + 1}"
             )
         elif section in ENTRY_NOUNS:
             parts.append(f"{ENTRY_NOUNS[section]} {shown(key)}")
-        elif key not in {*ENTRY_NOUNS, "trunks", "chain", "changes"} or key == place[-1]:
+        elif key not in {*ENTRY_NOUNS, "trunks", "chain", "changes"} or key == key_path[-1]:
             parts.append(key)
         section = str(key) if section not in ENTRY_NOUNS else ""
     return ": ".join(parts)
@@ -208,10 +210,10 @@ def _differ_in_number(one: str, other: str) -> bool:
     return _NUMBERS.sub("0", one) == _NUMBERS.sub("0", other) and numbers[0] != numbers[1]
 
 
-def _suggest_key(model: type[Raw], place: Place) -> str | None:
-    """The known key of which the key at ``place`` is probably a misspelling; None if it is a known key."""
-    known = _keys(model_at(model, place[:-1]))
-    return None if place[-1] in known else nearest(str(place[-1]), known)
+def _suggest_key(model: type[Raw], key_path: KeyPath) -> str | None:
+    """The known key of which the key at ``key_path`` is probably a misspelling; None if it is a known key."""
+    known = _keys(model_at(model, key_path[:-1]))
+    return None if key_path[-1] in known else nearest(str(key_path[-1]), known)
 
 
 def _prefix(name: str) -> str:
@@ -224,16 +226,16 @@ def _keys(model: type[Raw] | None) -> dict[str, FieldInfo]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def field_at(model: type[Raw], place: Place) -> FieldInfo | None:
-    """The field at ``place``; None for an entry of a list or of named entries, and for an unknown key."""
-    owner = model_at(model, place[:-1])
-    return _keys(owner).get(str(place[-1])) if place else None
+def field_at(model: type[Raw], key_path: KeyPath) -> FieldInfo | None:
+    """The field at ``key_path``; None for an entry of a list or of named entries, and for an unknown key."""
+    owner = model_at(model, key_path[:-1])
+    return _keys(owner).get(str(key_path[-1])) if key_path else None
 
 
-def model_at(model: type[Raw], place: Place) -> type[Raw] | None:
-    """The raw model of the mapping at ``place``."""
+def model_at(model: type[Raw], key_path: KeyPath) -> type[Raw] | None:
+    """The raw model of the mapping at ``key_path``."""
     node: Any = model
-    for key in place:
+    for key in key_path:
         if isinstance(node, type) and issubclass(node, Raw):
             field = _keys(node).get(str(key))
             node = without_none(field.annotation) if field else None
@@ -258,9 +260,9 @@ def _choices(field: FieldInfo | None) -> list[str]:
     return [str(choice) for choice in typing.get_args(hint)] if typing.get_origin(hint) is Literal else []
 
 
-def _range(model: type[Raw], place: Place) -> str:
-    """The least and the largest whole number that can be at ``place``."""
-    field = field_at(model, place) or field_at(model, place[:-1])  # an entry's range is in the type of its list
+def _range(model: type[Raw], key_path: KeyPath) -> str:
+    """The least and the largest whole number that can be at ``key_path``."""
+    field = field_at(model, key_path) or field_at(model, key_path[:-1])  # an entry's range is in the type of its list
     bounds = _bounds((field.annotation, *field.metadata)) if field else {}
     return f" from {bounds['ge']} to {bounds['le']}" if len(bounds) == len(_BOUNDS) else ""
 

@@ -20,7 +20,7 @@ from ruamel.yaml.reader import ReaderError
 
 from atoll_core.errors import Diagnostic
 
-Place = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """The path to an entry of a description: keys of mappings and indices of lists, from the top."""
 
 _MOST_BYTES = 4_000_000  # a full lab of some 150 machines is 20 kB
@@ -49,34 +49,34 @@ class Document:
 
     ``tree`` is None when the text is not a mapping; ``mistakes`` has the reason. Otherwise ``mistakes`` has the errors
     of the YAML that leave a usable tree, such as a key given twice. ``settings``: settings of the command line
-    (atoll_core.description.overrides), by their place.
+    (atoll_core.description.overrides), by their key path.
     """
 
     file: str
     tree: dict[str, Any] | None
-    lines: Mapping[Place, int]
+    lines: Mapping[KeyPath, int]
     mistakes: tuple[Diagnostic, ...]
-    settings: Mapping[Place, str] = field(default_factory=dict[Place, str])
+    settings: Mapping[KeyPath, str] = field(default_factory=dict[KeyPath, str])
 
-    def line(self, place: Place) -> int:
-        """The line of ``place``, or of the nearest entry around it that is in the file."""
-        while place not in self.lines:
-            if not place:
+    def line(self, key_path: KeyPath) -> int:
+        """The line of ``key_path``, or of the nearest entry around it that is in the file."""
+        while key_path not in self.lines:
+            if not key_path:
                 return 1
-            place = place[:-1]
-        return self.lines[place]
+            key_path = key_path[:-1]
+        return self.lines[key_path]
 
-    def where(self, place: Place) -> str:
+    def where(self, key_path: KeyPath) -> str:
         """``lab.yaml:12``; the file alone for a value of the command line."""
-        line = self.line(place)
+        line = self.line(key_path)
         return f"{self.file}:{line}" if line else self.file
 
-    def mistake(self, place: Place, message: str) -> Diagnostic:
-        """A mistake at ``place``; for a value from the command line it names the setting."""
-        for length in range(len(place), 0, -1):
-            if (setting := self.settings.get(place[:length])) is not None:
-                return Diagnostic(self.file, 0, f"--set {setting}: {message}", place)
-        return Diagnostic(self.file, self.line(place), message, place)
+    def mistake(self, key_path: KeyPath, message: str) -> Diagnostic:
+        """A mistake at ``key_path``; for a value from the command line it names the setting."""
+        for length in range(len(key_path), 0, -1):
+            if (setting := self.settings.get(key_path[:length])) is not None:
+                return Diagnostic(self.file, 0, f"--set {setting}: {message}", key_path)
+        return Diagnostic(self.file, self.line(key_path), message, key_path)
 
 
 def read_document(path: Path) -> Document:
@@ -194,7 +194,7 @@ class _Builder:
     def __init__(self, file: str, last_line: int) -> None:
         self.file = file
         self.last_line = last_line
-        self.lines: dict[Place, int] = {}
+        self.lines: dict[KeyPath, int] = {}
         self.mistakes: list[Diagnostic] = []
         self.nodes = 0
 
@@ -214,7 +214,7 @@ class _Builder:
         if self.nodes > _MOST_NODES:
             raise _TooLargeError
 
-    def build(self, node: _Node, place: Place, key_line: int, ancestors: frozenset[int]) -> Any:
+    def build(self, node: _Node, key_path: KeyPath, key_line: int, ancestors: frozenset[int]) -> Any:
         self.count()
         if id(node) in ancestors:
             self.mistakes.append(
@@ -225,18 +225,18 @@ class _Builder:
             self.mistakes.append(Diagnostic(self.file, key_line, f"tag {node.tag} has no meaning here; remove it"))
         if node.id == "scalar":
             empty = node.value == "" and node.style is None  # its mark is that of the next token
-            self.lines[place] = key_line if empty else max(key_line, self.line_of(node))
+            self.lines[key_path] = key_line if empty else max(key_line, self.line_of(node))
             return _scalar(node)
-        self.lines[place] = key_line
+        self.lines[key_path] = key_line
         if node.id == "sequence":
             items = cast("list[_Node]", node.value)
             return [
-                self.build(item, (*place, index), max(key_line, self.line_of(item)), ancestors | {id(node)})
+                self.build(item, (*key_path, index), max(key_line, self.line_of(item)), ancestors | {id(node)})
                 for index, item in enumerate(items)
             ]
-        return self.mapping(node, place, ancestors)
+        return self.mapping(node, key_path, ancestors)
 
-    def mapping(self, node: _Node, place: Place, ancestors: frozenset[int]) -> dict[str, Any]:
+    def mapping(self, node: _Node, key_path: KeyPath, ancestors: frozenset[int]) -> dict[str, Any]:
         built: dict[str, Any] = {}
         first: dict[str, int] = {}
         nested = ancestors | {id(node)}
@@ -247,11 +247,13 @@ class _Builder:
                 self.mistakes.append(Diagnostic(self.file, line, message))
                 continue
             first[key.value] = line
-            built[key.value] = self.build(child, (*place, key.value), line, nested)
+            built[key.value] = self.build(child, (*key_path, key.value), line, nested)
         for merged in self.merged(node, nested):
             for key, child in self.pairs(merged):
                 if key.value not in built:
-                    built[key.value] = self.build(child, (*place, key.value), self.line_of(key), nested | {id(merged)})
+                    built[key.value] = self.build(
+                        child, (*key_path, key.value), self.line_of(key), nested | {id(merged)}
+                    )
         return built
 
     def pairs(self, node: _Node) -> Iterator[tuple[_Node, _Node]]:

@@ -101,15 +101,15 @@ def error_json(error: AtollError) -> dict[str, Any]:
 def diagnostics_answer(mistakes: Iterable[Diagnostic]) -> list[dict[str, Any]]:
     """Mistakes or warnings in the form of the API."""
     return [
-        {"where": _shortened_line(path_text(mistake.place)), "message": _shortened_line(mistake.message)}
+        {"where": _shortened_line(path_text(mistake.key_path)), "message": _shortened_line(mistake.message)}
         | ({"line": mistake.line} if mistake.line else {})
         for mistake in mistakes
     ]
 
 
-def path_text(place: tuple[str | int, ...]) -> str:
-    """A place in a body as text: ``links.sat.to_island``, ``chain[1]``."""
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).removeprefix(".")
+def path_text(key_path: tuple[str | int, ...]) -> str:
+    """A key path in a body as text: ``links.sat.to_island``, ``chain[1]``."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in key_path).removeprefix(".")
 
 
 def _mistakes(error: AtollError) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ def parameters(request: web.Request, model: type[M]) -> M:
             Diagnostic("", 0, _message(problem, f"; known parameters: {names}"), (f"?{problem['loc'][0]}",))
             for problem in error.errors(include_url=False)
         ]
-        text = "\n".join(f"{mistake.place[0]}: {mistake.message}" for mistake in mistakes)
+        text = "\n".join(f"{mistake.key_path[0]}: {mistake.message}" for mistake in mistakes)
         raise RequestError(400, text, mistakes=mistakes) from None
 
 

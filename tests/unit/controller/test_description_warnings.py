@@ -407,7 +407,7 @@ def test_what_a_change_makes_doubtful_is_told_once_with_its_line(
     network, experiment = load_experiment(path, [*settings, "tcp.buffer_max=16 MB"])
     assert description_warnings(network, replace(experiment, schedule=())) == ()
     found = [doubt for doubt in description_warnings(network, experiment) if message in doubt.message]
-    assert [(doubt.line, doubt.place) for doubt in found] == [(line, ("changes", 0))]
+    assert [(doubt.line, doubt.key_path) for doubt in found] == [(line, ("changes", 0))]
     assert found[0].message.startswith(f"from 5 s on: {message}")
 
 

@@ -141,7 +141,7 @@ def test_paths_are_tested_at_the_beginning_of_the_trace(load, project):
 def test_buffers_are_held_against_the_longest_delay_of_a_trace(load):
     load("trace: t.csv", t_csv="t_s,delay_ms\n0,100\n1,60000\n")
     (doubt,) = (
-        one for one in description_warnings(*load_experiment(Path("e.yaml"))) if one.place == ("tcp", "buffer_max")
+        one for one in description_warnings(*load_experiment(Path("e.yaml"))) if one.key_path == ("tcp", "buffer_max")
     )
     assert "tcp: buffer_max: 16 MB is less than the bandwidth-delay product, 16 Mbit/s x 60.25 s = 120.5 MB" in str(
         doubt
