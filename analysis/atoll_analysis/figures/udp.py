@@ -75,8 +75,8 @@ def _mbit_s(octets: int | None, seconds: float) -> float | None:
 
 def _total(reports: Sequence[Mapping[str, Any]], key: str) -> int | None:
     """The sum over all receivers; None if one of them did not report it."""
-    counts = [report.get(key) for report in reports]
-    return sum(counts) if counts and None not in counts else None
+    counts = [report[key] for report in reports if report.get(key) is not None]
+    return sum(counts) if len(counts) == len(reports) > 0 else None
 
 
 def _largest_ms(reports: Sequence[Mapping[str, Any]], key: str) -> float | None:

@@ -125,7 +125,7 @@ def test_receivers_are_added_up(tmp_path: Path, quiet: tuple[str, ...]) -> None:
     for number, host in enumerate(("i1", "i2", "i3"), 1):
         lines: list[dict[str, object]] = []
         for tick in range(1, 10 * SECONDS + 1):
-            line = {
+            line: dict[str, object] = {
                 "type": "counters",
                 "t_ns": START_NS + tick * 100_000_000 + number * 1_000_000,
                 "packets": number * tick,
