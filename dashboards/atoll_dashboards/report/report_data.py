@@ -12,7 +12,7 @@ import polars as pl
 from atoll_analysis.figures.losses import cause_of
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
-from atoll_analysis.tables.box_counters import CAUSES
+from atoll_analysis.tables.box_counters import COUNTER_CAUSES
 from atoll_analysis.tables.change_timeline import to_island_over_time
 from atoll_analysis.tables.table_schemas import scan_table
 from atoll_analysis.tables.tables import WINDOW_NS
@@ -81,7 +81,7 @@ class Sources:
 
         Causes that the tables of an older version do not distinguish are null.
         """
-        causes = [f"dropped_{cause}_packets" for cause in CAUSES]
+        causes = [f"dropped_{cause}_packets" for cause in COUNTER_CAUSES]
         rows = self.table("boxes")
         missing = [cause for cause in causes if cause not in rows.collect_schema().names()]
         return (
@@ -116,7 +116,7 @@ class Sources:
         counters = self.link_counters(link.box, direction)
         drops = counters.select("t_s", pl.col("dropped_packets").fill_null(0)).collect(engine="streaming")
         unknown = drops.drop_in_place("dropped_packets")
-        for counter in CAUSES:  # one after the other: most of them lost nothing, and need not be kept
+        for counter in COUNTER_CAUSES:  # one after the other: most of them lost nothing, and need not be kept
             column = counters.select(pl.col(f"dropped_{counter}_packets").fill_null(0))
             packets = column.collect(engine="streaming").to_series()
             if packets.sum():

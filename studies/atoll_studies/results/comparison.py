@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.figures.run_figures import FIGURES, LOSSES, limits, measured
+from atoll_analysis.figures.run_figures import FIGURES, LOSS_FIGURES, figure_limits, measured_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.directory import COMPLETED, RUNNING
 from atoll_analysis.summary import Summary
@@ -92,7 +92,7 @@ def compare(
     """
     require_figures(figures)
     summaries = [cast("Summary", run.summary()) for run in runs]
-    values = [measured(run.path, summary) for run, summary in zip(runs, summaries, strict=True)]
+    values = [measured_figures(run.path, summary) for run, summary in zip(runs, summaries, strict=True)]
     manifests = [run.manifest() for run in runs]
     if not mixed_kernels:
         _refuse_mixed_kernels(runs, manifests)
@@ -121,7 +121,7 @@ def compare(
             figures=values[number],
             provenance=Provenance.of_run(manifest),
             regime=regime_of(summary),
-            limits=limits(summary),
+            limits=figure_limits(summary),
             repeats=None if (earlier := repeats[number]) is None else earlier + 1,
             wall_s=manifest.get("host", {}).get("wall_s"),
         )
@@ -173,7 +173,7 @@ def arrange(
 
 def _worth_showing(name: str, run: StudyRun) -> bool:
     """Whether a run measured the figure or its limits; of losses by a cause: whether it had such a loss."""
-    return bool(run.figures[name]) if name in LOSSES else run.measured(name) is not None
+    return bool(run.figures[name]) if name in LOSS_FIGURES else run.measured(name) is not None
 
 
 def _refuse_mixed_kernels(runs: Sequence[RunDir], manifests: Sequence[Mapping[str, Any]]) -> None:

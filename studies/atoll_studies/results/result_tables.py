@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from atoll_analysis.figures.run_figures import FIGURES, OF_TRANSFERS
+from atoll_analysis.figures.run_figures import FIGURES, TRANSFER_FIGURES
 from atoll_analysis.run_directory.atomic_files import replacing
 from atoll_analysis.tables.table_schemas import unit_of
 from atoll_studies.results.queue_capacity import advice_json, queue_advice
@@ -64,7 +64,7 @@ def columns() -> frozenset[str]:
     """The columns that the tables have besides factors."""
     figures = {column_name(name, unit) for name, (unit, _, _) in FIGURES.items()}
     figures |= {
-        column_name(f"{name} {end}", FIGURES[name][0]) for name in OF_TRANSFERS for end in ("at least", "at most")
+        column_name(f"{name} {end}", FIGURES[name][0]) for name in TRANSFER_FIGURES for end in ("at least", "at most")
     }
     return frozenset({"seed", "verdict", REGIME_COLUMN, CONTROL_COLUMN, *figures, *ORIGIN_COLUMNS, *FIGURE_COLUMNS})
 
@@ -109,7 +109,7 @@ def _figure_row(results: Results, each: ConfigurationFigure) -> dict[str, Any]:
         "figure": each.figure,
         "unit": each.unit,
         "runs": each.median.runs,
-        "finished": len(each.exact) if each.figure in OF_TRANSFERS else None,
+        "finished": len(each.exact) if each.figure in TRANSFER_FIGURES else None,
         **_limited_columns("median", each.median),
         **_limited_columns("quartile_1", limited(partial(quantile_estimate, share=0.25), each.values)),
         **_limited_columns("quartile_3", limited(partial(quantile_estimate, share=0.75), each.values)),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from atoll_analysis.figures.regimes import Regime
-from atoll_analysis.figures.run_figures import FIGURES, LOSSES, limits, suggest_figure
+from atoll_analysis.figures.run_figures import FIGURES, LOSS_FIGURES, figure_limits, suggest_figure
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.codec import from_json
@@ -260,7 +260,7 @@ def _run_of_point(number: int, point: PointRuns, attempt: Attempt, warm_up: Warm
         figures=run_figures(attempt, warm_up) if analysed else {},
         provenance=attempt.provenance,
         regime=regime_of(summary) if summary else None,
-        limits=limits(cast("Summary", run.summary())) if analysed else {},
+        limits=figure_limits(cast("Summary", run.summary())) if analysed else {},
         point=point.id,
         wall_s=attempt.wall_s,
     )
@@ -307,7 +307,7 @@ def estimate(
 
     ``others``: runs that do not count. ``expectations``: of the control variate, by configuration.
     """
-    lossless = {name for name in LOSSES if not any(run.figures[name] for run in runs)}
+    lossless = {name for name in LOSS_FIGURES if not any(run.figures[name] for run in runs)}
     runs_of: list[list[StudyRun]] = [[] for _ in compared]
     for run in runs:
         runs_of[run.configuration].append(run)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.figures.run_figures import limits, measured
+from atoll_analysis.figures.run_figures import figure_limits, measured_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.description.raw_study import ATTEMPTS, MSER_5
@@ -52,7 +52,7 @@ def run_figures(attempt: Attempt, warm_up: WarmUp) -> dict[str, float | None]:
 
     An attempt that does not count may lack tables, or be shorter than the warm-up: its time averages are then None.
     """
-    figures = measured(attempt.path, cast("Summary", RunDir.open(attempt.path).summary()))
+    figures = measured_figures(attempt.path, cast("Summary", RunDir.open(attempt.path).summary()))
     if not warm_up.seconds:
         return figures
     try:
@@ -68,7 +68,7 @@ def _limits(attempt: Attempt, warm_up: WarmUp, figure: str) -> Limits | None:
     value = run_figures(attempt, warm_up)[figure]
     if value is not None:
         return Limits(value, value)
-    ends = limits(cast("Summary", RunDir.open(attempt.path).summary())).get(figure)
+    ends = figure_limits(cast("Summary", RunDir.open(attempt.path).summary())).get(figure)
     return None if ends is None else Limits(*ends)
 
 

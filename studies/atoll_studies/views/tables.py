@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from atoll_analysis.figures.regimes import Regime
-from atoll_analysis.figures.run_figures import FIGURES, OF_TRANSFERS, RATE
+from atoll_analysis.figures.run_figures import FIGURES, RATE_UNIT, TRANSFER_FIGURES
 from atoll_analysis.verdict.findings import Verdict
 from atoll_controller.planner.virtual_cost import rough
 from atoll_core.plural import counted, listed, significant
@@ -106,7 +106,7 @@ def number_text(name: str, found: float | None, sign: str = "") -> str:
 
 def _digits(name: str, found: float | None) -> int:
     unit, digits, _ = FIGURES[name]
-    return decimals(found, digits) if unit == RATE else digits
+    return decimals(found, digits) if unit == RATE_UNIT else digits
 
 
 def limits_text(name: str, found: Limits | None, sign: str = "") -> str:
@@ -256,7 +256,7 @@ def _figure_row(results: Results, each: ConfigurationFigure, *, compared: bool) 
     levels = dict.fromkeys(each.level for each in (each.median, *([pair.median] if pair else [])) if each.level)
     yield configuration_name(results, each.configuration)
     made = _made(results, each.configuration)
-    if each.figure in OF_TRANSFERS:
+    if each.figure in TRANSFER_FIGURES:
         yield f"{each.median.runs}, {percent(len(each.exact) / each.median.runs)} finished"
     else:
         yield str(each.median.runs) if each.median.runs == made else f"{each.median.runs} of {made}"
