@@ -29,7 +29,7 @@ from atoll_studies.statistics.warm_up import whole_windows, windows_of
 
 MOST_POINTS = 100_000
 
-_OWN_KEYS = {  # that are no settings of a study: its own, or what runs are known by
+_RESERVED_KEYS = {  # that are no settings of a study: its own, or what runs are known by
     "seed": "write 'repetitions' or 'seeds'",
     "name": "leave it out",
     "lab.name": "leave it out",
@@ -177,17 +177,17 @@ class _Resolver:
         for name, levels in self.raw.factors.items():
             if isinstance(levels, dict):
                 variants = cast("dict[str, dict[str, Any]]", levels).items()
-                made = [Level(level, self.settings(("factors", name, level), given)) for level, given in variants]
+                resolved = [Level(level, self.settings(("factors", name, level), given)) for level, given in variants]
             else:
-                made = [Level(level_name(level), self.settings(("factors",), {name: level})) for level in levels]
-            yield Factor(name, tuple(made))
+                resolved = [Level(level_name(level), self.settings(("factors",), {name: level})) for level in levels]
+            yield Factor(name, tuple(resolved))
 
     def settings(self, place: Place, given: Mapping[str, Any]) -> tuple[str, ...]:
         """Settings in the language of ``--set``, without those that a study must not have, which are reported."""
         for key in given:
-            if key in _OWN_KEYS:
-                self.wrong((*place, key), f"{key} is not a setting of a study; {_OWN_KEYS[key]}")
-        return tuple(setting_text(key, value) for key, value in given.items() if key not in _OWN_KEYS)
+            if key in _RESERVED_KEYS:
+                self.wrong((*place, key), f"{key} is not a setting of a study; {_RESERVED_KEYS[key]}")
+        return tuple(setting_text(key, value) for key, value in given.items() if key not in _RESERVED_KEYS)
 
     def seeds(self, configurations: Sequence[Configuration]) -> tuple[int, ...]:
         seeds = self.raw.seeds or []
@@ -217,7 +217,7 @@ class _Resolver:
                 ]
         for key in self.raw.set:
             for name, of_factor in levels.items():
-                if all(any(_contains(own, _key_parts(key)) for own in level) for level in of_factor):
+                if all(any(_contains(outer_key, _key_parts(key)) for outer_key in level) for level in of_factor):
                     self.wrong(("set", key), f"factor {shown(name)} replaces {key} in all runs; remove it here")
         keys_of = {
             name: {key: where for level in reversed(of_factor) for key, where in level.items()}
@@ -227,10 +227,10 @@ class _Resolver:
             for (key, where), same in itertools.product(others.items(), keys):
                 if _contains(same, key) or _contains(key, same):
                     text = ".".join(map(str, key))
-                    both = f"both set {text}"
+                    conflict = f"both set {text}"
                     if same != key:
-                        both = f"overlap: one sets {text}, the other {'.'.join(map(str, same))}"
-                    self.wrong(where, f"factors {shown(first)} and {shown(second)} {both}; keep one of them")
+                        conflict = f"overlap: one sets {text}, the other {'.'.join(map(str, same))}"
+                    self.wrong(where, f"factors {shown(first)} and {shown(second)} {conflict}; keep one of them")
 
     def baseline(self, factors: Sequence[Factor]) -> tuple[tuple[str, str], ...]:
         if not self.raw.baseline:
@@ -299,15 +299,15 @@ class _Resolver:
 
     def causes(self, factors: Sequence[Factor]) -> dict[str, Place]:
         """The places of the mistakes that the experiment, the settings of all runs or a single level cause."""
-        alone: list[tuple[tuple[str, ...], Place]] = [((), ("set",) if self.common else ("experiment",))]
+        single_levels: list[tuple[tuple[str, ...], Place]] = [((), ("set",) if self.common else ("experiment",))]
         for factor in factors:
-            named = isinstance(self.raw.factors[factor.name], dict)
-            alone += [
-                (level.settings, ("factors", factor.name, level.name if named else index))
+            has_names = isinstance(self.raw.factors[factor.name], dict)
+            single_levels += [
+                (level.settings, ("factors", factor.name, level.name if has_names else index))
                 for index, level in enumerate(factor.levels)
             ]
         causes: dict[str, Place] = {}
-        for settings, place in alone:
+        for settings, place in single_levels:
             loaded = self.load(settings)
             if isinstance(loaded, DescriptionError):
                 causes = {mistake.message: place for mistake in loaded.mistakes} | causes
