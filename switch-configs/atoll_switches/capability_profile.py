@@ -91,7 +91,7 @@ class Profile:
 def profile(driver: str) -> Profile:
     """The profile of a driver.
 
-    Raises PlanError, naming the kind drivers, when there is none.
+    Raises PlanError, naming the known drivers, when there is none.
     """
     if driver in drivers():
         return _read(tomllib.loads((PROFILES / f"{driver}.toml").read_text(encoding="utf-8")))

@@ -204,7 +204,9 @@ class _Resolver:
             given = self.raw.boxes.get(box.name, {})
             settings, _ = resolve_settings(box, given)
             if settings:
-                yield BoxConfiguration(box.name, tuple(settings.items()), self.document.line(("boxes", box.name)))
+                doubtful = next((key for key in ("buffer_max", "redundancy") if key in given), "")
+                line = self.document.line(("boxes", box.name, doubtful))
+                yield BoxConfiguration(box.name, tuple(settings.items()), line)
 
     def check_boxes(self) -> None:
         boxes = {box.name: box for box in self.network.boxes}

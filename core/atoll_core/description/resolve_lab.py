@@ -205,14 +205,14 @@ class _Builder:
     def classes(self, place: Place, box: RawDelayBox) -> Iterator[LatencyClass]:
         """The classes. Interfaces of those with ports have the MTU of the box, unless they declare their own."""
         for index, (name, raw) in enumerate(box.classes.items(), start=1):
-            vlan, ports = raw.vlan or 0, None
-            if raw.world and raw.island:
-                vlan, interfaces = next(self.numbers_of_classes), list[Interface]()
-                for side, leg in (("world", raw.world), ("island", raw.island)):
+            vlan, ports, interfaces = raw.vlan or 0, None, list[Interface]()
+            for side, leg in (("world", raw.world), ("island", raw.island)):
+                if leg:
                     at = (*place, "classes", name, side)
                     mtus = [(leg.mtu, at), (box.mtu, place)]
                     interfaces.append(self.interface(at, leg.port, leg, f"{place[1]}-{index}{side[0]}", mtus))
-                ports = PortPair(*interfaces)
+            if len(interfaces) == 2:
+                vlan, ports = next(self.numbers_of_classes), PortPair(*interfaces)
             yield LatencyClass(name, vlan, raw.rtt, raw.jitter, ports)
 
     def taps(self) -> Iterator[Tap]:
@@ -333,7 +333,7 @@ def _attachment(lab: Lab) -> _Mistakes:
     splitters = [(cable.port, (*cable.place, cable.key)) for cable in lab.cables if cable.key == "cable"]
     used = {port for port, _ in lab.ports()}
     for port, place in (*lab.ports(), *splitters):
-        if port.switch in raw.learning_switches and place[0] != "hosts":
+        if port.switch in raw.learning_switches and not lab.can_be_attached(port, place):
             text = f"{port.switch!r} is a learning switch; only hosts can be attached to it"
             yield place, f"{text}; name a port of an OpenFlow switch"
         elif place[-1] == "cable":

@@ -51,7 +51,7 @@ def event_text(event: _Fields) -> _Text | None:
         text = _TEXTS[kind](event)
     except (AttributeError, KeyError, TypeError):
         text = _plain_text(kind, event)
-    return (text, "info") if isinstance(text, str) else text
+    return text if isinstance(text, tuple) else (str(text), "info")
 
 
 def step_text(step: str) -> str:

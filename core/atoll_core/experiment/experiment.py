@@ -323,7 +323,7 @@ class BoxConfiguration:
 
     box: str
     settings: tuple[tuple[str, Any], ...]
-    line: int = field(default=0, compare=False)  # in the experiment's file; 0: unknown
+    line: int = field(default=0, compare=False)  # of its buffer_max or redundancy in the experiment's file; 0: unknown
 
     @property
     def is_off(self) -> bool:

@@ -66,7 +66,7 @@ def _ambiguous(pair: list[str], other: dict[str, str], connected: set[str]) -> I
     for box in pair:
         if box in connected:
             text = f"two chains at a time pass {box!r}, but one connection takes one path"
-            yield box, f"{text}; let it keep one in one chain"
+            yield box, f"{text}; let only one of them carry TCP through it"
             return
         if box in other and other[box] not in pair:
             text = f"{box!r} is connected to {other[box]!r} in another version of the chain; keep that box in this one"

@@ -92,17 +92,17 @@ def delete(entry: FlowEntry | UnmanagedEntry, table: int, xid: int) -> bytes:
 
 
 def entry_key(entry: FlowEntry) -> bytes:
-    """The bytes that identify an entry, as ``flow_stats.essence`` finds them in the plan's table of a switch."""
+    """The bytes that identify an entry, as ``flow_stats.record_key`` of the same entry in a switch's table."""
     plain = _PLAIN.pack(entry.priority, 0, 0, 0, entry.cookie)
     return plain + pack_match(entry.match) + _instructions(entry.actions)
 
 
-def table_digest(essences: Iterable[bytes]) -> str:
+def table_digest(keys: Iterable[bytes]) -> str:
     """The digest of a table's content, independent of the order of its entries: equal digests, equal tables."""
     total = hashlib.sha256()
-    for essence in sorted(essences):
-        total.update(len(essence).to_bytes(4))
-        total.update(essence)
+    for key in sorted(keys):
+        total.update(len(key).to_bytes(4))
+        total.update(key)
     return total.hexdigest()
 
 

@@ -101,7 +101,7 @@ def held_records(body: bytes, table: int) -> Iterator[EntryStats]:
 
 
 def record_key(record: EntryStats, table: int) -> bytes:
-    """All of a record but its counters and its age, as ``wire.essence``; in another table than that one also which."""
+    """All of a record but its counters and its age, as ``encoder.entry_key``; the table, too, if it is another one."""
     whole = record.whole
     elsewhere = b"" if record.table == table else b"table" + bytes([record.table])
     return elsewhere + whole[12:20] + whole[24:32] + encoder.pack_oxm(ordered(record.match)) + record.instructions

@@ -231,6 +231,17 @@ def test_check_warns_with_file_and_line_and_strict_refuses(
     assert capsys.readouterr().err == f"e.yaml:{line}: {SMALL_BUFFERS}\n"
 
 
+def test_a_setting_of_a_box_is_warned_of_on_its_own_line(project: Path, tmp_path: Path) -> None:
+    """Not on the line of the box above it."""
+    text = (project / "examples/pep-world.yaml").read_text(encoding="utf-8")
+    text = text.replace("../emulation", f"{project}/emulation")
+    text = text.replace("pep-w: {accept: after}", "pep-w:\n    accept: after\n    buffer_max: 5000 B")
+    (tmp_path / "e.yaml").write_text(text, encoding="utf-8")
+    found = description_warnings(*load_experiment(tmp_path / "e.yaml"))
+    (doubt,) = [doubt for doubt in found if doubt.message.startswith("box 'pep-w': buffer_max: ")]
+    assert text.splitlines()[doubt.line - 1] == "    buffer_max: 5000 B"
+
+
 def test_check_takes_settings_for_experiments_alone(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -146,6 +146,7 @@ def test_samples_have_no_text(kind: str) -> None:
         ({"type": "trace_start", "at_ns": 5}, "trace_start: at_ns 5"),
         ({"type": "window", "end_ns": 5}, "window: end_ns 5"),
         ({"type": "swap", "state": "paused"}, "swap: state paused"),
+        ({"type": "step", "step": 7}, "7"),
         (
             {"type": "eclipse", "seq": 1, "of": "sun", "seen": {"i1": 3}, "by": []},
             "eclipse: of sun, seen i1 3, by none",

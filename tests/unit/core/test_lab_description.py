@@ -356,6 +356,10 @@ MISTAKES = [
         "learning switch 'lo': its bridge would have this name, which is the system's own word; rename it",
     ),
     (
+        "hosts:\n", "learning_switches:\n  sw-c: {uplink: sw-i/20, rate: 1 Gbit/s}\nhosts:\n", "sw-c: {uplink",
+        "learning switch 'sw-c': line @sw-c: {dpid@ already gives this name to a switch; rename one",
+    ),
+    (
         "port: sw-w1/1}", "port: sw-w1/1, mac: '02:a7:00:01:00:02'}", "02:a7",
         "host 'w1': mac: 02:a7:00:01:00:02 is the default of host 'w2'; choose another or leave it out",
     ),
@@ -501,6 +505,22 @@ def test_what_could_not_be_read_causes_no_further_mistakes(load, text):
     assert [mistake.split(": ", 1)[1] for mistake in mistakes_of(load, wrong)] == [
         "switch 'sw-c': dpid: 'three' is not a whole number from 1 to 18446744073709551615",
         "host 'w1': ip: the number 10.1 is not an IPv4 address, such as '10.10.0.1'; put it in quotes",
+    ]
+
+
+def test_a_class_with_one_port_is_one_mistake(load, text):
+    """Its port is used: a splitter may be in its cable, and no remedy proposes it."""
+    wrong = edited(
+        text,
+        ("rtt-5: {vlan: 101,", "rtt-5: {world: sw-c/4,"),
+        ("host: cap-i, port: sw-c/22", "host: cap-i, cable: sw-c/4"),
+        ("world: sw-c/15,", "world: sw-c/3,"),
+    )
+    assert [mistake.split(": ", 1)[1] for mistake in mistakes_of(load, wrong)] == [
+        f"box 'sat': world: port: port sw-c/3 is already taken by trunk 3: to (line {line_of(wrong, 'sw-i/24')}); "
+        "free is sw-c/5",
+        "delay box 'delay': class 'rtt-5': write either vlan (a tag on the trunk), or world and island (two ports of "
+        "its own)",
     ]
 
 

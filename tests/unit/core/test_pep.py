@@ -161,7 +161,8 @@ def test_both_peps_have_to_multiplex(plan: Load, boxes: str, message: str) -> No
 
 def test_one_connection_takes_one_path(plan: Load) -> None:
     branches = "\nbranches:\n  half: {carries: {island: 10.20.0.0/30}, chain: [tap-w, pep-w, sat, pep-i, tap-i]}"
-    with pytest.raises(DescriptionError, match="two chains at a time pass 'pep-w'"):
+    remedy = "but one connection takes one path; let only one of them carry TCP through it"
+    with pytest.raises(DescriptionError, match=f"two chains at a time pass 'pep-w', {remedy}"):
         plan(_MULTIPLEXED + branches)
 
 
