@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from atoll_analysis import analyse
-from atoll_analysis.verdict.silence import FlowLog, PayloadSpan, judged, silences, tries
+from atoll_analysis.verdict.silence import FlowLog, PayloadSpan, judge_silences, silences, tries
 from atoll_core.experiment.experiment import LinkDirection
 from atoll_core.experiment.flow_sizes import published
 from atoll_core.units import Duration, Rate, Size
@@ -43,7 +43,7 @@ class Run:
         found = silences(
             self.servers, self.clients, self.channels, self.begun, self.end_s, TIMEOUT_S, self.idle_s, self.loss
         )
-        said = judged(found, len(self.clients), self.loss)
+        said = judge_silences(found, len(self.clients), self.loss)
         return [each["host"] for each, sure in said if sure], [each["host"] for each, sure in said if not sure]
 
 
