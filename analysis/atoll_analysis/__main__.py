@@ -23,13 +23,13 @@ def main() -> int:
         help="the atoll-host executable (default: that on the PATH)",
     )
     parser.add_argument("--after-line", action="store_true", help="load libraries, then wait for a line of input")
-    asked = parser.parse_args()
-    if asked.after_line:
+    arguments = parser.parse_args()
+    if arguments.after_line:
         importlib.import_module("atoll_analysis.analyse_run")
         if not sys.stdin.readline():
             return 1
     try:
-        summary = analyse(RunDir.open(asked.run, damaged=True), asked.binary)
+        summary = analyse(RunDir.open(arguments.run, damaged=True), arguments.binary)
     except AtollError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import polars as pl
 
-from atoll_analysis.figures import observables as seen
+from atoll_analysis.figures import observables
 from atoll_analysis.figures.chain_summary import (
     chain_figures,
     change_figures,
@@ -15,7 +15,7 @@ from atoll_analysis.figures.chain_summary import (
     flows_failed_in_changes,
 )
 from atoll_analysis.figures.clocks import clock_figures, start_figures
-from atoll_analysis.figures.conservation import dropped_bytes, payload, stretches
+from atoll_analysis.figures.conservation import dropped_bytes, payload, sections
 from atoll_analysis.figures.flows import (
     Concurrency,
     concurrency,
@@ -27,15 +27,15 @@ from atoll_analysis.figures.flows import (
 from atoll_analysis.figures.loss_bursts import LossBursts, loss_bursts, residual_bursts
 from atoll_analysis.figures.losses import by_cause
 from atoll_analysis.figures.path_delays import base_rtts_ms
-from atoll_analysis.figures.regimes import RTTS, RegimeFigures, regime, swinging_share
+from atoll_analysis.figures.regimes import SPAN_RTTS, RegimeFigures, regime, swinging_share
 from atoll_analysis.figures.standing_queue import standing_queue
 from atoll_analysis.figures.udp import udp_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.file_record import DERIVED, update_record
 from atoll_analysis.summary import EndedConnections, LinkFigures, Summary, TerrestrialRtt, limit_figures
-from atoll_analysis.tables.box_counters import OF_A_BOX, LostFigures, LowPriorityFigures, Part, lateness_p99_ns
+from atoll_analysis.tables.box_counters import BOX_COUNTS, LostFigures, LowPriorityFigures, Part, lateness_p99_ns
 from atoll_analysis.tables.job_logs import load_service, ping_accounts, transfer_done
-from atoll_analysis.tables.probe_filter import most_bytes, of_changes
+from atoll_analysis.tables.probe_filter import is_change_probe, most_probe_bytes
 from atoll_analysis.tables.queue_intervals import full_size_bytes, standing_window_s
 from atoll_analysis.tables.run_data import RunData, cut_short, read_run_data
 from atoll_analysis.tables.tables import WINDOW_NS, Tables, build_tables, traffic_hosts
@@ -86,11 +86,11 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
         "changes": [change_figures(change, data) for change in data.changes],
         **_losses(data, tables, links),
         "loss_bursts": bursts,
-        "stretches": stretches(data, tables),
+        "stretches": sections(data, tables),
         **traffic,
         **_transfer(data, tables, logs),
-        "captures": seen.capture_quality(tables, data, logs),
-        "whistles": seen.whistles(tables, data),
+        "captures": observables.capture_quality(tables, data, logs),
+        "whistles": observables.whistles(tables, data),
     }
     boxes, transferred = _box_figures(data), bool(figures["transfer_received_bytes"])
     optional = {
@@ -102,13 +102,13 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
         "boxes": boxes,
         "ended_connections": _ended_connections(data, tables, boxes, transferred=transferred),
     }
-    figures |= {key: part for key, part in optional.items() if part}
+    figures |= {key: figure for key, figure in optional.items() if figure}
     summary = cast("Summary", figures)
     return cast("Summary", {**_verdict(judge(summary)), "notes": notes(data, tables, summary), **figures})
 
 
 def _verdict(findings: Sequence[Finding]) -> dict[str, Any]:
-    reasons, caveats = ([finding for finding in findings if finding.grave is grave] for grave in (True, False))
+    reasons, caveats = ([finding for finding in findings if finding.is_reason is kind] for kind in (True, False))
     return {
         "verdict": verdict_of(findings),
         "reasons": [reason.text for reason in reasons],
@@ -138,7 +138,7 @@ def _origin(data: RunData, tables: Tables) -> dict[str, Any]:
 
 
 def _latency(data: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
-    sent, lost, rtt_max_ns, last_ns = seen.pings(tables, data.window)
+    sent, lost, rtt_max_ns, last_ns = observables.pings(tables, data.window)
     base_rtt_ms, rtt_max_ms = _ms(data.base_rtt_ns), _ms(rtt_max_ns)
     rtts = base_rtts_ms(data.network, data.experiment)
     unsent, unstamped = ping_accounts(logs)
@@ -147,7 +147,7 @@ def _latency(data: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
         "base_rtt_ms": base_rtt_ms,
         "rtt_max_ms": rtt_max_ms,
         "sojourn_max_ms": None if rtt_max_ms is None or base_rtt_ms is None else round(rtt_max_ms - base_rtt_ms, 6),
-        "ping_sojourn": seen.ping_sojourn(tables, data.window, data.base_rtt_ns),
+        "ping_sojourn": observables.ping_sojourn(tables, data.window, data.base_rtt_ns),
         **_sojourn_bounds(data),
         "ping_sent": sent,
         "ping_lost": lost,
@@ -166,7 +166,7 @@ def _links(
     tables: Tables,
     links: Mapping[str, LinkFigures],
     bursts: Mapping[str, LossBursts],
-    crowd: Concurrency | None,
+    open_connections: Concurrency | None,
 ) -> dict[str, Any]:
     """Links and boxes; queue, idle time and regime are those of the slowest link."""
     bottleneck, measured = data.bottleneck, data.measurements
@@ -188,7 +188,7 @@ def _links(
         "stalls": data.stalls[0] if data.stalls else None,
         "stalled_s": data.stalls[1] / 1e9 if data.stalls else None,
         "overloaded": [box.box for box in measured if box.overloaded],
-        **{key: sum(getattr(box, key) for box in measured) for key in OF_A_BOX},
+        **{key: sum(getattr(box, key) for box in measured) for key in BOX_COUNTS},
         "clamped_packets": sum(part.clamped_packets for box in measured for part in box.parts),
         "clamped_max_ms": max((part.clamped_max_ns / 1e6 for box in measured for part in box.parts), default=0.0),
         "standing_queue": standing_queue(
@@ -196,7 +196,7 @@ def _links(
         )
         if bottleneck
         else None,
-        "regime": _regime(data, bottleneck, intervals, links, bursts, crowd) if bottleneck else None,
+        "regime": _regime(data, bottleneck, intervals, links, bursts, open_connections) if bottleneck else None,
         "low_priority": {
             link.box: _low_priority(link.to_island.low_priority, data.direction(link, "to_island"))
             for link in data.experiment.links
@@ -208,16 +208,16 @@ def _links(
 def _losses(data: RunData, tables: Tables, links: Mapping[str, LinkFigures]) -> dict[str, Any]:
     """Losses between the captures world and island."""
     topology = data.topology
-    probes = of_changes(data) if data.changes else None
+    probes = is_change_probe(data) if data.changes else None
     compared = topology.tapped_links and {"world", "island"} <= tables.decoded.keys()
-    both = [seen.totals(tables, name, leaving_out=probes) for name in ("world", "island")] if compared else None
+    totals = [observables.totals(tables, name, excluded=probes) for name in ("world", "island")] if compared else None
     return {
         "payload": payload(data, tables),
-        "loss_bytes_captures": both[0].ip_bytes - both[1].ip_bytes if both else None,
+        "loss_bytes_captures": totals[0].ip_bytes - totals[1].ip_bytes if totals else None,
         "loss_bytes_link": _sum(links[link.box]["loss_bytes"] for link in topology.tapped_links or topology.links),
-        "probed_bytes_max": most_bytes(data),
-        "loss_packets_captures": both[0].packets - both[1].packets if both else None,
-        "tcp_payload_loss_bytes": both[0].tcp_payload_bytes - both[1].tcp_payload_bytes if both else None,
+        "probed_bytes_max": most_probe_bytes(data),
+        "loss_packets_captures": totals[0].packets - totals[1].packets if totals else None,
+        "tcp_payload_loss_bytes": totals[0].tcp_payload_bytes - totals[1].tcp_payload_bytes if totals else None,
         "lost_outside": lost_outside(data.manifest, topology.between_captures),
         "path_loss": path_loss(data),
     }
@@ -226,14 +226,14 @@ def _losses(data: RunData, tables: Tables, links: Mapping[str, LinkFigures]) -> 
 def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | None) -> dict[str, Any]:
     """Channels, their flows, and UDP."""
     experiment, window = data.experiment, data.window
-    arrived = seen.totals(tables, tables.arrival, window) if tables.arrival and window else None
-    servers, clients = (seen.host_volumes(tables, hosts) for hosts in traffic_hosts(data))
-    (flows, mean_bytes), rows = seen.channel_flows(tables), tables.scan("channel_flows")
+    arrived = observables.totals(tables, tables.arrival, window) if tables.arrival and window else None
+    servers, clients = (observables.host_volumes(tables, hosts) for hosts in traffic_hosts(data))
+    (flows, mean_bytes), rows = observables.channel_flows(tables), tables.scan("channel_flows")
     fairness, longest_wait_ns, silent = load_service(logs) if window else (None, None, None)
     udp = experiment.udp
     return {
-        "throughput_mbit_s": seen.mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
-        "goodput_mbit_s": seen.mbit_s(arrived.goodput_bytes, window.seconds) if arrived and window else None,
+        "throughput_mbit_s": observables.mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
+        "goodput_mbit_s": observables.mbit_s(arrived.goodput_bytes, window.seconds) if arrived and window else None,
         "channels": experiment.most_channels,
         "placement": data.placement,
         "start": start_figures(data, logs) if window else None,
@@ -247,8 +247,8 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
         "concurrency": concurrency(tables.scan("concurrent"), round(window.seconds * 1e9 / WINDOW_NS))
         if window
         else None,
-        "connections": seen.connections(tables, data),
-        "concurrent_flows_max": seen.concurrent_max(tables),
+        "connections": observables.connections(tables, data),
+        "concurrent_flows_max": observables.concurrent_max(tables),
         "fairness": fairness,
         "longest_wait_ms": _ms(longest_wait_ns),
         "servers": servers,
@@ -312,11 +312,11 @@ def _link_figures(data: RunData, tables: Tables, link: Link) -> LinkFigures:
         loss_fraction_to_world=_share_lost(back),
         losses_to_world=by_cause(back.losses, link.to_world) if back else {},
         sojourn=measured.sojourn if measured else None,
-        idle_s=seen.idle_s(tables, link, data.window) if data.window else None,
-        queue_full_s=seen.queue_full_s(tables, link),
+        idle_s=observables.idle_s(tables, link, data.window) if data.window else None,
+        queue_full_s=observables.queue_full_s(tables, link),
         windows_over_rate=None
         if unbounded
-        else seen.windows_over_rate(tables, link, over_time, mtu, data.lateness_max_ns or 0, bucket),
+        else observables.windows_over_rate(tables, link, over_time, mtu, data.lateness_max_ns or 0, bucket),
         scheduled_windows_over_rate=measured.scheduled_windows_over_rate if measured else None,
         utilisation=_utilisation(data, tables, link),
     )
@@ -339,13 +339,13 @@ def _regime(
     intervals: pl.DataFrame,
     links: Mapping[str, LinkFigures],
     bursts: Mapping[str, LossBursts],
-    crowd: Concurrency | None,
+    open_connections: Concurrency | None,
 ) -> RegimeFigures:
     """Return the regime at the slowest link."""
     measured = data.direction(link, "to_island")
     losses: Mapping[str, LostFigures] = measured.losses if measured else {}
     dropped = [losses[cause]["packets"] for cause in ("queue", "aqm") if cause in losses]
-    span_s = RTTS * data.base_rtt_ns / 1e9 if data.base_rtt_ns is not None else None
+    span_s = SPAN_RTTS * data.base_rtt_ns / 1e9 if data.base_rtt_ns is not None else None
     load, *others = data.experiment.loads
     is_steady = load.flows_per_s is not None and all(other == load for other in others)
     return regime(
@@ -354,7 +354,7 @@ def _regime(
         burst_share=bursts[link.box]["burst_share"] if link.box in bursts else None,
         swinging=None if span_s is None else swinging_share(intervals, span_s),
         span_s=span_s,
-        grows=crowd["grows"] if crowd and is_steady else None,
+        grows=open_connections["grows"] if open_connections and is_steady else None,
     )
 
 
@@ -395,7 +395,7 @@ def _transfer(data: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
         if (done := transfer_done(logs)) is not None:
             received, complete = int(done.get("received_bytes", 0)), bool(done.get("complete"))
             seconds = float(done["seconds"]) if complete and done.get("seconds") else None
-        elif (captured := seen.transfer_in_capture(tables, data)) is not None:
+        elif (captured := observables.transfer_in_capture(tables, data)) is not None:
             received, complete = captured[0], captured[0] >= transfer.size.bytes
             seconds = captured[1] if complete else None
     return {
@@ -406,7 +406,7 @@ def _transfer(data: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
         "transfer_failure": next((str(event["message"]) for event in data.of_type("transfer")), None),
         "transfer_complete": complete,
         "transfer_s": seconds,
-        "transfer_mbit_s": seen.mbit_s(received, seconds) if received and seconds else None,
+        "transfer_mbit_s": observables.mbit_s(received, seconds) if received and seconds else None,
     }
 
 
@@ -420,8 +420,8 @@ def _utilisation(data: RunData, tables: Tables, link: Link) -> float | None:
     window = data.window
     if window is None or window.seconds <= 0:
         return None
-    sent = seen.sent_by_link(tables, link, window)
-    return None if sent is None else sent / seen.capacity_bytes(data.over_time(link), link, window)
+    sent = observables.sent_by_link(tables, link, window)
+    return None if sent is None else sent / observables.capacity_bytes(data.over_time(link), link, window)
 
 
 def _sojourn_bounds(data: RunData) -> dict[str, float | None]:

@@ -16,23 +16,23 @@ from typing import IO, Any, cast
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.tables.frame_fields import frame_field_at
 
-APART = frozenset({"run_dir", "overhead_s"})
+VOLATILE_KEYS = frozenset({"run_dir", "overhead_s"})
 """Keys of summary.json that tell two runs apart though everything repeats."""
 
-_CHUNK = 1 << 20
-_PCAP_HEADER = 24
-_RECORD_HEADER = 16
+_CHUNK_BYTES = 1 << 20
+_PCAP_HEADER_BYTES = 24
+_RECORD_HEADER_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Compared:
+class _FileComparison:
     """Comparison of one file of both runs."""
 
     file: str  # below the run directory; a capture without the suffix of its compression
     sha256: tuple[str | None, str | None]  # of the uncompressed content; None: there is no such file
 
     @property
-    def same(self) -> bool:
+    def is_same(self) -> bool:
         """Whether both runs have the file with the same content."""
         return self.sha256[0] == self.sha256[1] is not None
 
@@ -42,7 +42,7 @@ class RepeatComparison:
     """Comparison of two runs."""
 
     runs: tuple[str, str]
-    files: tuple[_Compared, ...]
+    files: tuple[_FileComparison, ...]
     first_difference: str | None  # where, and what each of the runs has there
 
     @property
@@ -59,18 +59,18 @@ class RepeatComparison:
             captures = sum(file.file.startswith("captures/") for file in self.files)
             tables = sum(file.file.startswith("tables/") for file in self.files)
             return f"identical: {captures} captures, {tables} tables and the summary of {' and '.join(self.runs)}"
-        differ = ", ".join(file.file for file in self.files if not file.same)
-        return f"different: {' and '.join(self.runs)} differ in {differ}\nfirst difference: {self.first_difference}"
+        differing = ", ".join(file.file for file in self.files if not file.is_same)
+        return f"different: {' and '.join(self.runs)} differ in {differing}\nfirst difference: {self.first_difference}"
 
 
 def compare_runs(first: RunDir, second: RunDir) -> RepeatComparison:
     """Compare two analysed runs. Raises RunError when one was not analysed."""
-    names = sorted(_names(first) | _names(second), key=_in_order)
-    files = [_Compared(name, (_sha256(first, name), _sha256(second, name))) for name in names]
+    names = sorted(_names(first) | _names(second), key=_order)
+    files = [_FileComparison(name, (_sha256(first, name), _sha256(second, name))) for name in names]
     summaries = [_comparable(run.summary()) for run in (first, second)]
     digests = [hashlib.sha256(json.dumps(summary).encode()).hexdigest() for summary in summaries]
-    files.append(_Compared("summary.json", (digests[0], digests[1])))
-    different = next((file for file in files if not file.same), None)
+    files.append(_FileComparison("summary.json", (digests[0], digests[1])))
+    different = next((file for file in files if not file.is_same), None)
     where = None if different is None else f"{different.file}: {_difference(different, first, second, summaries)}"
     return RepeatComparison((str(first.path), str(second.path)), tuple(files), where)
 
@@ -80,12 +80,12 @@ def _names(run: RunDir) -> set[str]:
     return captures | {f"tables/{path.name}" for path in run.tables.glob("*.parquet")}
 
 
-def _in_order(name: str) -> tuple[bool, str]:
+def _order(name: str) -> tuple[bool, str]:
     return not name.startswith("captures/"), name  # packets missing in a capture are missing in tables, too
 
 
 def _comparable(summary: dict[str, Any]) -> dict[str, Any]:
-    return {key: figure for key, figure in summary.items() if key not in APART}
+    return {key: figure for key, figure in summary.items() if key not in VOLATILE_KEYS}
 
 
 def _open(run: RunDir, name: str) -> io.BufferedReader | None:
@@ -99,7 +99,7 @@ def _open(run: RunDir, name: str) -> io.BufferedReader | None:
     import zstandard
 
     reader = zstandard.ZstdDecompressor().stream_reader(compressed.open("rb"), closefd=True)
-    return io.BufferedReader(cast("io.RawIOBase", reader), _CHUNK)
+    return io.BufferedReader(cast("io.RawIOBase", reader), _CHUNK_BYTES)
 
 
 def _sha256(run: RunDir, name: str) -> str | None:
@@ -113,7 +113,7 @@ def _sha256(run: RunDir, name: str) -> str | None:
 # The first difference
 
 
-def _difference(file: _Compared, first: RunDir, second: RunDir, summaries: list[dict[str, Any]]) -> str:
+def _difference(file: _FileComparison, first: RunDir, second: RunDir, summaries: list[dict[str, Any]]) -> str:
     for run, digest in zip((first, second), file.sha256, strict=True):
         if digest is None:
             return f"not in {run.path}"
@@ -130,35 +130,35 @@ def _difference(file: _Compared, first: RunDir, second: RunDir, summaries: list[
 
 def _first_packet(one: IO[bytes], other: IO[bytes]) -> str:
     """Return the first difference of two captures: number of the packet from 1, its time in both, the field."""
-    if one.read(_PCAP_HEADER) != other.read(_PCAP_HEADER):
+    if one.read(_PCAP_HEADER_BYTES) != other.read(_PCAP_HEADER_BYTES):
         return "the file header"
-    began, number = 0, 0
+    first_ns, number = 0, 0
     for number, (a, b) in enumerate(zip(_records(one), _records(other), strict=False), 1):
-        began = began or a[0]
+        first_ns = first_ns or a[0]
         if a != b:
-            return f"packet {number}, {(a[0] - began) / 1e9:.9f} s after the first: {_first_field(a, b)}"
+            return f"packet {number}, {(a[0] - first_ns) / 1e9:.9f} s after the first: {_first_field(a, b)}"
     return f"one capture ends after packet {number}, the other has more packets"
 
 
 def _records(capture: IO[bytes]) -> Iterator[tuple[int, int, bytes]]:
     """Yield (time stamp in ns since 1970, length on the wire, captured bytes) of each whole record."""
-    while len(header := capture.read(_RECORD_HEADER)) == _RECORD_HEADER:
-        seconds, nanoseconds, kept, length = (int.from_bytes(header[at : at + 4], "little") for at in (0, 4, 8, 12))
-        data = capture.read(kept)
-        if len(data) < kept:
+    while len(header := capture.read(_RECORD_HEADER_BYTES)) == _RECORD_HEADER_BYTES:
+        seconds, nanoseconds, captured, length = (int.from_bytes(header[at : at + 4], "little") for at in (0, 4, 8, 12))
+        data = capture.read(captured)
+        if len(data) < captured:
             return
         yield seconds * 10**9 + nanoseconds, length, data
 
 
 def _first_field(a: tuple[int, int, bytes], b: tuple[int, int, bytes]) -> str:
-    apart = f", time stamps {abs(a[0] - b[0])} ns apart" if a[0] != b[0] else ""
+    shift = f", time stamps {abs(a[0] - b[0])} ns apart" if a[0] != b[0] else ""
     if a[2] != b[2]:
         at = next((i for i, (x, y) in enumerate(zip(a[2], b[2], strict=False)) if x != y), min(len(a[2]), len(b[2])))
         name, begin, end = frame_field_at(a[2], at)
-        return f"{name} is {a[2][begin:end].hex()} and {b[2][begin:end].hex()} (byte {begin} of the frame){apart}"
+        return f"{name} is {a[2][begin:end].hex()} and {b[2][begin:end].hex()} (byte {begin} of the frame){shift}"
     if a[1] != b[1]:
-        return f"length is {a[1]} and {b[1]} bytes{apart}"
-    return f"time stamp is {a[0]} and {b[0]} ns{apart}"
+        return f"length is {a[1]} and {b[1]} bytes{shift}"
+    return f"time stamp is {a[0]} and {b[0]} ns{shift}"
 
 
 def _first_cell(one: Path, other: Path) -> str:

@@ -21,7 +21,7 @@ NOT_ANALYSED = "not analysed"
 DAMAGED = "damaged"
 """The verdict of a run that misses data; `atoll runs verify` names the files."""
 
-_ANY = IPv4Network("0.0.0.0/0")
+_ANY_ADDRESS = IPv4Network("0.0.0.0/0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ def find_runs(folders: Iterable[Path]) -> Iterator[Path]:
     for folder in folders:
         if not folder.is_dir():
             raise RunDirError(f"{folder}: there is no such directory")
-        for path, below, files in os.walk(folder):
-            below.sort()
+        for path, subfolders, files in os.walk(folder):
+            subfolders.sort()
             if "manifest.json" in files or RECORD in files:
-                below.clear()
+                subfolders.clear()
                 yield Path(path)
 
 
@@ -95,14 +95,14 @@ def verify_run(path: Path, binary: Path) -> list[str]:
     lines = list(damages.values())
     plan = cast("dict[str, Any]", manifest.get("plan") or {})
     control = cast("dict[str, Any]", manifest.get("network") or {}).get("control")
-    without = IPv4Network(control["network"]) if control else None
+    control_network = IPv4Network(control["network"]) if control else None
     for point in plan.get("captures", ()):
         name = str(point["name"])
         capture = run.capture(name)
         if (capture or run.captures / f"{name}.pcap.zst") in damages:
             continue
         if capture is not None:
-            lines += _damages(capture, run.tables / f"packets-{name}.parquet", binary, without)
+            lines += _capture_damages(capture, run.tables / f"packets-{name}.parquet", binary, control_network)
         elif "captures_dropped" not in manifest:
             lines.append(f"{run.captures / name}.pcap.zst: there is no such file")
     for table in sorted(run.tables.glob("*.parquet")):
@@ -131,23 +131,23 @@ def drop_captures(path: Path) -> int:
             f"{path}: not analysed yet, so its captures are the only data; `atoll report {path}` analyses it"
         )
     captures = sorted(capture for capture in run.captures.glob("*.pcap*") if capture.is_file())
-    freed = {capture.name: capture.stat().st_size for capture in captures}
+    freed_bytes = {capture.name: capture.stat().st_size for capture in captures}
     if not captures:
         return 0
-    run.update_manifest({"captures_dropped": {**manifest.get("captures_dropped", {}), **freed}})
+    run.update_manifest({"captures_dropped": {**manifest.get("captures_dropped", {}), **freed_bytes}})
     update_record(path, (), [str(capture.relative_to(path)) for capture in captures])
     for capture in captures:
         with plain_errors(capture):
             capture.unlink()
-    return sum(freed.values())
+    return sum(freed_bytes.values())
 
 
-def _damages(capture: Path, table: Path, binary: Path, without: IPv4Network | None) -> list[str]:
-    """What is wrong with a capture, or with the table of its packets. ``without``: as it was decoded."""
+def _capture_damages(capture: Path, table: Path, binary: Path, control_network: IPv4Network | None) -> list[str]:
+    """What is wrong with a capture, or with the table of its packets. ``control_network``: as it was decoded."""
     from atoll_analysis.tables.packet_records import decode
 
     try:
-        decoded = decode(capture, None, _ANY, binary, without=without)
+        decoded = decode(capture, None, _ANY_ADDRESS, binary, control_network=control_network)
     except RunError as error:
         return [f"{capture}: {error}"]
     if decoded.truncated:

@@ -65,21 +65,21 @@ def _meanings(kind: type[Any]) -> dict[str, str]:
     """
     meanings: dict[str, str] = {}
     name = ""
-    above: list[str] = []
+    comment_lines: list[str] = []
     for token in tokenize.generate_tokens(io.StringIO(inspect.getsource(kind)).readline):
-        alone = token.line.lstrip().startswith("#")
+        is_own_line = token.line.lstrip().startswith("#")
         if not token.line.strip():
-            above = []
+            comment_lines = []
         if token.type == tokenize.COMMENT:
             text = token.string.removeprefix("#").strip()
-            if alone:
-                above.append(text)
+            if is_own_line:
+                comment_lines.append(text)
             else:
                 line = _KEY.match(token.line)
                 name = line[1] if line else name
                 meanings[name] = f"{meanings.get(name, '')} {text}".strip()
         elif (line := _KEY.match(token.line)) and line[1] != name:
             name = line[1]
-            if above:
-                meanings[name], above = " ".join(above), []
+            if comment_lines:
+                meanings[name], comment_lines = " ".join(comment_lines), []
     return meanings

@@ -41,7 +41,7 @@ from atoll_daemon.last_failure import expect_kill, forget_failure, remember_fail
 from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.run_registry import RUNS, RunRecord, Runs
 from atoll_daemon.task_runner import JsonObject, TaskRunner
-from atoll_dashboards.grafana.grafana_links import carried_link
+from atoll_dashboards.grafana.grafana_links import recorded_link
 from atoll_dashboards.influx.sink_supervisor import feeding
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.calibration.link_calibration import calibrate
@@ -258,7 +258,7 @@ class LabDaemon:
                 if self.for_run and self._running is not None:
                     self._take_down(self._running)
                 summary = await running.analyse() if analyse else None
-        link = carried_link(run_dir) if sent and sent.points else None
+        link = recorded_link(run_dir) if sent and sent.points else None
         return {"run_dir": str(run_dir.path), "summary": summary, "grafana": link}
 
     async def calibrate(self, described: DescribedExperiment, directions: list[str], seconds: float) -> JsonObject:

@@ -28,7 +28,7 @@ from atoll_hosts.message_shapes import (
     EXIT,
     HELLO,
     METRICS,
-    SPEAKS,
+    OUR_VERSIONS,
     ProtocolVersion,
     agreed,
     cleaned,
@@ -39,13 +39,13 @@ from atoll_hosts.message_shapes import (
 )
 
 # A line of a job may have 4 MiB (the agent cuts longer ones), each byte up to six as JSON.
-_LONGEST_MESSAGE = 32 << 20
+_LONGEST_MESSAGE_BYTES = 32 << 20
 _HELLO_TIMEOUT_S = 10.0
 _LONGEST_REQUEST_S = 300.0  # a tool of the agent's may take 20 s, and requests wait for each other
 # The agent needs a second at most for its jobs, a moment for its settings.
 _CLOSE_TIMEOUT_S = 10.0
 
-_BEATS = 8  # within the timeout of the heartbeat
+_BEATS_PER_TIMEOUT = 8  # within the timeout of the heartbeat
 
 # Metrics arrive once a period, at the start and at the end; delayed ones arrive together.
 _METRICS_AT_ONCE = 10
@@ -55,8 +55,8 @@ _LONGEST_TEXT = 2000  # characters of an agent's messages for people
 _LONGEST_SHOWN = 200  # characters of a line that is no message
 _MOST_PRINTED = 100  # lines before the greeting
 
-_OWNERS_SINCE: ProtocolVersion = (2, 1)
-_DATA_LIMIT_SINCE: ProtocolVersion = (2, 2)
+_OWNERS_VERSION: ProtocolVersion = (2, 1)
+_DATA_LIMIT_VERSION: ProtocolVersion = (2, 2)
 
 OpenStream = Callable[[Callable[[bytes], None], int], Awaitable[LineStream]]
 """Opens the stream to an agent; takes the function for each line, and the maximum length of a line. Raises LabError."""
@@ -71,7 +71,7 @@ __all__ = ["Agent", "Exit", "Job", "MeasuredHost", "OnMetrics", "OpenStream"]
 
 
 class Agent:
-    """A running agent. Create it with :meth:`start` or :meth:`over`, end it with :meth:`close`."""
+    """A running agent. Create it with :meth:`start` or :meth:`connect`, end it with :meth:`close`."""
 
     def __init__(self, name: str = "the agent") -> None:
         self.name = name
@@ -81,12 +81,12 @@ class Agent:
         self._stream: LineStream | None = None
         self._process: LineProcess | None = None  # the stream, of an agent on this machine
         self._tasks: list[asyncio.Task[None]] = []
-        self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._request_ids = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._jobs: dict[str, Job] = {}
         self._closing = False
-        self._heard_s = time.monotonic()
-        self._why: str | None = None  # the reason if this side has ended the stream
+        self._last_received_s = time.monotonic()
+        self._end_reason: str | None = None  # the reason if this side has ended the stream
         self._on_metrics: OnMetrics | None = None
         self._measured: dict[str, frozenset[str]] = {}  # interfaces by host for which metrics were requested
         self._measured_every_s = 1.0
@@ -118,7 +118,7 @@ class Agent:
         return agent
 
     @classmethod
-    async def over(cls, open_stream: OpenStream, name: str, *, silence_s: float, remedy: str) -> "Agent":
+    async def connect(cls, open_stream: OpenStream, name: str, *, silence_s: float, remedy: str) -> "Agent":
         """Connect to the agent at the far end of a stream over a network, and wait for its greeting.
 
         ``name``: of its machine. ``silence_s``: timeout of its heartbeat. ``remedy``: for an agent with another version
@@ -131,7 +131,7 @@ class Agent:
         return agent
 
     async def _open(self, open_stream: OpenStream, program: str, remedy: str) -> None:
-        self._stream = await open_stream(self._take_line, _LONGEST_MESSAGE)
+        self._stream = await open_stream(self._take_line, _LONGEST_MESSAGE_BYTES)
         self._tasks.append(asyncio.create_task(self._watch(self._stream)))
         try:
             async with asyncio.timeout(_HELLO_TIMEOUT_S):
@@ -144,12 +144,12 @@ class Agent:
             await self.close()
             raise
         theirs = spoken(hello)
-        if agreed(SPEAKS, theirs) is None:
+        if agreed(OUR_VERSIONS, theirs) is None:
             await self.close()
             version = plain(str(hello.get("version", "")), _LONGEST_TEXT)
-            speaks = f"speaks protocol {version_text(theirs)}, but {version_text(SPEAKS)} is needed"
+            speaks = f"speaks protocol {version_text(theirs)}, but {version_text(OUR_VERSIONS)} is needed"
             raise LabError(f"{program} {version} {speaks}: {remedy}")
-        self._write(json.dumps({"op": "hello", "speaks": SPEAKS}, separators=(",", ":")))
+        self._write(json.dumps({"op": "hello", "speaks": OUR_VERSIONS}, separators=(",", ":")))
 
     @property
     def hello(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class Agent:
         return self._hello.result()
 
     def _speaks(self, version: ProtocolVersion) -> bool:
-        common = agreed(SPEAKS, spoken(self.hello))
+        common = agreed(OUR_VERSIONS, spoken(self.hello))
         return common is not None and common >= version
 
     # Requests
@@ -168,9 +168,9 @@ class Agent:
         Raises LabError with the agent's message if it was refused.
         """
         if self.closed.done() or self._closing:
-            raise self._death()
-        number = next(self._numbers)
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+            raise self._closed_error()
+        number = next(self._request_ids)
+        answer = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
             self._write(json.dumps({"id": number, "op": op, **fields}, separators=(",", ":")))
             async with asyncio.timeout(_LONGEST_REQUEST_S):
@@ -178,7 +178,7 @@ class Agent:
         except TimeoutError:
             raise LabError(self._named(f"its agent has not answered '{op}' within {_LONGEST_REQUEST_S:g} s")) from None
         finally:
-            del self._waiting[number]
+            del self._answers[number]
         if deviation := misfit(message, ANSWERS.get(op, {}), "the answer"):
             raise LabError(self._named(f"its agent's answer to '{op}' is invalid: {deviation}"))
         return message
@@ -209,7 +209,7 @@ class Agent:
         if name in self._jobs:
             raise LabError(f"job {name!r} is already running")
         user = "agent" if argv[0] == "atoll-host" else "nobody"
-        if not self._speaks(_DATA_LIMIT_SINCE):
+        if not self._speaks(_DATA_LIMIT_VERSION):
             limits = replace(limits, data_bytes=None)
         # Registered before the request: its first lines may arrive before the answer.
         job = self._jobs[name] = Job(name, self.request, on_line, on_output)
@@ -238,7 +238,7 @@ class Agent:
             self._jobs.pop(name, None)
             raise
         job.pid = answer["pid"]
-        job.unheld = plain(str(answer["unheld"]), _LONGEST_TEXT) if "unheld" in answer else None
+        job.unapplied_limit = plain(str(answer["unheld"]), _LONGEST_TEXT) if "unheld" in answer else None
         return job
 
     async def set_host(self, settings: HostSettings, netns: str | None = None) -> dict[str, Any]:
@@ -287,7 +287,7 @@ class Agent:
 
         Empty if the agent is older than this request. Raises LabError.
         """
-        if not self._speaks(_OWNERS_SINCE):
+        if not self._speaks(_OWNERS_VERSION):
             return []
         answer = await self.request("owners", netns=None, interface=interface, address=address, mac=mac)
         return cast("list[str]", answer["owners"])
@@ -322,7 +322,7 @@ class Agent:
 
     def _take_line(self, line: bytes) -> None:
         """Take a line of the agent. Raises for an invalid message, which ends the stream."""
-        self._heard_s = time.monotonic()
+        self._last_received_s = time.monotonic()
         try:
             message = _message(line)
         except ValueError as error:
@@ -333,7 +333,7 @@ class Agent:
             return
         if self._printed and not self._hello.done():
             raise ValueError(f"text comes before the greeting{self._printed_text()}")
-        self._take(message)
+        self._dispatch(message)
 
     def _printed_text(self) -> str:
         """The first line that was printed before the greeting, to end a message with; empty if there was none."""
@@ -351,16 +351,16 @@ class Agent:
         """Send a heartbeat eight times in ``silence_s``; end the stream if nothing was received for that time."""
         while not self.closed.done():
             self._write('{"op":"beat"}')
-            await asyncio.sleep(silence_s / _BEATS)
-            if time.monotonic() - self._heard_s > silence_s and self._stream is not None:
-                self._why = f"{self.name} has been silent for {silence_s:g} s"
+            await asyncio.sleep(silence_s / _BEATS_PER_TIMEOUT)
+            if time.monotonic() - self._last_received_s > silence_s and self._stream is not None:
+                self._end_reason = f"{self.name} has been silent for {silence_s:g} s"
                 self._stream.kill()
                 return
 
     async def _watch(self, stream: LineStream) -> None:
         ended = await stream.wait()
-        if self._why is not None:
-            reason = self._why
+        if self._end_reason is not None:
+            reason = self._end_reason
         elif stream.broken is not None:
             error = f"{stream.broken}" if isinstance(stream.broken, ValueError) else repr(stream.broken)
             reason = f"the connection to {self.name} broke: {plain(error, _LONGEST_TEXT)}"
@@ -372,7 +372,7 @@ class Agent:
             reason = f"{self.name} died ({ended})"
         self._end(reason)
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _dispatch(self, message: dict[str, Any]) -> None:
         match message["type"]:
             case "line":
                 if job := self._jobs.get(message["job"]):
@@ -402,15 +402,15 @@ class Agent:
     def _requested(self, metrics: dict[str, Any]) -> dict[str, Any]:
         """Remove hosts, interfaces and jobs that were not requested, so that an agent cannot add time series."""
         hosts = {
-            host: {**figures, "interfaces": _only(figures["interfaces"], self._measured[host])}
-            for host, figures in _only(metrics["hosts"], self._measured).items()
+            host: {**figures, "interfaces": _select(figures["interfaces"], self._measured[host])}
+            for host, figures in _select(metrics["hosts"], self._measured).items()
         }
-        own = _only(metrics["jobs"], self._jobs)
-        jobs = {job: figures for job, figures in own.items() if figures["host"] in (None, *hosts)}
+        own_jobs = _select(metrics["jobs"], self._jobs)
+        jobs = {job: figures for job, figures in own_jobs.items() if figures["host"] in (None, *hosts)}
         return {**metrics, "hosts": hosts, "jobs": jobs}
 
     def _take_answer(self, message: dict[str, Any]) -> None:
-        answer = self._waiting.get(message["id"])
+        answer = self._answers.get(message["id"])
         if answer is None or answer.done():
             return  # the request was cancelled
         if message["ok"]:
@@ -429,14 +429,14 @@ class Agent:
         if not self._hello.done():
             self._hello.set_exception(LabError(reason))
             self._hello.exception()  # retrieved: nobody may be waiting for it
-        for answer in self._waiting.values():
+        for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(LabError(reason))
         for job in self._jobs.values():
             job.on_agent_end(reason)
         self._jobs.clear()
 
-    def _death(self) -> LabError:
+    def _closed_error(self) -> LabError:
         return LabError(self.closed.result() if self.closed.done() else f"{self.name} is being closed")
 
 
@@ -455,7 +455,7 @@ def _of_shape(message: dict[str, Any], shape: Any) -> dict[str, Any]:
     return message
 
 
-def _only(items: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+def _select(items: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
     return {name: item for name, item in items.items() if name in names}
 
 

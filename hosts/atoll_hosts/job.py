@@ -65,7 +65,7 @@ class Job:
     ) -> None:
         self.name = name
         self.pid = 0
-        self.unheld: str | None = None
+        self.unapplied_limit: str | None = None
         """A limit that could not be applied to it, in words."""
         self.last: dict[str, Any] | None = None
         """The last line of standard output that was a JSON object."""

@@ -40,14 +40,14 @@ class LineStream(Protocol):
 class LineCutter:
     """Splits chunks at newlines and calls ``on_line`` for each line at once."""
 
-    def __init__(self, on_line: Callable[[bytes], None], longest: int) -> None:
-        """An error of ``on_line``, or a line of more than ``longest`` bytes, ends the stream.
+    def __init__(self, on_line: Callable[[bytes], None], longest_bytes: int) -> None:
+        """An error of ``on_line``, or a line of more than ``longest_bytes`` bytes, ends the stream.
 
         ``broken`` has the error then, and ``on_line`` is not called again.
         """
         self.broken: Exception | None = None
         self._on_line = on_line
-        self._longest = longest
+        self._longest_bytes = longest_bytes
         self._partial = bytearray()
 
     def take(self, data: bytes) -> None:
@@ -64,8 +64,8 @@ class LineCutter:
                 self._partial = bytearray(rest)
         except Exception as error:  # noqa: BLE001 - invalid output of a machine must end its own stream only
             self.broken = error
-        if len(self._partial) > self._longest:
-            self.broken = ValueError(f"a line is longer than {self._longest} bytes")
+        if len(self._partial) > self._longest_bytes:
+            self.broken = ValueError(f"a line is longer than {self._longest_bytes} bytes")
 
 
 class LineProcess:
@@ -75,15 +75,15 @@ class LineProcess:
     second, and in virtual time system calls determine the cost.
     """
 
-    def __init__(self, on_line: Callable[[bytes], None], longest: int) -> None:
+    def __init__(self, on_line: Callable[[bytes], None], longest_bytes: int) -> None:
         """As :class:`LineCutter`; an error kills the process."""
-        self._cutter = LineCutter(on_line, longest)
+        self._cutter = LineCutter(on_line, longest_bytes)
         self._loop = asyncio.get_running_loop()
         self._output_ended: asyncio.Future[None] = self._loop.create_future()
         self._output = -1
         self._process: asyncio.subprocess.Process | None = None
-        self._every_s = 0.0
-        self._at_once_until_s = 0.0  # an answer to a written line is expected until then
+        self._interval_s = 0.0
+        self._read_at_once_until_s = 0.0  # an answer to a written line is expected until then
         self._next_read: asyncio.TimerHandle | None = None
 
     @property
@@ -93,13 +93,13 @@ class LineProcess:
 
     async def start(self, command: Sequence[str]) -> None:
         """Start the process in a new session, so that Ctrl-C does not reach it. Raises OSError."""
-        output, its_output = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        os.set_blocking(its_output, True)
+        output, child_output = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(child_output, True)
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=asyncio.subprocess.PIPE,
-                stdout=its_output,
+                stdout=child_output,
                 start_new_session=True,
                 env=without_secrets(os.environ),
             )
@@ -107,7 +107,7 @@ class LineProcess:
             os.close(output)
             raise
         finally:
-            os.close(its_output)
+            os.close(child_output)
         self._output = output
         self._loop.add_reader(output, self._read)
 
@@ -117,20 +117,20 @@ class LineProcess:
         Waking up for each of thirty lines a second is most of their cost. For one interval after a line was written,
         output is read as it arrives, as it may be the answer.
         """
-        self._every_s = seconds
-        self._hurry()
+        self._interval_s = seconds
+        self._read_at_once()
 
     def write(self, line: bytes) -> None:
         """Send a line with its newline. It is lost if the process has ended (see :meth:`wait`)."""
         if self._process is not None and self._process.stdin is not None and not self._process.stdin.is_closing():
             self._process.stdin.write(line)
-            self._hurry()
+            self._read_at_once()
 
     def close_input(self) -> None:
         """Close its standard input after the written lines."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
-            self._hurry()
+            self._read_at_once()
 
     def kill(self) -> None:
         """Send SIGKILL; does nothing if the process has ended."""
@@ -154,7 +154,7 @@ class LineProcess:
             if self._cutter.broken is not None:
                 self.kill()
             # A full pipe would block the writer.
-            elif len(data) < _READ_BYTES and self._loop.time() >= self._at_once_until_s:
+            elif len(data) < _READ_BYTES and self._loop.time() >= self._read_at_once_until_s:
                 self._pause()
         else:
             self._loop.remove_reader(self._output)
@@ -162,16 +162,16 @@ class LineProcess:
             self._output_ended.set_result(None)
 
     def _pause(self) -> None:
-        if self._every_s > 0:
+        if self._interval_s > 0:
             self._loop.remove_reader(self._output)
-            self._next_read = self._loop.call_later(self._every_s, self._go_on)
+            self._next_read = self._loop.call_later(self._interval_s, self._resume_reading)
 
-    def _hurry(self) -> None:
-        self._at_once_until_s = self._loop.time() + self._every_s
+    def _read_at_once(self) -> None:
+        self._read_at_once_until_s = self._loop.time() + self._interval_s
         if self._next_read is not None:
             self._next_read.cancel()
-            self._go_on()
+            self._resume_reading()
 
-    def _go_on(self) -> None:
+    def _resume_reading(self) -> None:
         self._next_read = None
         self._loop.add_reader(self._output, self._read)

@@ -42,7 +42,7 @@ class Machine:
         return await self.agent.read(self.netns, sysctls=sysctls, interfaces=interfaces)
 
 
-_ROUNDS = 8
+_CLOCK_ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ async def clock_offset(agent: Agent) -> ClockOffset:
     Raises LabError if the agent ends.
     """
     offsets: list[ClockOffset] = []
-    for _ in range(_ROUNDS):
+    for _ in range(_CLOCK_ROUNDS):
         begin_ns, own_ns = time.monotonic_ns(), time.time_ns()
-        its_ns: int = (await agent.request("clock"))["t_ns"]
+        agent_ns: int = (await agent.request("clock"))["t_ns"]
         rtt_ns = time.monotonic_ns() - begin_ns
-        offsets.append(ClockOffset(its_ns - own_ns - rtt_ns // 2, (rtt_ns + 1) // 2, rtt_ns))
+        offsets.append(ClockOffset(agent_ns - own_ns - rtt_ns // 2, (rtt_ns + 1) // 2, rtt_ns))
     return min(offsets, key=lambda offset: offset.rtt_ns)

@@ -20,14 +20,14 @@ _FIGURES = {str: frozenset({int, float, NoneType})}
 _TEXT_OR_NONE = frozenset({str, NoneType})
 
 _INTERFACE = {"mac": str, "mtu": int, "up": bool, "carrier": bool, "addresses": [str]}
-_OF_HOSTS = {str: {"interfaces": {str: _FIGURES}, "tcp": _FIGURES}}
+_HOST_FIGURES = {str: {"interfaces": {str: _FIGURES}, "tcp": _FIGURES}}
 
 METRICS: Shape = {
     "t_ns": int,
     "machine": _FIGURES,
     "agent": _FIGURES,
     "clock": frozenset({dict, NoneType}),
-    "hosts": _OF_HOSTS,
+    "hosts": _HOST_FIGURES,
     "jobs": {str: {"host": _TEXT_OR_NONE}},
     "unread": [str],
 }
@@ -49,7 +49,7 @@ ANSWERS: Mapping[str, Shape] = {
     "owners": {"owners": [str]},
     "spool": {"path": str},
     "files": {"spool": {"path": str, "files": [{"name": str, "bytes": int}]}},
-    "sample": {"sample": {"machine": _FIGURES, "hosts": _OF_HOSTS, "unread": [str]}},
+    "sample": {"sample": {"machine": _FIGURES, "hosts": _HOST_FIGURES, "unread": [str]}},
 }
 """Shapes of answers by operation; answers of other operations are empty."""
 
@@ -83,7 +83,7 @@ def cleaned(thing: Any) -> Any:
 def misfit(thing: Any, shape: Shape, where: str = "it") -> str | None:
     """The first deviation from the shape, in words; None if there is none."""
     if isinstance(shape, (type, frozenset)):
-        return None if _is(thing, shape) else f"{where} has a wrong type"
+        return None if _fits(thing, shape) else f"{where} has a wrong type"
     if isinstance(shape, list):
         if not isinstance(thing, list):
             return f"{where} is not a list"
@@ -94,14 +94,14 @@ def misfit(thing: Any, shape: Shape, where: str = "it") -> str | None:
     fields, shapes = cast("dict[str, Any]", thing), cast("dict[Any, Shape]", shape)
     if str not in shapes:
         missing = _first(f"{where} has no {key}" for key in shapes if key not in fields)
-        return missing or _first(misfit(fields[key], of_key, f"{where}.{key}") for key, of_key in shapes.items())
-    of_all = shapes[str]
-    if isinstance(of_all, (type, frozenset)):  # counters: thousands in the metrics of a large lab
-        return _first(f"{where}.{key} has a wrong type" for key, item in fields.items() if not _is(item, of_all))
-    return _first(misfit(item, of_all, f"{where}.{key}") for key, item in fields.items())
+        return missing or _first(misfit(fields[key], key_shape, f"{where}.{key}") for key, key_shape in shapes.items())
+    inner = shapes[str]
+    if isinstance(inner, (type, frozenset)):  # counters: thousands in the metrics of a large lab
+        return _first(f"{where}.{key} has a wrong type" for key, item in fields.items() if not _fits(item, inner))
+    return _first(misfit(item, inner, f"{where}.{key}") for key, item in fields.items())
 
 
-def _is(thing: Any, kind: Any) -> bool:
+def _fits(thing: Any, kind: Any) -> bool:
     """Whether a value has exactly this type; a bool is not an int."""
     return type(thing) is kind if isinstance(kind, type) else type(thing) in kind
 
@@ -113,7 +113,7 @@ def _first(deviations: Iterable[str | None]) -> str | None:
 ProtocolVersion = tuple[int, int]
 """Major and minor version. Major versions are incompatible; a minor version adds parts that others may ignore."""
 
-SPEAKS: tuple[ProtocolVersion, ...] = ((2, 2),)
+OUR_VERSIONS: tuple[ProtocolVersion, ...] = ((2, 2),)
 """The highest minor version of each major one."""
 
 

@@ -70,8 +70,8 @@ def make_points(study: StudyDescription) -> list[Point]:
     requests = [_Request.of(study, each) for each in study.configurations]
     by_digest: dict[str, Configuration] = {}
     for configuration, request in zip(study.configurations, requests, strict=True):
-        if (same := by_digest.setdefault(request.digest, configuration)) is not configuration:
-            levels = f"{shown(same.label)} and {shown(configuration.label)}"
+        if (earlier := by_digest.setdefault(request.digest, configuration)) is not configuration:
+            levels = f"{shown(earlier.label)} and {shown(configuration.label)}"
             raise PlanError(f"study {study.name}: levels {levels} are the same experiment; remove one of them")
     for repetition, seed in enumerate(study.seeds):
         block = [
@@ -106,7 +106,7 @@ class _Request:
         network, experiment = configuration.network, replace(configuration.experiment, seed=0)
         request = run_request(network, experiment, study.backend, study.platform)
         programs = dict(sorted(program_files(network)))
-        digest = hashlib.sha256(json.dumps([_compared(request), programs], sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps([_compared_json(request), programs], sort_keys=True).encode()).hexdigest()
         return cls(digest, to_json(request), programs)
 
     def identity(self, seed: int) -> str:
@@ -124,7 +124,7 @@ def run_request(network: Network, experiment: Experiment, backend: Backend, plat
     return RunRequest(network, experiment, platform, RunOptions(backend))
 
 
-def _compared(thing: Any) -> Any:
+def _compared_json(thing: Any) -> Any:
     """The JSON of a value, of its compared fields only: places of files are no part of what is asked for.
 
     Contents of traces and flow sizes are. A field with the value that it has in data made before the field existed is
@@ -134,10 +134,10 @@ def _compared(thing: Any) -> Any:
         if isinstance(thing, (Rate, Duration, Size, BoxKind)):
             return to_json(thing)
         compared = {each.name: (getattr(thing, each.name), _absent(each)) for each in fields(thing) if each.compare}
-        held = {name: _compared(value) for name, (value, absent) in compared.items() if value != absent}
-        return {"kind": type(thing).__name__, **held}
+        values = {name: _compared_json(value) for name, (value, default) in compared.items() if value != default}
+        return {"kind": type(thing).__name__, **values}
     if isinstance(thing, (list, tuple)):
-        return [_compared(each) for each in cast("tuple[Any, ...]", thing)]
+        return [_compared_json(each) for each in cast("tuple[Any, ...]", thing)]
     return to_json(thing)
 
 

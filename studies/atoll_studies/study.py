@@ -29,7 +29,7 @@ from atoll_studies.statistics.warm_up import whole_windows, windows_of
 
 MOST_POINTS = 100_000
 
-_OWN_KEYS = {  # that are no settings of a study: its own, or what runs are known by
+_RESERVED_KEYS = {  # that are no settings of a study: its own, or what runs are known by
     "seed": "write 'repetitions' or 'seeds'",
     "name": "leave it out",
     "lab.name": "leave it out",
@@ -165,17 +165,17 @@ class _Resolver:
         for name, levels in self.raw.factors.items():
             if isinstance(levels, dict):
                 variants = cast("dict[str, dict[str, Any]]", levels).items()
-                made = [(level, self.settings(("factors", name, level), given)) for level, given in variants]
+                resolved = [(level, self.settings(("factors", name, level), given)) for level, given in variants]
             else:
-                made = [(level_name(level), self.settings(("factors",), {name: level})) for level in levels]
-            yield name, tuple(made)
+                resolved = [(level_name(level), self.settings(("factors",), {name: level})) for level in levels]
+            yield name, tuple(resolved)
 
     def settings(self, key_path: KeyPath, given: Mapping[str, Any]) -> tuple[str, ...]:
         """Settings in the language of ``--set``, without those that a study must not have, which are reported."""
         for key in given:
-            if key in _OWN_KEYS:
-                self.wrong((*key_path, key), f"{key} is not a setting of a study; {_OWN_KEYS[key]}")
-        return tuple(setting_text(key, value) for key, value in given.items() if key not in _OWN_KEYS)
+            if key in _RESERVED_KEYS:
+                self.wrong((*key_path, key), f"{key} is not a setting of a study; {_RESERVED_KEYS[key]}")
+        return tuple(setting_text(key, value) for key, value in given.items() if key not in _RESERVED_KEYS)
 
     def seeds(self, configurations: Sequence[Configuration]) -> tuple[int, ...]:
         seeds = self.raw.seeds or []
@@ -207,7 +207,7 @@ class _Resolver:
                 ]
         for key in self.raw.set:
             for name, of_factor in levels.items():
-                if all(any(_contains(own, _key_parts(key)) for own in level) for level in of_factor):
+                if all(any(_contains(outer_key, _key_parts(key)) for outer_key in level) for level in of_factor):
                     self.wrong(("set", key), f"factor {shown(name)} replaces {key} in all runs; remove it here")
         keys_of = {
             name: {key: where for level in reversed(of_factor) for key, where in level.items()}
@@ -217,10 +217,10 @@ class _Resolver:
             for (key, where), same in itertools.product(others.items(), keys):
                 if _contains(same, key) or _contains(key, same):
                     text = ".".join(map(str, key))
-                    both = f"both set {text}"
+                    conflict = f"both set {text}"
                     if same != key:
-                        both = f"overlap: one sets {text}, the other {'.'.join(map(str, same))}"
-                    self.wrong(where, f"factors {shown(first)} and {shown(second)} {both}; keep one of them")
+                        conflict = f"overlap: one sets {text}, the other {'.'.join(map(str, same))}"
+                    self.wrong(where, f"factors {shown(first)} and {shown(second)} {conflict}; keep one of them")
 
     def baseline(self, factors: Mapping[str, Levels]) -> tuple[tuple[str, str], ...]:
         if not self.raw.baseline:
@@ -290,15 +290,15 @@ class _Resolver:
 
     def causes(self, factors: Mapping[str, Levels]) -> dict[str, KeyPath]:
         """The key paths of the mistakes that the experiment, the settings of all runs or a single level cause."""
-        alone: list[tuple[tuple[str, ...], KeyPath]] = [((), ("set",) if self.common else ("experiment",))]
+        single_levels: list[tuple[tuple[str, ...], KeyPath]] = [((), ("set",) if self.common else ("experiment",))]
         for factor, levels in factors.items():
-            named = isinstance(self.raw.factors[factor], dict)
-            alone += [
-                (settings, ("factors", factor, level if named else index))
+            has_names = isinstance(self.raw.factors[factor], dict)
+            single_levels += [
+                (settings, ("factors", factor, level if has_names else index))
                 for index, (level, settings) in enumerate(levels)
             ]
         causes: dict[str, KeyPath] = {}
-        for settings, key_path in alone:
+        for settings, key_path in single_levels:
             loaded = self.load(settings)
             if isinstance(loaded, DescriptionError):
                 causes = {mistake.message: key_path for mistake in loaded.mistakes} | causes

@@ -33,7 +33,7 @@ FAILED = "failed"
 
 _STUDY_KEYS = {"name": str, "factors": dict, "baseline": dict, "figures": list, "configurations": list, "points": list}
 
-USABLE = frozenset({Verdict.VALID.value, Verdict.CAVEATS.value})
+USABLE_OUTCOMES = frozenset({Verdict.VALID.value, Verdict.CAVEATS.value})
 
 
 class NoAttemptError(AtollError):
@@ -83,7 +83,7 @@ class Attempt:
     @property
     def usable(self) -> bool:
         """Whether its figures count."""
-        return self.outcome in USABLE
+        return self.outcome in USABLE_OUTCOMES
 
 
 class StudyDirectory:
@@ -146,7 +146,7 @@ class StudyDirectory:
                 unchanged = path.exists() and path.read_bytes() == text.encode()
             if not unchanged:
                 replace_text(path, text)
-        about = {
+        content = {
             "format": FORMAT,
             "name": study.name,
             "experiment": str(study.experiment.absolute()),
@@ -164,7 +164,7 @@ class StudyDirectory:
             "configurations": [dict(zip(study.factors, each.levels, strict=True)) for each in study.configurations],
             "points": [{"id": point.id, "configuration": point.configuration, "seed": point.seed} for point in points],
         }
-        replace_text(self.path / "study.json", json.dumps(about, indent=1) + "\n")
+        replace_text(self.path / "study.json", json.dumps(content, indent=1) + "\n")
 
     def point_path(self, identity: str) -> Path:
         """The directory of a point."""
@@ -182,10 +182,10 @@ class StudyDirectory:
     def attempt_in(self, path: Path) -> Attempt:
         """The completed attempt in a directory; with damaged files it has failed. Raises RunDirError."""
         file = path / "attempt.json"
-        about = _read_json(file, f"{file}: there is no such file")
+        content = _read_json(file, f"{file}: there is no such file")
         try:
-            origin = Provenance(**about["provenance"])
-            attempt = Attempt(path, about["outcome"], about["message"], float(about["wall_s"]), origin)
+            origin = Provenance(**content["provenance"])
+            attempt = Attempt(path, content["outcome"], content["message"], float(content["wall_s"]), origin)
         except (KeyError, TypeError, ValueError) as error:
             raise RunDirError(f"{file}: damaged ({error!r}); remove {path}") from None
         if damages := RunDir(path).damages():
@@ -204,9 +204,9 @@ class StudyDirectory:
         """The number of completed attempts at all points, those that are no longer of the study too."""
         return sum(1 for _ in self.path.glob("points/*/*/attempt.json"))
 
-    def keep(self, made: Path, identity: str, attempt: Attempt) -> Path:
-        """Add a completed attempt, made at ``made``, to a point; returns its path. Raises RunError."""
-        about = {
+    def keep(self, directory: Path, identity: str, attempt: Attempt) -> Path:
+        """Add a completed attempt, made at ``directory``, to a point; returns its path. Raises RunError."""
+        content = {
             "format": FORMAT,
             "point": identity,
             "outcome": attempt.outcome,
@@ -214,10 +214,10 @@ class StudyDirectory:
             "wall_s": round(attempt.wall_s, 3),
             "provenance": asdict(attempt.provenance),
         }
-        replace_text(made / "attempt.json", json.dumps(about, indent=1) + "\n")
+        replace_text(directory / "attempt.json", json.dumps(content, indent=1) + "\n")
         with plain_errors(attempt.path):
-            _flush(made)
-            made.rename(attempt.path)
+            _flush(directory)
+            directory.rename(attempt.path)
             _sync(attempt.path.parent)
         return attempt.path
 
@@ -250,13 +250,13 @@ def _flush(directory: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
-def unwritten(error: RunError) -> bool:
+def is_disk_full(error: RunError) -> bool:
     """Whether an error means that nothing more can be written."""
     return str(error).startswith("disk full")

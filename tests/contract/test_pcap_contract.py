@@ -83,7 +83,7 @@ def test_packets_of_in_band_control_are_left_out_in_both_directions(tmp_path: Pa
     experiment = frames()
     wrpcap(str(plain), [control[0], *experiment, *control[1:]], nano=True)
     for without, packets, others in ((None, 7, 2), (IPv4Network("192.168.10.0/24"), 5, 4)):
-        done = decode(plain, out, ISLAND_SIDE, find_binary(), without=without)
+        done = decode(plain, out, ISLAND_SIDE, find_binary(), control_network=without)
         assert (done.packets, done.other_frames) == (packets, others)
         assert len(np.fromfile(out, RECORD)) == packets
     world, island = int(IPv4Address(WORLD)), int(IPv4Address(ISLAND))

@@ -10,7 +10,7 @@ import pytest
 
 from atoll_analysis.figures.udp import judge_udp, udp_figures
 from atoll_analysis.tables.job_logs import load_service, transfer_done
-from atoll_analysis.verdict.findings import FindingCode, grave
+from atoll_analysis.verdict.findings import FindingCode, reason
 from atoll_controller.planner import traffic_jobs
 from atoll_controller.planner.job_plan import jobs
 from atoll_controller.planner.planner import make_plan
@@ -113,7 +113,7 @@ def test_what_udp_came_to_is_read_from_the_last_words_of_both_ends(project: Path
     assert (found["jitter_ms"], found["reordered_packets"], found["flows_completed"]) == (0.0, 1, 1)
     assert (found["sent_mbit_s"], found.get("tolerance_bit_s")) == (0.0004, 200)
     assert list(judge_udp(found)) == [
-        grave(FindingCode.UDP_RATE, "UDP was sent at 0.0004 Mbit/s, asked for 0.008 Mbit/s ± 2.5%")
+        reason(FindingCode.UDP_RATE, "UDP was sent at 0.0004 Mbit/s, asked for 0.008 Mbit/s ± 2.5%")
     ]
     assert list(judge_udp({**found, "sent_mbit_s": 0.00781})) == []
     nothing = udp_figures(Size(1500), Rate(10**9), 60.0, tmp_path / "nothing")

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import polars as pl
 
-from atoll_analysis.figures import observables as seen
+from atoll_analysis.figures import observables
 from atoll_analysis.figures.path_delays import base_rtts_ms
 from atoll_analysis.summary import ChainFigures, ChangeFigures
 from atoll_analysis.tables.change_timeline import NEVER_NS, ScheduledChange
@@ -16,21 +16,22 @@ from atoll_analysis.tables.tables import WINDOW_NS, Tables, island_bound, total
 
 def chain_figures(tables: Tables, data: RunData) -> dict[str, ChainFigures]:
     """Return the figures of every chain that was active, by name, the main one first."""
-    last = {chain.name: chain for _, state in data.topology.standing for chain in (state.chain, *state.branches)}
-    arrived, completed, lost = _arrived(tables, data), _completed(tables), _lost(tables, data)
+    states = [experiment for _, experiment in data.topology.periods]
+    latest_chains = {chain.name: chain for state in states for chain in (state.chain, *state.branches)}
+    arrived_by_chain, completed, lost = _arrived_bytes(tables, data), _completed_flows(tables), _losses(tables, data)
     figures: dict[str, ChainFigures] = {}
-    for name, chain in last.items():
+    for name, chain in latest_chains.items():
         capture = data.topology.arrival(chain, tables.decoded)
         seconds = data.window.seconds if data.window and capture is not None else None
-        ip_bytes, goodput_bytes = arrived.get(name, (0, 0))
+        ip_bytes, goodput_bytes = arrived_by_chain.get(name, (0, 0))
         flows, mean_bytes = completed.get(name, (0, None))
         loss_bytes, loss_fraction = lost.get(name, (None, None))
         figures[name] = ChainFigures(
             carries=str(chain.carries),
             hops=list(chain.hops),
             arrival=capture,
-            throughput_mbit_s=None if seconds is None else seen.mbit_s(ip_bytes, seconds),
-            goodput_mbit_s=None if seconds is None else seen.mbit_s(goodput_bytes, seconds),
+            throughput_mbit_s=None if seconds is None else observables.mbit_s(ip_bytes, seconds),
+            goodput_mbit_s=None if seconds is None else observables.mbit_s(goodput_bytes, seconds),
             flows_completed=flows,
             mean_flow_bytes=mean_bytes,
             loss_bytes=loss_bytes,
@@ -41,17 +42,17 @@ def chain_figures(tables: Tables, data: RunData) -> dict[str, ChainFigures]:
 
 def completed_by_chain(tables: Tables) -> Counter[str]:
     """Return the number of completed flows of channels by the name of their chain."""
-    return Counter({chain: flows for chain, (flows, _) in _completed(tables).items()})
+    return Counter({chain: flows for chain, (flows, _) in _completed_flows(tables).items()})
 
 
-def _completed(tables: Tables) -> dict[str, tuple[int, float]]:
+def _completed_flows(tables: Tables) -> dict[str, tuple[int, float]]:
     """Return number and mean size of the completed flows of channels by chain."""
     flows = tables.scan("channel_flows").filter(pl.col("outcome") == "completed").group_by("chain")
     rows = flows.agg(pl.len(), pl.col("size_bytes").mean()).collect().iter_rows()
     return {chain: (count, mean_bytes) for chain, count, mean_bytes in rows}
 
 
-def _arrived(tables: Tables, data: RunData) -> dict[str, tuple[int, int]]:
+def _arrived_bytes(tables: Tables, data: RunData) -> dict[str, tuple[int, int]]:
     """Return IP bytes and goodput that reached the island through each chain within the measurement."""
     if tables.arrival is None or data.window is None:
         return {}
@@ -60,13 +61,13 @@ def _arrived(tables: Tables, data: RunData) -> dict[str, tuple[int, int]]:
     return {chain: (ip_bytes, goodput_bytes) for chain, ip_bytes, goodput_bytes in rows.collect().iter_rows()}
 
 
-def _lost(tables: Tables, data: RunData) -> dict[str, tuple[int, float]]:
+def _losses(tables: Tables, data: RunData) -> dict[str, tuple[int, float]]:
     """Return bytes and share of packets lost between the captures world and island, by chain.
 
     Only of chains that pass both and conserve packets, and only if no chain changed: a packet may meet the captures
     under different versions.
     """
-    if len(data.topology.standing) > 1 or not data.topology.links or not {"world", "island"} <= tables.decoded.keys():
+    if len(data.topology.periods) > 1 or not data.topology.links or not {"world", "island"} <= tables.decoded.keys():
         return {}
     conserving = {chain.name for chain in data.topology.chains if data.topology.conserves(chain)}
     counts = [pl.len().cast(pl.Int64).alias("packets"), total("ip_bytes").alias("bytes")]
@@ -86,7 +87,7 @@ def change_figures(change: ScheduledChange, data: RunData) -> ChangeFigures:
     """Return the figures of a scheduled change, in the measurement's time."""
     origin_ns = data.window.start_ns if data.window else change.planned_ns or 0
     began, ended = change.began_ns, change.ended_ns
-    took_ns = ended - began if began is not None and ended is not None else None
+    duration_ns = ended - began if began is not None and ended is not None else None
     return ChangeFigures(
         number=change.number,
         what=list(change.what),
@@ -94,9 +95,9 @@ def change_figures(change: ScheduledChange, data: RunData) -> ChangeFigures:
         began_s=None if began is None else (began - origin_ns) / 1e9,
         lateness_ms=None if began is None or change.planned_ns is None else (began - change.planned_ns) / 1e6,
         turned_ms=None if began is None or change.shifted_ns is None else (change.shifted_ns - began) / 1e6,
-        duration_s=None if took_ns is None else took_ns / 1e9,
-        drain_s=None if took_ns is None else change.drain_ns / 1e9,
-        beyond_drain_ms=None if took_ns is None else (took_ns - change.drain_ns) / 1e6,
+        duration_s=None if duration_ns is None else duration_ns / 1e9,
+        drain_s=None if duration_ns is None else change.drain_ns / 1e9,
+        beyond_drain_ms=None if duration_ns is None else (duration_ns - change.drain_ns) / 1e6,
         failure=change.failure,
     )
 
@@ -114,8 +115,8 @@ def flows_failed_in_changes(tables: Tables, data: RunData) -> int:
     flows = 0
     for change, (before, after) in zip(data.changes, pairwise(data.experiment.versions), strict=True):
         chains = {before.chain, *before.branches} ^ {after.chain, *after.branches}
-        moved = any(stateful & {*chain.hops} for chain in chains)
-        if moved and change.shifted_ns is not None and change.began_ns is not None:
-            within = pl.col("end_ns").is_between(change.began_ns, min(change.over_ns + rtt_ns, NEVER_NS))
+        moves_stateful = any(stateful & {*chain.hops} for chain in chains)
+        if moves_stateful and change.shifted_ns is not None and change.began_ns is not None:
+            within = pl.col("end_ns").is_between(change.began_ns, min(change.settled_ns + rtt_ns, NEVER_NS))
             flows += min(data.experiment.most_channels, failed.filter(within).select(pl.len()).collect().item())
     return flows

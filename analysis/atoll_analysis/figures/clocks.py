@@ -10,12 +10,12 @@ from atoll_analysis.run_directory.directory import read_json_lines
 from atoll_analysis.tables.run_data import RunData, is_load
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat
 
-STEP_NOTICED_MS = 0.1
-STEP_MS = 5.0
+STEP_CAVEAT_MS = 0.1
+STEP_INVALID_MS = 5.0
 """A step of CLOCK_REALTIME moves every stamp behind it: windows, RTTs and instants are wrong by as much."""
-DRIFT_NOTICED_MS = 1.0
-DRIFT_MS = 50.0
-"""The most by which instants of different machines may differ: what the starts of clients may."""
+DRIFT_CAVEAT_MS = 1.0
+DRIFT_INVALID_MS = 50.0
+"""Instants of different machines may differ by as much as the starts of clients."""
 START_SPREAD_MS = 50.0
 """The most that may lie between the first client's start and the last one's without a caveat."""
 
@@ -51,22 +51,22 @@ def judge_clocks(clocks: ClockFigures | None) -> Iterator[Finding]:
     if clocks is None:
         return
     step_ms = abs(clocks["step_ms"])
-    if step_ms > STEP_NOTICED_MS:
-        yield Finding(FindingCode.CLOCK_STEPPED, _stepped(clocks["step_ms"]), grave=step_ms > STEP_MS)
+    if step_ms > STEP_CAVEAT_MS:
+        yield Finding(FindingCode.CLOCK_STEPPED, _stepped(clocks["step_ms"]), is_reason=step_ms > STEP_INVALID_MS)
     for name, drift in clocks["drifts"].items():
-        certain_ms = abs(drift["drift_ms"]) - drift["bound_ms"]
-        if certain_ms > DRIFT_NOTICED_MS:
-            yield Finding(FindingCode.CLOCK_DRIFTED, _drifted(name, drift), grave=certain_ms > DRIFT_MS)
+        least_drift_ms = abs(drift["drift_ms"]) - drift["bound_ms"]
+        if least_drift_ms > DRIFT_CAVEAT_MS:
+            yield Finding(FindingCode.CLOCK_DRIFTED, _drifted(name, drift), is_reason=least_drift_ms > DRIFT_INVALID_MS)
 
 
 def _stepped(step_ms: float) -> str:
     size = f"{step_ms / 1e3:+.3f} s" if abs(step_ms) >= 1000 else f"{step_ms:+.2f} ms"
-    return f"the clock was set by {size} during the measurement, bound {STEP_MS:g} ms"
+    return f"the clock was set by {size} during the measurement, bound {STEP_INVALID_MS:g} ms"
 
 
 def _drifted(name: str, drift: Drift) -> str:
-    by = f"{drift['drift_ms']:+.2f} ms (± {drift['bound_ms']:.2f} ms)"
-    return f"the clock of {name} drifted by {by} during the measurement, bound {DRIFT_MS:g} ms: run chrony there"
+    drifted = f"drifted by {drift['drift_ms']:+.2f} ms (± {drift['bound_ms']:.2f} ms)"
+    return f"the clock of {name} {drifted} during the measurement, bound {DRIFT_INVALID_MS:g} ms: run chrony there"
 
 
 class StartFigures(TypedDict):
@@ -87,20 +87,20 @@ def start_figures(data: RunData, logs: Path) -> StartFigures | None:
     if event is None:
         return None
     clocks: dict[str, dict[str, int]] = event.get("clocks", {})
-    began = dict(_began(data, logs))
-    late_ms = {
+    began = dict(_start_times(data, logs))
+    offsets_ms = {
         host: (t_ns - event["at_ns"] - clocks.get(host, {}).get("offset_ns", 0)) / 1e6
         for host, t_ns in began.items()
         if t_ns is not None
     }
-    if not late_ms:
+    if not offsets_ms:
         return None
-    bounds = [clocks[host]["bound_ns"] / 1e6 for host in late_ms if host in clocks]
+    bounds = [clocks[host]["bound_ns"] / 1e6 for host in offsets_ms if host in clocks]
     return StartFigures(
-        hosts=late_ms,
-        spread_ms=round(max(late_ms.values()) - min(late_ms.values()), 6),
-        late_p50_ms=median(late_ms.values()),
-        late_max_ms=max(late_ms.values()),
+        hosts=offsets_ms,
+        spread_ms=round(max(offsets_ms.values()) - min(offsets_ms.values()), 6),
+        late_p50_ms=median(offsets_ms.values()),
+        late_max_ms=max(offsets_ms.values()),
         clock_bound_ms=max(bounds, default=None),
         silent=[host for host, t_ns in began.items() if t_ns is None],
     )
@@ -109,22 +109,22 @@ def start_figures(data: RunData, logs: Path) -> StartFigures | None:
 def judge_start(start: StartFigures | None) -> Iterator[Finding]:
     """Return a finding if clients did not start together."""
     if start is not None and start["spread_ms"] > START_SPREAD_MS:
-        late = start["hosts"]
-        first, last = min(late, key=lambda host: late[host]), max(late, key=lambda host: late[host])
+        offsets_ms = start["hosts"]
+        first, last = min(offsets_ms, key=offsets_ms.__getitem__), max(offsets_ms, key=offsets_ms.__getitem__)
         yield caveat(
             FindingCode.START_SPREAD,
             f"clients began {start['spread_ms']:.1f} ms apart, bound {START_SPREAD_MS:g} ms: {first} first, {last} "
-            f"last, {late[last]:.1f} ms late; the load did not start at one instant",
+            f"last, {offsets_ms[last]:.1f} ms late; the load did not start at one instant",
         )
 
 
-def silent_starts(start: StartFigures | None) -> list[str]:
+def unknown_start_notes(start: StartFigures | None) -> list[str]:
     """Return a note on clients whose start is unknown, if there are any."""
     hosts = ", ".join(start["silent"]) if start else ""
     return [f"{hosts} did not report when the load began there"] if hosts else []
 
 
-def _began(data: RunData, logs: Path) -> Iterator[tuple[str, int | None]]:
+def _start_times(data: RunData, logs: Path) -> Iterator[tuple[str, int | None]]:
     """Return the start time, by its own clock, of every client with channels."""
     for job in data.plan.jobs:
         if is_load(job):

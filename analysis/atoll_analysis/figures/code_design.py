@@ -50,10 +50,10 @@ class CodeDesigns:
 
     link: str
     packets: int  # that came to the link, of which these designs know
-    came: int  # that came in all
+    total: int  # that came in all
     lost: int
     rate_bit_s: int  # mean rate of the link in the run
-    spare: float | None  # share of the link's rate that was not used; None: not measured
+    spare_share: float | None  # share of the link's rate that was not used; None: not measured
     designs: tuple[CodeDesign, ...]
 
     def best(self, target: float) -> CodeDesign | None:
@@ -62,7 +62,7 @@ class CodeDesigns:
 
     def exceeds_spare(self, design: CodeDesign) -> bool:
         """Whether the repair packets need more than the run left of the link's rate."""
-        return self.spare is not None and design.overhead * (1 - self.spare) > self.spare
+        return self.spare_share is not None and design.overhead * (1 - self.spare_share) > self.spare_share
 
 
 def designs_of_run(run: RunDir, link: str | None = None) -> CodeDesigns:
@@ -73,16 +73,16 @@ def designs_of_run(run: RunDir, link: str | None = None) -> CodeDesigns:
     fates = fates_of_packets(run, link)
     summary = cast("Summary", run.summary())
     figures, duration_s = summary["links"][fates.link], summary["duration_s"]
-    used, rate_bit_s = figures["utilisation"], mean_rate_bit_s(figures)
+    utilisation, rate_bit_s = figures["utilisation"], mean_rate_bit_s(figures)
     numbers = np.flatnonzero(np.asarray(fates.lost))
-    packets_per_s = fates.came / duration_s if duration_s else None
+    packets_per_s = fates.total / duration_s if duration_s else None
     return CodeDesigns(
         link=fates.link,
         packets=len(fates.lost),
-        came=fates.came,
+        total=fates.total,
         lost=len(numbers),
         rate_bit_s=rate_bit_s,
-        spare=None if used is None else max(0.0, 1 - used),
+        spare_share=None if utilisation is None else max(0.0, 1 - utilisation),
         designs=tuple(code_designs(numbers, rate_bit_s, packets_per_s)),
     )
 
@@ -122,11 +122,11 @@ def recovered_share(numbers: "Numbers", size: int, repairs: int, depth: int) -> 
     turn, generation = np.divmod(position, depth)
     generation += block * depth
     is_source = turn < size
-    sources = int(is_source.sum())
-    if not sources:
+    source_losses = int(is_source.sum())
+    if not source_losses:
         return 1.0
     _, of_generation, losses = np.unique(generation, return_inverse=True, return_counts=True)
-    return int((is_source & (losses[of_generation] <= repairs)).sum()) / sources
+    return int((is_source & (losses[of_generation] <= repairs)).sum()) / source_losses
 
 
 def _least_repairs(numbers: "Numbers", target: float, size: int, depth: int) -> Iterator[tuple[int, float]]:

@@ -10,25 +10,25 @@ import polars as pl
 
 from atoll_analysis.figures.observables import totals
 from atoll_analysis.tables.packet_records import ETHERNET_HEADER_BYTES
-from atoll_analysis.tables.probe_filter import most_bytes, of_changes
+from atoll_analysis.tables.probe_filter import is_change_probe, most_probe_bytes
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables
 from atoll_analysis.verdict.loss_agreement import Payload, Section
 from atoll_core.experiment.experiment import Counted, Link, Protocol
 from atoll_core.plural import counted
 
-_DISCARD = 9  # the port of probes
+_DISCARD_PORT = 9  # the port of probes
 
 
-def stretches(data: RunData, tables: Tables) -> list[Section]:
+def sections(data: RunData, tables: Tables) -> list[Section]:
     """Return every section between two captures whose loss can be compared, from world to island."""
     dropped = {link.box: dropped_bytes(data, link) for link in data.topology.links}
     declared = {box.name for box in data.network.boxes if box.conserves_packets}
-    probes = of_changes(data) if data.changes else None
+    probes = is_change_probe(data) if data.changes else None
 
     @functools.cache
     def ip_bytes(capture: str) -> int:
-        return totals(tables, capture, leaving_out=probes).ip_bytes
+        return totals(tables, capture, excluded=probes).ip_bytes
 
     sections: list[Section] = []
     for first, last, boxes in data.topology.capture_pairs(tables.decoded):
@@ -43,7 +43,7 @@ def stretches(data: RunData, tables: Tables) -> list[Section]:
                 declared=[box for box in boxes if box in declared],
                 captured_bytes=ip_bytes(first) - ip_bytes(last),
                 counted_bytes=sum(counts),
-                probed_bytes_max=most_bytes(data) if links else 0,
+                probed_bytes_max=most_probe_bytes(data) if links else 0,
             )
             sections.append(section)
     return sections
@@ -67,11 +67,11 @@ def payload(data: RunData, tables: Tables) -> Payload | None:
     if not boxes or not {"world", "island"} <= tables.decoded.keys():
         return None
     hosts = {host.name: host.address for host in data.network.hosts}
-    flows = tables.scan("flows").filter((pl.col("protocol") == "tcp") & (pl.col("sport") != _DISCARD))
-    ends = ["server", "sport", "client"]
+    flows = tables.scan("flows").filter((pl.col("protocol") == "tcp") & (pl.col("sport") != _DISCARD_PORT))
+    pair_columns = ["server", "sport", "client"]
     before, after = (flows.filter(pl.col("capture") == name) for name in ("world", "island"))
-    sent = before.group_by(ends).agg(world=pl.col("goodput_bytes").sum(), largest=pl.col("goodput_bytes"))
-    came = after.group_by(ends).agg(island=pl.col("goodput_bytes").sum(), open=(~pl.col("ended")).sum())
+    sent = before.group_by(pair_columns).agg(world=pl.col("goodput_bytes").sum(), largest=pl.col("goodput_bytes"))
+    arrived = after.group_by(pair_columns).agg(island=pl.col("goodput_bytes").sum(), open=(~pl.col("ended")).sum())
     figures = Payload(
         boxes=list(boxes),
         lossy=[box.name for box in data.network.boxes if box.name in boxes and not box.conserves_payload],
@@ -83,7 +83,7 @@ def payload(data: RunData, tables: Tables) -> Payload | None:
         wrong=[],
     )
     received = _received(tables)
-    rows = sent.join(came, on=ends, how="full", coalesce=True).sort(ends).collect(engine="streaming")
+    rows = sent.join(arrived, on=pair_columns, how="full", coalesce=True).sort(pair_columns).collect(engine="streaming")
     for server, port, client, world, largest, island, still_open in rows.iter_rows():
         if not (server in hosts and client in hosts and _passes_both(data, hosts[server], hosts[client])):
             continue
@@ -91,11 +91,11 @@ def payload(data: RunData, tables: Tables) -> Payload | None:
         figures["world_bytes"] += pair.world
         figures["island_bytes"] += pair.island
         figures["open_connections"] += pair.still_open
-        figures["held_bytes_max"] += pair.held_max
-        figures["wrong"] += () if figures["lossy"] else pair.wrong()
+        figures["held_bytes_max"] += pair.held_bytes_max
+        figures["wrong"] += () if figures["lossy"] else pair.disagreements()
         if port == data.experiment.traffic.port and (at_client := received.get((server, client))) is not None:
             figures["received_bytes"] = (figures["received_bytes"] or 0) + at_client[0]
-            figures["wrong"] += pair.wrong_at_client(*at_client)
+            figures["wrong"] += pair.client_disagreements(*at_client)
     return figures
 
 
@@ -110,19 +110,19 @@ class _Pair:
     sent: list[int]  # by connection, in the capture world
 
     @property
-    def held_max(self) -> int:
+    def held_bytes_max(self) -> int:
         """An upper bound of the bytes that a box can hold of connections that had not ended."""
         return sum(sorted(self.sent, reverse=True)[: self.still_open])
 
-    def wrong(self) -> Iterator[str]:
+    def disagreements(self) -> Iterator[str]:
         missing = self.world - self.island
         if missing < 0:
             yield f"{self.name}: {counted(-missing, 'byte')} more reached the island than entered"
-        elif missing > self.held_max:
-            held = f" (boxes may still hold up to {self.held_max}" if self.still_open else ""
+        elif missing > self.held_bytes_max:
+            held = f" (boxes may still hold up to {self.held_bytes_max}" if self.still_open else ""
             yield f"{self.name}: {counted(missing, 'byte')} did not reach the island{held}"
 
-    def wrong_at_client(self, received: int, finished: bool) -> Iterator[str]:
+    def client_disagreements(self, received: int, finished: bool) -> Iterator[str]:
         """``finished``: every one of the client's flows from that server was completed."""
         if received > self.island or (finished and received < self.island):
             yield f"{self.name}: {counted(self.island, 'byte')} reached the island, the client received {received}"
@@ -130,7 +130,7 @@ class _Pair:
 
 def _passes_both(data: RunData, world: IPv4Address, island: IPv4Address) -> bool:
     """Return whether TCP between two hosts passed both captures in every version."""
-    chains = (experiment.carrier(world, island, Protocol.TCP) for _, experiment in data.topology.standing)
+    chains = (experiment.carrier(world, island, Protocol.TCP) for _, experiment in data.topology.periods)
     return all(map(data.topology.passes_both, chains))
 
 

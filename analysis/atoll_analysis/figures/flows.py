@@ -10,7 +10,7 @@ from atoll_analysis.tables.run_data import RunData
 from atoll_core.experiment.experiment import Protocol
 from atoll_core.experiment.path_mtu import PathMtus
 
-BOUNDS_BYTES = (10_000, 100_000, 1_000_000, 10_000_000)
+CLASS_BOUNDS_BYTES = (10_000, 100_000, 1_000_000, 10_000_000)
 """Upper bounds of the size classes, in bytes of payload. With an initial window of 10 segments that doubles every round
 trip, a flow of 10 kB is sent in one round, one of 100 kB in three and one of 1 MB in seven: these classes are governed
 by the round-trip time. Flows of more than 1 MB, about the bandwidth-delay product of a GEO link of 16 Mbit/s, are
@@ -27,7 +27,7 @@ _HEADERS_BYTES = 20 + 20 + 12
 RAMP_SHARE = 0.2
 """The first part of a measurement, which says nothing about growth: flows begin together, and none has ended yet."""
 PARTS = 4
-GROWTH = 1.25
+LEAST_GROWTH = 1.25
 """Concurrency grows steadily if it is larger in each of four equal parts of the rest than in the part before, and in
 the last one larger by a quarter than in the first. Four parts of noise ascend in one run of 24, and by less."""
 
@@ -74,7 +74,7 @@ def flow_classes(flows: pl.LazyFrame) -> list[FlowClass]:
     rows = {
         row["number"]: row
         for row in flows.select(
-            number=pl.sum_horizontal((size > bound).cast(pl.Int64) for bound in BOUNDS_BYTES),
+            number=pl.sum_horizontal((size > bound).cast(pl.Int64) for bound in CLASS_BOUNDS_BYTES),
             completed=completed,
             bytes=pl.when(completed).then(size),
             completion_s=pl.when(completed).then(seconds),
@@ -85,15 +85,15 @@ def flow_classes(flows: pl.LazyFrame) -> list[FlowClass]:
             pl.len().alias("flows"),
             pl.col("completed", "bytes").sum(),
             *(
-                pl.col(of).quantile(percent / 100, "linear").alias(f"{of} p{percent}")
-                for of in ("completion_s", "rate_mbit_s")
+                pl.col(column).quantile(percent / 100, "linear").alias(f"{column} p{percent}")
+                for column in ("completion_s", "rate_mbit_s")
                 for percent in PERCENTILES
             ),
         )
         .collect(engine="streaming")
         .iter_rows(named=True)
     }
-    bounds = zip((0, *BOUNDS_BYTES), (*BOUNDS_BYTES, None), strict=True)
+    bounds = zip((0, *CLASS_BOUNDS_BYTES), (*CLASS_BOUNDS_BYTES, None), strict=True)
     return [
         FlowClass(
             above_bytes=above_bytes,
@@ -166,12 +166,12 @@ def concurrency(windows: pl.LazyFrame, count: int) -> Concurrency | None:
 
     ``windows``: the columns window and open of the table ``concurrent``. Windows without a row have no open flow.
     """
-    measured = windows.filter(pl.col("window").is_between(0, count, closed="left")).select("window", "open")
+    rows = windows.filter(pl.col("window").is_between(0, count, closed="left")).select("window", "open")
     ramp = round(RAMP_SHARE * count)
-    if count - ramp < PARTS or not measured.select(pl.len()).collect().item():
+    if count - ramp < PARTS or not rows.select(pl.len()).collect().item():
         return None
-    every = pl.LazyFrame({"window": range(count)}, schema={"window": pl.Int64})
-    joined = every.join(measured, on="window", how="left", maintain_order="left").select(pl.col("open").fill_null(0))
+    all_windows = pl.LazyFrame({"window": range(count)}, schema={"window": pl.Int64})
+    joined = all_windows.join(rows, on="window", how="left", maintain_order="left").select(pl.col("open").fill_null(0))
     flows = joined.collect(engine="streaming")["open"]
     steady = flows.slice(ramp)
     bounds = [round(part * len(steady) / PARTS) for part in range(PARTS + 1)]
@@ -181,7 +181,7 @@ def concurrency(windows: pl.LazyFrame, count: int) -> Concurrency | None:
         p50=float(flows.quantile(0.5, "linear") or 0),
         p95=float(flows.quantile(0.95, "linear") or 0),
         parts=parts,
-        grows=all(before < after for before, after in pairwise(parts)) and parts[-1] >= GROWTH * parts[0],
+        grows=all(before < after for before, after in pairwise(parts)) and parts[-1] >= LEAST_GROWTH * parts[0],
     )
 
 

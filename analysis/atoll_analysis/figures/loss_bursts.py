@@ -6,7 +6,7 @@ from typing import TypedDict
 import polars as pl
 
 from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
-from atoll_analysis.tables.probe_filter import of_changes
+from atoll_analysis.tables.probe_filter import is_change_probe
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables, island_bound
 from atoll_analysis.tables.topology import CapturePair
@@ -33,7 +33,7 @@ class LossBursts(TypedDict):
 
 def loss_bursts(tables: Tables, data: RunData) -> dict[str, LossBursts]:
     """Return the bursts of every link whose captures show them."""
-    probes = of_changes(data) if data.changes else None
+    probes = is_change_probe(data) if data.changes else None
     by_link: dict[str, LossBursts] = {}
     for link, pair in data.topology.around_links(tables.decoded):
         sent = sent_in_measurement(tables.packets(pair.first), data, probes)
@@ -48,14 +48,14 @@ def residual_bursts(tables: Tables, data: RunData) -> dict[str, LossBursts]:
     Packets are compared at the taps outside the coders, so those that were recovered are none of them, and those that
     were lost uncoded are. Only of chains that no other box changes packets of, and that did not change.
     """
-    if len(data.topology.standing) > 1 or data.window is None or not {"world", "island"} <= tables.decoded.keys():
+    if len(data.topology.periods) > 1 or data.window is None or not {"world", "island"} <= tables.decoded.keys():
         return {}
     by_chain: dict[str, LossBursts] = {}
     pair = CapturePair("world", "island", ())
     for chain in filter(data.topology.is_coded, data.topology.chains):
-        carried = pl.col("chain") == chain.name
-        came, arrived = (island_bound(tables, data, capture).filter(carried) for capture in pair[:2])
-        sent = sent_in_measurement(came, data, None)
+        of_chain = pl.col("chain") == chain.name
+        entered, arrived = (island_bound(tables, data, capture).filter(of_chain) for capture in pair[:2])
+        sent = sent_in_measurement(entered, data, None)
         longest_ns = sum(longest_transit_ns(link.to_island) for link in data.topology.links_of(chain))
         longest_ns += residence_ns(data.network, data.experiment, chain)
         lost = [packets["number"] for packets in lost_packets(sent, arrived, longest_ns)]
@@ -65,12 +65,12 @@ def residual_bursts(tables: Tables, data: RunData) -> dict[str, LossBursts]:
 
 
 def bursts(numbers: pl.Series, packets: int, pair: CapturePair) -> LossBursts:
-    """Return the bursts of lost packets. ``numbers``: theirs, ascending, of so many packets."""
-    received = numbers.diff() - 1  # between a lost packet and the one before
-    begins = (received != 0).fill_null(value=True)
-    lengths = begins.cast(pl.Int64).cum_sum().value_counts().group_by("count").len().sort("count")
-    near = (received < GAP_PACKETS).fill_null(value=False)
-    in_bursts = near | near.shift(-1, fill_value=False)
+    """Return the bursts of lost packets. ``numbers``: of the lost ones, ascending; ``packets``: of all."""
+    received_between = numbers.diff() - 1  # between a lost packet and the one before
+    is_begin = (received_between != 0).fill_null(value=True)
+    lengths = is_begin.cast(pl.Int64).cum_sum().value_counts().group_by("count").len().sort("count")
+    is_near = (received_between < GAP_PACKETS).fill_null(value=False)
+    in_bursts = is_near | is_near.shift(-1, fill_value=False)
     lost = len(numbers)
     return LossBursts(
         first=pair.first,
@@ -79,6 +79,6 @@ def bursts(numbers: pl.Series, packets: int, pair: CapturePair) -> LossBursts:
         lost=lost,
         lengths=[list(row) for row in lengths.iter_rows()],
         longest=max(lengths["count"], default=0),
-        mean=lost / int(begins.sum()) if lost else None,
+        mean=lost / int(is_begin.sum()) if lost else None,
         burst_share=int(in_bursts.sum()) / lost if lost else None,
     )

@@ -36,7 +36,7 @@ def by_cause(counted: Mapping[str, LostFigures], direction: LinkDirection) -> di
     """Return a direction's losses by cause; causes that the backend does not count are left out."""
     losses: dict[str, LostFigures] = {}
     for counter, lost in counted.items():
-        before = losses.get(cause := cause_of(counter, direction), LostFigures(packets=0, bytes=0))
-        octets = None if lost["bytes"] is None or before["bytes"] is None else before["bytes"] + lost["bytes"]
-        losses[cause] = LostFigures(packets=before["packets"] + lost["packets"], bytes=octets)
+        sum_so_far = losses.get(cause := cause_of(counter, direction), LostFigures(packets=0, bytes=0))
+        octets = None if lost["bytes"] is None or sum_so_far["bytes"] is None else sum_so_far["bytes"] + lost["bytes"]
+        losses[cause] = LostFigures(packets=sum_so_far["packets"] + lost["packets"], bytes=octets)
     return losses

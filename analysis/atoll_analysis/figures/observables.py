@@ -41,13 +41,13 @@ def counted_bytes(link: Link) -> pl.Expr:
     return pl.col("ip_bytes") + frame
 
 
-def totals(tables: Tables, capture: str, window: Window | None = None, leaving_out: pl.Expr | None = None) -> _Totals:
+def totals(tables: Tables, capture: str, window: Window | None = None, excluded: pl.Expr | None = None) -> _Totals:
     """Island-bound totals of a capture, all of it or within the measurement."""
     packets = tables.packets(capture).filter(pl.col("to_island") == 1)
     if window is not None:
         packets = packets.filter(pl.col("t_ns").is_between(window.start_ns, window.end_ns, closed="left"))
-    if leaving_out is not None:
-        packets = packets.filter(~leaving_out)
+    if excluded is not None:
+        packets = packets.filter(~excluded)
     tcp = pl.col("proto") == TCP
     row = packets.select(
         packets=pl.len().cast(pl.Int64),
@@ -172,8 +172,8 @@ def channel_flows(tables: Tables) -> tuple[dict[str, Any], float | None]:
     counts = counts.collect().row(0, named=True)
     mean_bytes = counts.pop("mean_bytes")
     errors = rows.filter(outcome.str.starts_with("failed:")).select(outcome.str.strip_prefix("failed:").value_counts())
-    by = errors.unnest("outcome").sort("count", "outcome", descending=[True, False]).collect()
-    return {**counts, "flows_failed_by": dict(by.iter_rows())}, mean_bytes
+    failures = errors.unnest("outcome").sort("count", "outcome", descending=[True, False]).collect()
+    return {**counts, "flows_failed_by": dict(failures.iter_rows())}, mean_bytes
 
 
 def concurrent_max(tables: Tables) -> int | None:
@@ -186,8 +186,8 @@ def connections(tables: Tables, data: RunData) -> int | None:
     if tables.arrival is None:
         return None
     port = data.experiment.traffic.port
-    ours = (pl.col("capture") == tables.arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == port)
-    return tables.scan("flows").filter(ours).select(pl.len()).collect().item()
+    is_channel = (pl.col("capture") == tables.arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == port)
+    return tables.scan("flows").filter(is_channel).select(pl.len()).collect().item()
 
 
 def host_volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
@@ -246,20 +246,20 @@ def whistles(tables: Tables, data: RunData) -> Mapping[str, dict[str, bool]]:
     A whistle is an echo request of the whistle host; the one before the middle of the measurement is the start's.
     """
     senders = [int(host.address) for host in data.network.with_role(HostRole.WORLD_WHISTLE)]
-    heard: dict[str, dict[str, bool]] = {}
+    presence: dict[str, dict[str, bool]] = {}
     if not (senders and data.network.with_role(HostRole.ISLAND_SPECIAL)):
-        return heard  # nobody to whistle, or to hear it
+        return presence  # nobody to whistle, or to hear it
     for capture in ("world", "island"):
         if capture in tables.decoded:
             requests = (pl.col("proto") == ICMP) & (pl.col("icmp_type") == ECHO_REQUEST) & ~is_probe()
             sent = tables.packets(capture).filter(requests & pl.col("src").is_in(senders))
             times = sent.select("t_ns").collect(engine="streaming")["t_ns"]
             middle = (data.window.start_ns + data.window.end_ns) // 2 if data.window else None
-            heard[capture] = {
+            presence[capture] = {
                 "start": any(middle is None or t < middle for t in times),
                 "end": any(middle is not None and t >= middle for t in times),
             }
-    return heard
+    return presence
 
 
 def capture_quality(tables: Tables, data: RunData, logs: Path) -> dict[str, Capture]:

@@ -19,7 +19,7 @@ class _PacketFates:
 
     link: str
     lost: tuple[bool, ...]
-    came: int  # of which these are the first
+    total: int  # of which these are the first
 
 
 def fates_of_packets(run: RunDir, link: str | None = None) -> _PacketFates:
@@ -30,18 +30,18 @@ def fates_of_packets(run: RunDir, link: str | None = None) -> _PacketFates:
     summary = cast("Summary", run.summary())
     if "loss_bursts" not in summary:
         raise RunError(f"{run.path}: analysed by an older version; run `atoll report {run.path}` to analyse it again")
-    shown, box = summary["loss_bursts"], link or summary["bottleneck"]
+    bursts, box = summary["loss_bursts"], link or summary["bottleneck"]
     if box is None:
         raise RunError(f"{run.path}: the run has no link")
     if box not in summary["links"]:
         from atoll_core.description.validation_messages import suggest  # imports pydantic
 
         raise UsageError(f"--link: unknown link {box!r}; {suggest(box, summary['links'], 'links')}")
-    if box not in shown or not shown[box]["packets"]:
+    if box not in bursts or not bursts[box]["packets"]:
         raise RunError(f"{run.path}: no captures before and behind {box} show which packets it lost")
-    came = shown[box]["packets"]
-    count = min(came, MOST_PACKETS)
-    here = (pl.col("link") == box) & (pl.col("number") < count)
-    numbers = scan_table(run.tables / "losses.parquet").filter(here).select("number").collect()
+    total = bursts[box]["packets"]
+    count = min(total, MOST_PACKETS)
+    is_lost_here = (pl.col("link") == box) & (pl.col("number") < count)
+    numbers = scan_table(run.tables / "losses.parquet").filter(is_lost_here).select("number").collect()
     lost = pl.Series(values=[False]).new_from_index(0, count).scatter(numbers["number"], values=True)
-    return _PacketFates(box, tuple(lost), came)
+    return _PacketFates(box, tuple(lost), total)

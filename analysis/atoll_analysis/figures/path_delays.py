@@ -22,12 +22,12 @@ def base_rtts_ms(network: Network, experiment: Experiment) -> tuple[float, float
     for state in experiment.states:
         latency = dict(state.latency)
         for world in network.world_hosts:
-            rtt_ns, shake_ns = terrestrial.get(latency.get(world.name, ""), (0, 0))
+            rtt_ns, jitter_ns = terrestrial.get(latency.get(world.name, ""), (0, 0))
             for chain in carriers(state, (world,), network.island_hosts, Protocol):
                 ways = [way for link in links_of(experiment, chain) for way in (link.to_island, link.to_world)]
-                held_ns = 2 * residence_ns(network, experiment, chain)
+                boxes_ns = 2 * residence_ns(network, experiment, chain)
                 least_ms.append((rtt_ns + sum(way.delays[0].ns for way in ways)) / 1e6)
-                most_ms.append((rtt_ns + shake_ns + held_ns) / 1e6 + sum(map(_longest_ms, ways)))
+                most_ms.append((rtt_ns + jitter_ns + boxes_ns) / 1e6 + sum(map(_longest_ms, ways)))
     return (min(least_ms), max(most_ms)) if least_ms else None
 
 

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 import polars as pl
 
-RTTS = 3
+SPAN_RTTS = 3
 """A queue oscillates if it is full and empty within 2 to 3 round-trip times: senders hear of a drop one round trip
 later, and the queue drains in the next one."""
 
@@ -58,12 +58,12 @@ def swinging_share(intervals: pl.DataFrame, span_s: float) -> float | None:
 
     ``intervals``: one link's rows of the table ``queue``. Spans begin with each interval, and are at least one long.
     """
-    usual_s = intervals["seconds"].median()
-    if not isinstance(usual_s, float) or usual_s <= 0:
+    median_s = intervals["seconds"].median()
+    if not isinstance(median_s, float) or median_s <= 0:
         return None
-    length = max(1, round(span_s / usual_s))
-    was = intervals.select(pl.col("full", "idle").cast(pl.Int8).rolling_max(length)).drop_nulls()
-    return None if was.is_empty() else int((was["full"] * was["idle"]).sum()) / len(was)
+    length = max(1, round(span_s / median_s))
+    spans = intervals.select(pl.col("full", "idle").cast(pl.Int8).rolling_max(length)).drop_nulls()
+    return None if spans.is_empty() else int((spans["full"] * spans["idle"]).sum()) / len(spans)
 
 
 def regime(
@@ -95,23 +95,23 @@ def _regime(figures: RegimeFigures) -> tuple[Regime | None, str]:
     swinging = figures["swinging_share"]
     if utilisation is None or queue_loss is None or swinging is None:
         return None, "utilisation, losses or queue of the slowest link were not measured"
-    used, lost = f"utilisation {utilisation:.0%}", f"{queue_loss:.2%} lost to a full queue"
+    used_text, loss_text = f"utilisation {utilisation:.0%}", f"{queue_loss:.2%} lost to a full queue"
     if figures["grows"]:
         why = "open loop (flows start independently of earlier ones), and the number of open flows grows steadily"
-        return Regime.CONGESTION, f"{why}; {used}, {lost}"
+        return Regime.CONGESTION, f"{why}; {used_text}, {loss_text}"
     is_used = utilisation >= HIGH_UTILISATION
     if queue_loss < LOW_LOSS:
         if is_used:
-            return Regime.NONE, f"{used}, and losses are negligible ({lost})"
-        return Regime.PRE_OSCILLATION, f"{lost}, {used}"
+            return Regime.NONE, f"{used_text}, and losses are negligible ({loss_text})"
+        return Regime.PRE_OSCILLATION, f"{loss_text}, {used_text}"
     if burst_share is None:
-        return None, f"{lost}; whether in bursts is unknown, because no captures show it"
-    bursty = f"{burst_share:.0%} of the losses in bursts"
+        return None, f"{loss_text}; whether in bursts is unknown, because no captures show it"
+    bursts_text = f"{burst_share:.0%} of the losses in bursts"
     if burst_share < BURSTY_SHARE:
-        return Regime.NONE, f"losses are not bursty: {lost}, {bursty}"
+        return Regime.NONE, f"losses are not bursty: {loss_text}, {bursts_text}"
     if is_used:
-        return Regime.CONGESTION, f"{lost}, {bursty}, {used}"
-    swings = f"queue both full and empty within {RTTS} RTTs {swinging:.0%} of the time"
+        return Regime.CONGESTION, f"{loss_text}, {bursts_text}, {used_text}"
+    swing_text = f"queue both full and empty within {SPAN_RTTS} RTTs {swinging:.0%} of the time"
     if swinging >= SWINGING_SHARE:
-        return Regime.OSCILLATION, f"{lost}, {bursty}, {used}; {swings}"
-    return Regime.PRE_OSCILLATION, f"overflows are single events: {swings}; {lost}, {used}"
+        return Regime.OSCILLATION, f"{loss_text}, {bursts_text}, {used_text}; {swing_text}"
+    return Regime.PRE_OSCILLATION, f"overflows are single events: {swing_text}; {loss_text}, {used_text}"

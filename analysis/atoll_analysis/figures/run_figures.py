@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from atoll_analysis.figures.flows import BOUNDS_BYTES
+from atoll_analysis.figures.flows import CLASS_BOUNDS_BYTES
 from atoll_analysis.figures.losses import CAUSES
 from atoll_analysis.summary import Summary
 from atoll_core.description.validation_messages import suggest
@@ -16,11 +16,11 @@ from atoll_core.experiment.experiment import MAIN
 from atoll_core.plural import first_of
 from atoll_core.units import Size
 
-RATE = "Mbit/s"
+RATE_UNIT = "Mbit/s"
 _MOST_SUGGESTED = 8
 
 
-def measured(path: Path, summary: Summary) -> dict[str, float | None]:
+def measured_figures(path: Path, summary: Summary) -> dict[str, float | None]:
     """All figures of the run at ``path``; None: not measured. Raises RunError if an older version analysed it."""
     try:
         values = {name: read(summary) for name, (_, _, read) in FIGURES.items()}
@@ -33,7 +33,7 @@ def measured(path: Path, summary: Summary) -> dict[str, float | None]:
     return {name: None if value is None else round(float(value), 9) for name, value in values.items()}
 
 
-def limits(summary: Summary) -> dict[str, tuple[float, float]]:
+def figure_limits(summary: Summary) -> dict[str, tuple[float, float]]:
     """The least and the most that figures can be which a run does not measure: of a transfer that did not finish."""
     size, room_s = summary.get("transfer_bytes"), summary.get("transfer_room_s") or 0.0  # absent in old summaries
     if size is None or summary.get("transfer_complete") is not False:
@@ -42,7 +42,7 @@ def limits(summary: Summary) -> dict[str, tuple[float, float]]:
     return {"transfer time": (room_s, math.inf), "transfer rate": (-math.inf, rate)}
 
 
-OF_TRANSFERS = ("transfer time", "transfer rate")
+TRANSFER_FIGURES = ("transfer time", "transfer rate")
 """Figures that have limits if a transfer did not finish."""
 
 
@@ -65,14 +65,14 @@ def _beyond_drain_ms(summary: Summary) -> float | None:
     return max((c["beyond_drain_ms"] for c in summary["changes"] if c["beyond_drain_ms"] is not None), default=None)
 
 
-_Read = Callable[[Summary], float | None]
+_Reader = Callable[[Summary], float | None]
 
 
-def _figure(*keys: str | int, factor: float = 1, of: Callable[[Summary], Any] = lambda summary: summary) -> _Read:
+def _reader(*keys: str | int, factor: float = 1, start: Callable[[Summary], Any] = lambda summary: summary) -> _Reader:
     """Return how to read a figure, by the keys that lead to it, multiplied by a factor; None if one is absent."""
 
     def read(summary: Summary) -> float | None:
-        part = of(summary)
+        part = start(summary)
         for key in keys:
             if not part:
                 return None
@@ -93,33 +93,33 @@ def _bursts(summary: Summary) -> Any:
     return bursts if bursts and bursts["lost"] else None
 
 
-def _residual(summary: Summary) -> Any:
+def _residual_bursts(summary: Summary) -> Any:
     """Return the bursts of packets that stayed lost behind coders, of the chain that comes first."""
     return next(iter((summary.get("residual_bursts") or {}).values()), None)
 
 
-LOSSES: dict[str, tuple[str, int, _Read]] = {
-    f"{where}, {text}": ("packets", 0, _figure(direction, cause, "packets", of=_slowest))
+LOSS_FIGURES: dict[str, tuple[str, int, _Reader]] = {
+    f"{where}, {text}": ("packets", 0, _reader(direction, cause, "packets", start=_slowest))
     for direction, where in (("losses", "lost"), ("losses_to_world", "lost to the world"))
     for cause, text in CAUSES.items()
 }
 """Of these, causes for which no run lost anything are left out."""
 
-_CLASSES = (*(f"to {Size(bound)}" for bound in BOUNDS_BYTES), f"over {Size(BOUNDS_BYTES[-1])}")
+_CLASSES = (*(f"to {Size(bound)}" for bound in CLASS_BOUNDS_BYTES), f"over {Size(CLASS_BOUNDS_BYTES[-1])}")
 
 
-def _goodput_of_chains(*, main: bool) -> _Read:
+def _goodput_of_chains(*, main: bool) -> _Reader:
     """Return how to read the goodput of the main chain, or of all branches; None in a run without branches."""
 
     def read(summary: Summary) -> float | None:
         chains = (summary.get("chains") or {}).items()
         goodput = [chain["goodput_mbit_s"] for name, chain in chains if (name == MAIN) == main]
-        return sum(each or 0.0 for each in goodput) if goodput and None not in goodput else None
+        return sum(rate or 0.0 for rate in goodput) if goodput and None not in goodput else None
 
     return read
 
 
-def _of_boxes(counter: str) -> _Read:
+def _box_counter(counter: str) -> _Reader:
     """Return how to read a counter, summed over all boxes that have it; None if no box has it."""
 
     def read(summary: Summary) -> float | None:
@@ -129,71 +129,71 @@ def _of_boxes(counter: str) -> _Read:
     return read
 
 
-TRAFFIC_FIGURES: dict[str, tuple[str, int, _Read]] = {
-    **{f"ping sojourn p{percent}": ("ms", 2, _figure("ping_sojourn", f"p{percent}_ms")) for percent in (50, 95, 99)},
-    "standing queue": ("%", 2, _figure("standing_queue", "share", factor=100)),
-    "standing queue height": ("ms", 2, _figure("standing_queue", "mean_ms")),
-    "queue full and empty": ("%", 2, _figure("regime", "swinging_share", factor=100)),
-    "losses in bursts": ("%", 1, _figure("burst_share", factor=100, of=_bursts)),
-    "longest loss burst": ("packets", 0, _figure("longest", of=_bursts)),
+TRAFFIC_FIGURES: dict[str, tuple[str, int, _Reader]] = {
+    **{f"ping sojourn p{percent}": ("ms", 2, _reader("ping_sojourn", f"p{percent}_ms")) for percent in (50, 95, 99)},
+    "standing queue": ("%", 2, _reader("standing_queue", "share", factor=100)),
+    "standing queue height": ("ms", 2, _reader("standing_queue", "mean_ms")),
+    "queue full and empty": ("%", 2, _reader("regime", "swinging_share", factor=100)),
+    "losses in bursts": ("%", 1, _reader("burst_share", factor=100, start=_bursts)),
+    "longest loss burst": ("packets", 0, _reader("longest", start=_bursts)),
     **{
-        f"flow time p{percent}, {sizes}": ("s", 3, _figure("flow_classes", number, "completion_s", f"p{percent}"))
+        f"flow time p{percent}, {sizes}": ("s", 3, _reader("flow_classes", number, "completion_s", f"p{percent}"))
         for number, sizes in enumerate(_CLASSES)
         for percent in (50, 95)
     },
     **{
-        f"flow rate p50, {sizes}": (RATE, 3, _figure("flow_classes", number, "rate_mbit_s", "p50"))
+        f"flow rate p50, {sizes}": (RATE_UNIT, 3, _reader("flow_classes", number, "rate_mbit_s", "p50"))
         for number, sizes in enumerate(_CLASSES)
     },
-    "flows in the initial window": ("%", 2, _figure("initial_window", "flows_share", factor=100)),
-    "bytes in the initial window": ("%", 2, _figure("initial_window", "bytes_share", factor=100)),
-    "open flows": ("", 1, _figure("concurrency", "mean")),
-    "long flows": ("", 2, _figure("long_flows_mean")),
-    "goodput of the main chain": (RATE, 3, _goodput_of_chains(main=True)),
-    "goodput of branches": (RATE, 3, _goodput_of_chains(main=False)),
-    "repair packets sent": ("packets", 0, _of_boxes("repair_packets")),
-    "repair packets useful": ("packets", 0, _of_boxes("useful_repair_packets")),
-    "repair packets dropped": ("packets", 0, _of_boxes("dropped_repair_packets")),
-    "packets recovered": ("packets", 0, _of_boxes("recovered_packets")),
-    "packets lost behind coders": ("packets", 0, _figure("lost", of=_residual)),
-    "longest burst behind coders": ("packets", 0, _figure("longest", of=_residual)),
+    "flows in the initial window": ("%", 2, _reader("initial_window", "flows_share", factor=100)),
+    "bytes in the initial window": ("%", 2, _reader("initial_window", "bytes_share", factor=100)),
+    "open flows": ("", 1, _reader("concurrency", "mean")),
+    "long flows": ("", 2, _reader("long_flows_mean")),
+    "goodput of the main chain": (RATE_UNIT, 3, _goodput_of_chains(main=True)),
+    "goodput of branches": (RATE_UNIT, 3, _goodput_of_chains(main=False)),
+    "repair packets sent": ("packets", 0, _box_counter("repair_packets")),
+    "repair packets useful": ("packets", 0, _box_counter("useful_repair_packets")),
+    "repair packets dropped": ("packets", 0, _box_counter("dropped_repair_packets")),
+    "packets recovered": ("packets", 0, _box_counter("recovered_packets")),
+    "packets lost behind coders": ("packets", 0, _reader("lost", start=_residual_bursts)),
+    "longest burst behind coders": ("packets", 0, _reader("longest", start=_residual_bursts)),
 }
 """Of these, none is in the summary of a run that an older version analysed. Classes are those of flow sizes."""
 
-FIGURES: dict[str, tuple[str, int, _Read]] = {
+FIGURES: dict[str, tuple[str, int, _Reader]] = {
     "base RTT": ("ms", 3, lambda s: s["base_rtt_ms"]),
     "terrestrial RTT off by": ("ms", 3, _terrestrial_error_ms),
-    "queue sojourn mean": ("ms", 2, _figure("sojourn", "mean_ms", of=_slowest)),
+    "queue sojourn mean": ("ms", 2, _reader("sojourn", "mean_ms", start=_slowest)),
     **{
-        f"queue sojourn p{percent}": ("ms", 2, _figure("sojourn", f"p{percent}_ms", of=_slowest))
+        f"queue sojourn p{percent}": ("ms", 2, _reader("sojourn", f"p{percent}_ms", start=_slowest))
         for percent in (50, 95, 99)
     },
-    "queue sojourn at most": ("ms", 2, _figure("sojourn", "max_ms", of=_slowest)),
+    "queue sojourn at most": ("ms", 2, _reader("sojourn", "max_ms", start=_slowest)),
     "largest ping sojourn": ("ms", 2, lambda s: s["sojourn_max_ms"]),
     "sojourn bound": ("ms", 2, lambda s: s["sojourn_bound_ms"]),
     "queue at most": ("kB", 2, lambda s: _scaled(s["queue_max_bytes"], 1e3)),
     "queue full": ("s", 1, lambda s: s["queue_full_s"]),
-    "goodput": (RATE, 3, lambda s: s["goodput_mbit_s"]),
-    "throughput": (RATE, 3, lambda s: s["throughput_mbit_s"]),
+    "goodput": (RATE_UNIT, 3, lambda s: s["goodput_mbit_s"]),
+    "throughput": (RATE_UNIT, 3, lambda s: s["throughput_mbit_s"]),
     "utilisation": ("%", 2, lambda s: _percent(s["utilisation"])),
     "loss": ("%", 3, lambda s: _percent(s["loss_fraction"])),
-    **LOSSES,
+    **LOSS_FIGURES,
     "bytes lost": ("kB", 1, lambda s: _scaled(s["loss_bytes_link"], 1e3)),
     "pings lost": ("", 0, lambda s: s["ping_lost"] if s["ping_sent"] else None),
     "flows completed": ("", 0, lambda s: s["flows_completed"] if s["channels"] else None),
     "mean flow": ("kB", 1, lambda s: _scaled(s["mean_flow_bytes"], 1e3)),
     # An index without a longest wait is of an older version, and could only be 1.
     "fairness": ("", 3, lambda s: s["fairness"] if s.get("longest_wait_ms") is not None else None),
-    "longest wait of a channel": ("ms", 2, _figure("longest_wait_ms")),
+    "longest wait of a channel": ("ms", 2, _reader("longest_wait_ms")),
     "transfer received": ("MB", 2, lambda s: _scaled(s["transfer_received_bytes"], 1e6)),
     "transfer time": ("s", 2, lambda s: s["transfer_s"]),
-    "transfer rate": (RATE, 3, lambda s: s["transfer_mbit_s"]),
-    "UDP sent": (RATE, 3, _figure("udp", "sent_mbit_s")),
-    "UDP received": (RATE, 3, _figure("udp", "received_mbit_s")),
-    "UDP lost": ("%", 3, _figure("udp", "loss_fraction", factor=100)),
-    "UDP out of order": ("", 0, _figure("udp", "reordered_packets")),
-    "UDP jitter": ("ms", 3, _figure("udp", "jitter_ms")),
-    "UDP jitter at most": ("ms", 3, _figure("udp", "jitter_max_ms")),
+    "transfer rate": (RATE_UNIT, 3, lambda s: s["transfer_mbit_s"]),
+    "UDP sent": (RATE_UNIT, 3, _reader("udp", "sent_mbit_s")),
+    "UDP received": (RATE_UNIT, 3, _reader("udp", "received_mbit_s")),
+    "UDP lost": ("%", 3, _reader("udp", "loss_fraction", factor=100)),
+    "UDP out of order": ("", 0, _reader("udp", "reordered_packets")),
+    "UDP jitter": ("ms", 3, _reader("udp", "jitter_ms")),
+    "UDP jitter at most": ("ms", 3, _reader("udp", "jitter_max_ms")),
     **TRAFFIC_FIGURES,
     "changes beyond the drain": ("ms", 2, _beyond_drain_ms),
     "lateness at most": ("ms", 3, lambda s: s["lateness_max_ms"]),
@@ -201,12 +201,12 @@ FIGURES: dict[str, tuple[str, int, _Read]] = {
 """By name: unit, digits after the point, and how it is read from the summary."""
 
 
-def suggest_figure(given: str, known: Iterable[str]) -> str:
-    """Return the figures that have all words of ``given``, otherwise the most similar one, and where all are listed."""
+def suggest_figure(query: str, known: Iterable[str]) -> str:
+    """Return the figures that have all words of ``query``, otherwise the most similar one, and where all are listed."""
     names = list(known)
-    words = re.findall(r"[a-z0-9]+", given.lower())
-    meant = [shown(name) for name in names if words and all(word in name.lower() for word in words)]
-    near = suggest(given, names, "figures", _MOST_SUGGESTED)
-    if meant:
-        near = f"did you mean {first_of(meant, _MOST_SUGGESTED)}?"
-    return f"{near}; `atoll results` lists all {len(names)}"
+    words = re.findall(r"[a-z0-9]+", query.lower())
+    matching = [shown(name) for name in names if words and all(word in name.lower() for word in words)]
+    suggestion = suggest(query, names, "figures", _MOST_SUGGESTED)
+    if matching:
+        suggestion = f"did you mean {first_of(matching, _MOST_SUGGESTED)}?"
+    return f"{suggestion}; `atoll results` lists all {len(names)}"

@@ -43,8 +43,8 @@ def standing_queue(
     total_s, standing_s = float(seconds.sum()), float(lengths.sum())
     height_ms = 8e3 * height / rate_bit_s
 
-    def mean(of: pl.Series) -> float | None:
-        return float((of * seconds).filter(stood).sum()) / standing_s if standing_s else None
+    def mean(heights: pl.Series) -> float | None:
+        return float((heights * seconds).filter(stood).sum()) / standing_s if standing_s else None
 
     return StandingQueue(
         window_s=window_s,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from atoll_analysis.tables.job_logs import last_line, udp_receiver_logs
-from atoll_analysis.verdict.findings import Finding, FindingCode, grave
+from atoll_analysis.verdict.findings import Finding, FindingCode, reason
 from atoll_core.units import Rate, Size
 
 RATE_TOLERANCE = 0.01
@@ -33,20 +33,20 @@ class UdpFigures(TypedDict):
     flows_completed: int | None  # flows completed; None: one constant stream, or not reported
 
 
-def udp_figures(packet: Size, asked: Rate, seconds: float, logs: Path) -> UdpFigures:
+def udp_figures(packet: Size, configured: Rate, seconds: float, logs: Path) -> UdpFigures:
     """Return the figures of UDP packets that were sent for a number of seconds, at the rate asked for on average."""
     sent = last_line(logs / "udp-send.out", "done") or {}
     received = [last_line(log, "done") or {} for log in udp_receiver_logs(logs)]
-    sent_packets, packets = sent.get("sent_packets"), _total(received, "packets")
-    lost = sent_packets - packets if sent_packets is not None and packets is not None else None
+    sent_packets, received_packets = sent.get("sent_packets"), _total(received, "packets")
+    lost = sent_packets - received_packets if sent_packets is not None and received_packets is not None else None
     return UdpFigures(
-        rate_bit_s=asked.bit_s,
-        tolerance_bit_s=math.ceil(max(RATE_TOLERANCE * asked.bit_s, 8 * packet.bytes / seconds)),
+        rate_bit_s=configured.bit_s,
+        tolerance_bit_s=math.ceil(max(RATE_TOLERANCE * configured.bit_s, 8 * packet.bytes / seconds)),
         sent_mbit_s=_mbit_s(sent.get("sent_bytes"), seconds),
         received_mbit_s=_mbit_s(_total(received, "bytes"), seconds),
         receivers=len(received),
         sent_packets=sent_packets,
-        received_packets=packets,
+        received_packets=received_packets,
         lost_packets=lost,
         loss_fraction=lost / sent_packets if lost is not None and sent_packets else None,
         reordered_packets=_total(received, "reordered_packets"),
@@ -60,13 +60,13 @@ def judge_udp(udp: UdpFigures | None) -> Iterator[Finding]:
     """Return a finding if the sender did not keep its rate."""
     if udp is None:
         return
-    sent, asked = udp["sent_mbit_s"], udp["rate_bit_s"] / 1e6
+    sent, configured = udp["sent_mbit_s"], udp["rate_bit_s"] / 1e6
     tolerance = udp.get("tolerance_bit_s", RATE_TOLERANCE * udp["rate_bit_s"]) / udp["rate_bit_s"]  # older: no key
     if sent is None:
-        yield grave(FindingCode.UDP_UNREPORTED, "the UDP sender did not report how many bytes it sent")
-    elif abs(sent / asked - 1) > tolerance:
-        text = f"UDP was sent at {sent:.4g} Mbit/s, asked for {asked:g} Mbit/s ± {100 * tolerance:.3g}%"
-        yield grave(FindingCode.UDP_RATE, text)
+        yield reason(FindingCode.UDP_UNREPORTED, "the UDP sender did not report how many bytes it sent")
+    elif abs(sent / configured - 1) > tolerance:
+        text = f"UDP was sent at {sent:.4g} Mbit/s, asked for {configured:g} Mbit/s ± {100 * tolerance:.3g}%"
+        yield reason(FindingCode.UDP_RATE, text)
 
 
 def _mbit_s(octets: int | None, seconds: float) -> float | None:

@@ -34,14 +34,14 @@ _PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_ERRORS = (zlib.error, EOFError, gzip.BadGzipFile)
 _GZIP_DAMAGED = "the compressed file is damaged; copy or export it again"
-_NUMBERS = {"icmp": 1, "tcp": 6, "udp": 17}
-_LONGEST_LINE = 1_000_000
+_PROTOCOL_NUMBERS = {"icmp": 1, "tcp": 6, "udp": 17}
+_LONGEST_LINE_CHARACTERS = 1_000_000
 
-_CONTINUED_S = 60.0
+_MOST_GAP_S = 60.0
 """A record that begins within this time after another one of the same addresses and ports continues it. Exporters end a
 flow that is idle for 15 s (Cisco) to 120 s (Argus), and each writes at least one record a packet."""
 
-_REASSEMBLED_NS = 30 * 10**9  # IP_FRAG_TIME of Linux
+_REASSEMBLY_NS = 30 * 10**9  # IP_FRAG_TIME of Linux
 
 
 class Form(StrEnum):
@@ -54,7 +54,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FlowFilter:
     """Filter of flows: towards these addresses, of this protocol; None: all."""
 
     to: IPv4Network | None = None
@@ -62,7 +62,7 @@ class Wanted:
 
     def matches(self, protocol: str, dst: str) -> bool:
         """Return whether a flow passes the filter. Raises ValueError for what is no address."""
-        if self.protocol is not None and protocol.lower() not in (self.protocol, str(_NUMBERS[self.protocol])):
+        if self.protocol is not None and protocol.lower() not in (self.protocol, str(_PROTOCOL_NUMBERS[self.protocol])):
             return False
         address = ip_address(dst)
         return address.version == 4 and (self.to is None or address in self.to)
@@ -97,7 +97,7 @@ class Flow:
     closes: bool = False  # ends one
 
 
-def import_flows(path: Path, form: Form | None, wanted: Wanted, binary: Callable[[], Path]) -> Imported:
+def import_flows(path: Path, form: Form | None, flow_filter: FlowFilter, binary: Callable[[], Path]) -> Imported:
     """Return the flows of a file. ``form`` None: detected. ``binary``: the atoll-host executable, which reads captures.
 
     Damaged records are counted and left out. Raises DescriptionError when nothing can be read, RunError if
@@ -105,11 +105,11 @@ def import_flows(path: Path, form: Form | None, wanted: Wanted, binary: Callable
     """
     try:
         with tempfile.TemporaryDirectory(prefix="atoll-flows-") as scratch:
-            return _import(path, _seekable(path, Path(scratch)), form, wanted, binary)
+            return _import(path, _seekable(path, Path(scratch)), form, flow_filter, binary)
     except _GZIP_ERRORS:
-        raise _wrong(path, 0, _GZIP_DAMAGED) from None
+        raise _error(path, 0, _GZIP_DAMAGED) from None
     except OSError as error:
-        raise _wrong(path, 0, f"cannot be read: {error.strerror or error}") from None
+        raise _error(path, 0, f"cannot be read: {error.strerror or error}") from None
 
 
 def _seekable(path: Path, scratch: Path) -> Path:
@@ -117,56 +117,56 @@ def _seekable(path: Path, scratch: Path) -> Path:
     if path.is_file():
         return path
     copy = scratch / "input"
-    with path.open("rb") as pipe, copy.open("wb") as kept:
-        shutil.copyfileobj(pipe, kept)
+    with path.open("rb") as pipe, copy.open("wb") as target:
+        shutil.copyfileobj(pipe, target)
     return copy
 
 
-def _import(path: Path, file: Path, form: Form | None, wanted: Wanted, binary: Callable[[], Path]) -> Imported:
+def _import(path: Path, file: Path, form: Form | None, flow_filter: FlowFilter, binary: Callable[[], Path]) -> Imported:
     """``path``: for messages; ``file``: with its content."""
     with file.open("rb") as raw:
-        zipped = raw.read(2) == _GZIP_MAGIC
-    with _opened(file, zipped=zipped) as content:
+        is_gzip = raw.read(2) == _GZIP_MAGIC
+    with _open(file, is_gzip=is_gzip) as content:
         beginning = content.read(4)
     if beginning == _PCAPNG_MAGIC:
-        raise _wrong(path, 0, f"is pcapng; make pcap of it: editcap -F pcap {path.name} {path.stem}.pcap")
+        raise _error(path, 0, f"is pcapng; make pcap of it: editcap -F pcap {path.name} {path.stem}.pcap")
     if form is Form.PCAP or (form is None and beginning in _PCAP_MAGICS):
-        return _import_capture(path, file, wanted, binary(), zipped=zipped)
-    with _opened(file, zipped=zipped) as content:
+        return _import_capture(path, file, flow_filter, binary(), is_gzip=is_gzip)
+    with _open(file, is_gzip=is_gzip) as content:
         text = io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace")
-        return _import_text(path, text, form, wanted)
+        return _import_text(path, text, form, flow_filter)
 
 
-def _opened(file: Path, *, zipped: bool) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(file, "rb")) if zipped else file.open("rb")
+def _open(file: Path, *, is_gzip: bool) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(file, "rb")) if is_gzip else file.open("rb")
 
 
-def _wrong(path: Path, line: int, message: str) -> DescriptionError:
+def _error(path: Path, line: int, message: str) -> DescriptionError:
     return DescriptionError([Diagnostic(str(path), line, message)])
 
 
-def _import_capture(path: Path, file: Path, wanted: Wanted, binary: Path, *, zipped: bool) -> Imported:
+def _import_capture(path: Path, file: Path, flow_filter: FlowFilter, binary: Path, *, is_gzip: bool) -> Imported:
     with tempfile.TemporaryDirectory(prefix="atoll-flows-") as scratch:
-        if zipped:
+        if is_gzip:
             packed, file = file, Path(scratch) / path.stem
             with gzip.open(packed) as content, file.open("wb") as unpacked:
                 shutil.copyfileobj(content, unpacked)
         records = Path(scratch) / "records.bin"
         try:
-            decoded = decode(file, records, wanted.to or IPv4Network("0.0.0.0/0"), binary)
+            decoded = decode(file, records, flow_filter.to or IPv4Network("0.0.0.0/0"), binary)
         except CaptureError as error:
-            raise _wrong(path, 0, str(error).replace(str(file), str(path))) from None
+            raise _error(path, 0, str(error).replace(str(file), str(path))) from None
         packets = scan_records(records)
-        if wanted.to is not None:
+        if flow_filter.to is not None:
             packets = packets.filter(pl.col("to_island") == 1)
-        if wanted.protocol is not None:
-            packets = packets.filter(pl.col("proto") == _NUMBERS[wanted.protocol])
+        if flow_filter.protocol is not None:
+            packets = packets.filter(pl.col("proto") == _PROTOCOL_NUMBERS[flow_filter.protocol])
         if decoded.fragments:
             packets = _with_flows_of_fragments(packets)
         flows = packets.group_by("flow", "src", "dst").agg(pl.col("ip_bytes").cast(pl.Int64).sum())
         sizes: list[int] = flows.collect()["ip_bytes"].to_list()
     if not sizes:
-        raise _wrong(path, 0, "has no IPv4 packets of the selected flows")
+        raise _error(path, 0, "has no IPv4 packets of the selected flows")
     return Imported(Form.PCAP, Counter(sizes), records=decoded.packets, truncated=decoded.truncated)
 
 
@@ -174,38 +174,38 @@ def _with_flows_of_fragments(packets: pl.LazyFrame) -> pl.LazyFrame:
     """The packets; fragments, of which only a datagram's first one has ports, with the flow of that one."""
     datagram = ["src", "dst", "proto", "ip_id"]
     with_ports = (pl.col("sport") != 0) | (pl.col("dport") != 0)
-    first = packets.filter(with_ports).select(*datagram, "t_ns", first_flow="flow").sort(*datagram, "t_ns")
+    first_parts = packets.filter(with_ports).select(*datagram, "t_ns", first_flow="flow").sort(*datagram, "t_ns")
     later = packets.filter(~with_ports).sort(*datagram, "t_ns")
     joined = later.join_asof(
-        first, on="t_ns", by=datagram, strategy="nearest", tolerance=_REASSEMBLED_NS, check_sortedness=False
+        first_parts, on="t_ns", by=datagram, strategy="nearest", tolerance=_REASSEMBLY_NS, check_sortedness=False
     )
     flow = pl.coalesce("first_flow", "flow").alias("flow")
     return pl.concat([packets.filter(with_ports), joined.with_columns(flow).drop("first_flow")])
 
 
-def _import_text(path: Path, text: TextIO, form: Form | None, wanted: Wanted) -> Imported:
+def _import_text(path: Path, text: TextIO, form: Form | None, flow_filter: FlowFilter) -> Imported:
     lines = _Lines(path, text)
-    first = next(lines, "")
-    imported = Imported(form or _form_of(first) or _unknown(path))
+    first_line = next(lines, "")
+    imported = Imported(form or _form_of(first_line) or _refuse_unknown(path))
     parts: _Parts = defaultdict(list)
     try:
-        rows = {Form.NFDUMP: _nfdump, Form.ARGUS: _argus, Form.ZEEK: _zeek}[imported.form](first, lines)
+        rows = {Form.NFDUMP: _nfdump, Form.ARGUS: _argus, Form.ZEEK: _zeek}[imported.form](first_line, lines)
         for flows in rows:
             imported.records += 1
             try:
-                _count(list(flows()), wanted, imported, parts)
+                _count(list(flows()), flow_filter, imported, parts)
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 imported.damaged += 1
                 why = str(error) if isinstance(error, ValueError) else "a column is missing"
                 imported.first_damage = imported.first_damage or f"{path}:{lines.number}: {why}"
     except ValueError as error:
-        raise _wrong(path, lines.number, str(error)) from None
+        raise _error(path, lines.number, str(error)) from None
     _join(parts, imported)
     if not imported.counts:
         why = imported.first_damage.partition(": ")[2] or (
             "none of its flows is of IPv4 and matches --to and --protocol" if imported.left_out else "no record"
         )
-        raise _wrong(path, lines.number if imported.damaged else 0, f"has no flow to import: {why}")
+        raise _error(path, lines.number if imported.damaged else 0, f"has no flow to import: {why}")
     return imported
 
 
@@ -213,11 +213,11 @@ _Parts = dict[tuple[str, ...], list[tuple[float, float, int, bool, bool]]]
 """By protocol, addresses and ports, of each record: begin, end, size, whether it opens and closes a connection."""
 
 
-def _count(flows: list[Flow], wanted: Wanted, imported: Imported, parts: _Parts) -> None:
+def _count(flows: list[Flow], flow_filter: FlowFilter, imported: Imported, parts: _Parts) -> None:
     for flow in flows:
         if flow.ip_bytes <= 0:
             continue
-        if not wanted.matches(flow.protocol, flow.dst):
+        if not flow_filter.matches(flow.protocol, flow.dst):
             imported.left_out += 1
         elif flow.ports is None:
             imported.counts[flow.ip_bytes] += 1
@@ -231,7 +231,7 @@ def _join(parts: _Parts, imported: Imported) -> None:
     for records in parts.values():
         size, until_s = 0, 0.0
         for begin_s, end_s, ip_bytes, opens, closes in sorted(records):
-            if size and (opens or begin_s > until_s + _CONTINUED_S):
+            if size and (opens or begin_s > until_s + _MOST_GAP_S):
                 imported.counts[size] += 1
                 size = 0
             imported.joined += size > 0
@@ -251,23 +251,23 @@ class _Lines(Iterator[str]):
     def __next__(self) -> str:
         """Raises DescriptionError if the file is compressed and damaged."""
         try:
-            line = self._text.readline(_LONGEST_LINE)
+            line = self._text.readline(_LONGEST_LINE_CHARACTERS)
         except _GZIP_ERRORS:
-            raise _wrong(self._path, self.number, f"after this line {_GZIP_DAMAGED}") from None
+            raise _error(self._path, self.number, f"after this line {_GZIP_DAMAGED}") from None
         if not line:
             raise StopIteration
         self.number += 1
         return line.rstrip("\r\n")
 
 
-def _unknown(path: Path) -> Form:
-    raise _wrong(path, 1, f"its first line has no known format; name the format: --format, one of {', '.join(Form)}")
+def _refuse_unknown(path: Path) -> Form:
+    raise _error(path, 1, f"its first line has no known format; name the format: --format, one of {', '.join(Form)}")
 
 
-def _form_of(first: str) -> Form | None:
-    if first.startswith(("#separator", "{")):
+def _form_of(first_line: str) -> Form | None:
+    if first_line.startswith(("#separator", "{")):
         return Form.ZEEK
-    columns = set(first.split(","))
+    columns = set(first_line.split(","))
     if {"sa", "da", "ibyt"} <= columns or {"srcAddr", "dstAddr", "bytes"} <= columns:
         return Form.NFDUMP
     return Form.ARGUS if {"SrcAddr", "DstAddr"} & columns else None
@@ -283,7 +283,7 @@ def _require(columns: list[str], needed: Iterable[str], remedy: str) -> None:
 
 
 # Names before nfdump 1.7.5, which calls them by the names at the right.
-_NFDUMP_NAMES = {
+_NFDUMP_COLUMNS = {
     "ts": "firstSeen",
     "pr": "proto",
     "sa": "srcAddr",
@@ -296,17 +296,17 @@ _NFDUMP_NAMES = {
 _NFDUMP_REMEDY = "export with: nfdump -r FILE -o csv (without -q)"
 
 
-def _nfdump(first: str, lines: Iterable[str]) -> _Rows:
+def _nfdump(first_line: str, lines: Iterable[str]) -> _Rows:
     """``nfdump -o csv``: a header, a line for each unidirectional flow, then a summary."""
-    columns = [_NFDUMP_NAMES.get(name, name) for name in map(str.strip, first.split(","))]
-    _require(columns, _NFDUMP_NAMES.values(), _NFDUMP_REMEDY)
+    columns = [_NFDUMP_COLUMNS.get(name, name) for name in map(str.strip, first_line.split(","))]
+    _require(columns, _NFDUMP_COLUMNS.values(), _NFDUMP_REMEDY)
 
     def rows() -> _Rows:
-        summary = False
+        in_summary = False
         for line in lines:
-            if line in (first, "Summary"):  # a header: of a file that was appended
-                summary = line == "Summary"
-            elif line and not summary:
+            if line in (first_line, "Summary"):  # a header: of a file that was appended
+                in_summary = line == "Summary"
+            elif line and not in_summary:
                 yield lambda line=line: read(line)
 
     def read(line: str) -> Iterator[Flow]:
@@ -321,7 +321,7 @@ def _nfdump(first: str, lines: Iterable[str]) -> _Rows:
     return rows()
 
 
-_ARGUS = (
+_ARGUS_COLUMNS = (
     *("Proto", "SrcAddr", "Sport", "DstAddr", "Dport", "StartTime", "LastTime"),
     *("SrcPkts", "DstPkts", "SrcBytes", "DstBytes"),
 )
@@ -329,20 +329,20 @@ _ARGUS_REMEDY = (
     "export with: ra -u -n -c , -r FILE -s "
     "proto,saddr,sport,daddr,dport,stime,ltime,spkts,dpkts,sbytes,dbytes,state - ip"
 )
-_ARGUS_ENDS = ("FIN", "RST", "CLO")
+_ARGUS_END_STATES = ("FIN", "RST", "CLO")
 
 
-def _argus(first: str, lines: Iterable[str]) -> _Rows:
+def _argus(first_line: str, lines: Iterable[str]) -> _Rows:
     """``ra -u -c ,``: a header, a line for each bidirectional flow; management records (``man``) are none."""
-    columns = [name.strip() for name in first.split(",")]
-    _require(columns, _ARGUS, _ARGUS_REMEDY)
+    columns = [name.strip() for name in first_line.split(",")]
+    _require(columns, _ARGUS_COLUMNS, _ARGUS_REMEDY)
 
     def read(line: str) -> Iterator[Flow]:
         row = _row(columns, line.split(","))
         if row["Proto"] in ("man", "arp"):
             return
         try:
-            times = float(row["StartTime"]), float(row["LastTime"]), False, row.get("State") in _ARGUS_ENDS
+            times = float(row["StartTime"]), float(row["LastTime"]), False, row.get("State") in _ARGUS_END_STATES
         except ValueError:
             raise ValueError(f"{shown(row['StartTime'])} is no time in seconds; {_ARGUS_REMEDY}") from None
         sport, dport = row["Sport"], row["Dport"]
@@ -350,7 +350,7 @@ def _argus(first: str, lines: Iterable[str]) -> _Rows:
             size = _integer(row[f"{src}Bytes"]) - _ETHERNET_HEADER_BYTES * _integer(row[f"{src}Pkts"])
             yield _part(row["Proto"], row[f"{src}Addr"], row[f"{dst}Addr"], size, ports, *times)
 
-    return ((lambda line=line: read(line)) for line in lines if line and line != first)
+    return ((lambda line=line: read(line)) for line in lines if line and line != first_line)
 
 
 def _part(
@@ -371,7 +371,7 @@ def _part(
     return Flow(protocol, src, dst, ip_bytes, ports, begin_s, end_s, tcp and opens, tcp and closes)
 
 
-_ZEEK = ("proto", "id.orig_h", "id.resp_h", "orig_ip_bytes", "resp_ip_bytes")
+_ZEEK_COLUMNS = ("proto", "id.orig_h", "id.resp_h", "orig_ip_bytes", "resp_ip_bytes")
 
 
 def _zeek(first: str, lines: Iterable[str]) -> _Rows:
@@ -384,7 +384,7 @@ def _zeek(first: str, lines: Iterable[str]) -> _Rows:
         for line in lines:
             if line.startswith("#fields"):
                 columns = line.split("\t")[1:]
-                _require(columns, _ZEEK, "this file is not a conn.log, or its Zeek does not count IP bytes")
+                _require(columns, _ZEEK_COLUMNS, "this file is not a conn.log, or its Zeek does not count IP bytes")
             elif line and not line.startswith("#"):
                 if not columns:
                     break

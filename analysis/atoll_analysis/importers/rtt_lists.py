@@ -18,8 +18,8 @@ FEW_TARGETS = 20
 """With fewer in a partition its median moves noticeably with every target."""
 
 _MOST_MISTAKES = 10
-_LONGEST = 10_000  # characters of a line
-_NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,9})?")
+_LONGEST_LINE = 10_000  # characters of a line
+_RTT_NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,9})?")
 # iputils: "64 bytes from host (192.0.2.1): icmp_seq=1 ttl=55 time=23.1 ms"; the name is left out with -n, and words and
 # the decimal point depend on the locale. Any text may precede it, such as the time with -D.
 _REPLY = re.compile(
@@ -30,7 +30,7 @@ _PING_LINE = re.compile(
     r"\bPING |--- \S+ .*---|\d+ .*, \d+ .*, .*\d%|rtt min/avg/max|round-trip min/avg/max|"
     r"\bicmp_seq=\d+ |no answer yet|[Uu]nreachable|[Tt]ime to live exceeded|\bping: |DUP!"
 )
-_TIME = re.compile(r"\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?")
+_TIME_OF_DAY = re.compile(r"\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?")
 _OTHER_UNIT = re.compile(r"(?:rtt|latency|time)[ _(]+(?:s|sec|seconds|us|µs|ns)\b")
 _RTT_NAMES = ("rtt_ms", "rtt", "rtt (ms)", "rtt ms", "ms", "latency_ms", "latency")
 _TARGET_NAMES = ("target", "host", "hostname", "server", "address", "ip", "destination", "dst")
@@ -41,7 +41,7 @@ _NO_TARGETS = {"time", "timestamp", "date", "seq", "icmp_seq", "n", "ttl", "loss
 class _Rtts:
     """The RTT of each target, in ms, ascending, and the unreadable lines."""
 
-    ms: tuple[float, ...]
+    rtts_ms: tuple[float, ...]
     mistakes: tuple[Diagnostic, ...]
 
 
@@ -53,7 +53,7 @@ def read_rtts(texts: Iterable[tuple[str, str]]) -> _Rtts:
     decimals may follow a comma. Empty lines and those that begin with # are ignored.
     """
     by_target: dict[str, list[float]] = {}
-    alone: list[float] = []
+    without_target: list[float] = []
     mistakes: list[Diagnostic] = []
     for file, text in texts:
         columns: _Columns | None = None
@@ -71,7 +71,7 @@ def read_rtts(texts: Iterable[tuple[str, str]]) -> _Rtts:
             try:
                 if columns is None:
                     columns = _columns(line, cells)
-                    if columns.named:
+                    if columns.has_names:
                         continue
                 target, rtt = columns.read(line, cells)
             except ValueError as error:
@@ -79,9 +79,9 @@ def read_rtts(texts: Iterable[tuple[str, str]]) -> _Rtts:
                 if columns is None:
                     break
             else:
-                (by_target.setdefault(target, []) if target else alone).append(rtt)
-    ms = sorted([*alone, *(median(rtts) for rtts in by_target.values())])
-    return _Rtts(tuple(ms), tuple(mistakes[:_MOST_MISTAKES]))
+                (by_target.setdefault(target, []) if target else without_target).append(rtt)
+    rtts_ms = sorted([*without_target, *(median(rtts) for rtts in by_target.values())])
+    return _Rtts(tuple(rtts_ms), tuple(mistakes[:_MOST_MISTAKES]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +91,24 @@ class _Columns:
     count: int
     rtt: int
     target: int | None
-    named: bool
-    clear: bool = False  # the header names the column of targets or that of RTTs
+    has_names: bool
+    is_clear: bool = False  # the header names the column of targets or that of RTTs
 
     def read(self, line: str, cells: list[str]) -> tuple[str, float]:
         """The target, empty if there is none, and the RTT of a line. Raises ValueError with the rest of a message."""
         if len(cells) != self.count:
-            first_line = f"the first line {'names' if self.named else 'has'} {self.count}"
+            first_line = f"the first line {'names' if self.has_names else 'has'} {self.count}"
             raise ValueError(f"has {len(cells)} columns, but {first_line}")
         target = "" if self.target is None else cells[self.target]
         rtt = cells[self.rtt].replace(",", ".") if ";" in line else cells[self.rtt]
-        if not _NUMBER.fullmatch(rtt):
+        if not _RTT_NUMBER.fullmatch(rtt):
             raise ValueError(
                 "is neither a line of ping nor an RTT in milliseconds, alone or after a target and a comma"
             )
-        if not self.clear and re.fullmatch(r"[0-9.]+", target) and target.count(".") < 3:
+        if not self.is_clear and re.fullmatch(r"[0-9.]+", target) and target.count(".") < 3:
             hint = "with a decimal comma write {0}.{1}, or name the columns in a first line: target,rtt_ms"
             raise ValueError(f"is ambiguous: {hint.format(target, rtt)}")
-        if _TIME.fullmatch(target):
+        if _TIME_OF_DAY.fullmatch(target):
             raise ValueError(
                 "begins with a time, not with a target; name the columns in a first line: time,target,rtt_ms"
             )
@@ -121,36 +121,36 @@ def _columns(line: str, cells: list[str]) -> _Columns:
     if any(character.isdigit() for character in line):
         if len(cells) > 2:
             raise ValueError(f"has {len(cells)} columns; name them in a first line, such as time,target,rtt_ms")
-        return _Columns(len(cells), len(cells) - 1, 0 if len(cells) == 2 else None, named=False)
+        return _Columns(len(cells), len(cells) - 1, 0 if len(cells) == 2 else None, has_names=False)
     if any(_OTHER_UNIT.match(name) for name in names):
         raise ValueError("names another unit; RTTs are in milliseconds, column rtt_ms")
     rtt, target = (
-        next((names.index(name) for name in usual if name in names), None) for usual in (_RTT_NAMES, _TARGET_NAMES)
+        next((names.index(name) for name in options if name in names), None) for options in (_RTT_NAMES, _TARGET_NAMES)
     )
     if len(cells) > 2 and (rtt is None or target is None):
-        which = "rtt_ms" if rtt is None else "target"
+        missing = "rtt_ms" if rtt is None else "target"
         raise ValueError(
-            f"names {len(cells)} columns, none of them {which}; a column target and a column rtt_ms are needed"
+            f"names {len(cells)} columns, none of them {missing}; a column target and a column rtt_ms are needed"
         )
     if len(cells) == 1:
-        return _Columns(1, 0, None, named=True)
-    clear = target is not None or (rtt is not None and _NO_TARGETS.isdisjoint(names))
+        return _Columns(1, 0, None, has_names=True)
+    is_clear = target is not None or (rtt is not None and _NO_TARGETS.isdisjoint(names))
     if rtt is None:
         rtt = 1 - (target or 0)
-    return _Columns(len(cells), rtt, 1 - rtt if target is None else target, named=True, clear=clear)
+    return _Columns(len(cells), rtt, 1 - rtt if target is None else target, has_names=True, is_clear=is_clear)
 
 
 def _cells(line: str) -> list[str]:
-    [cells] = csv.reader([line], delimiter=";" if ";" in line else ",") if len(line) < _LONGEST else [[line]]
+    [cells] = csv.reader([line], delimiter=";" if ";" in line else ",") if len(line) < _LONGEST_LINE else [[line]]
     return [cell.strip() for cell in cells]
 
 
-def partitions(ms: tuple[float, ...], servers: int) -> list[tuple[float, ...]]:
+def partitions(rtts_ms: tuple[float, ...], servers: int) -> list[tuple[float, ...]]:
     """RTTs in ascending order, cut into ``servers`` parts of equal count (within one)."""
-    cuts = [index * len(ms) // servers for index in range(servers + 1)]
-    return [ms[begin:end] for begin, end in pairwise(cuts)]
+    bounds = [index * len(rtts_ms) // servers for index in range(servers + 1)]
+    return [rtts_ms[begin:end] for begin, end in pairwise(bounds)]
 
 
-def server_rtts(ms: tuple[float, ...], servers: int) -> list[float]:
-    """The median of each partition; ``ms`` holds at least one RTT for each server."""
-    return [median(part) for part in partitions(ms, servers)]
+def server_rtts(rtts_ms: tuple[float, ...], servers: int) -> list[float]:
+    """The median of each partition; ``rtts_ms`` holds at least one RTT for each server."""
+    return [median(rtts) for rtts in partitions(rtts_ms, servers)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from atoll_core.errors import RunError
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @contextlib.contextmanager
@@ -23,7 +23,7 @@ def plain_errors(path: Path) -> Generator[None]:
 
 def is_full(error: OSError) -> bool:
     """Return whether an error of writing means that the disk, or the user's quota, is full."""
-    return error.errno in _FULL
+    return error.errno in _DISK_FULL_ERRORS
 
 
 def write_error(path: Path, error: OSError) -> RunError:
@@ -35,13 +35,13 @@ def write_error(path: Path, error: OSError) -> RunError:
     return RunError(f"{path} could not be written: {os.strerror(error.errno or 0)}")
 
 
-def error_from_message(path: Path, message: str, otherwise: RunError) -> RunError:
+def error_from_message(path: Path, message: str, other_error: RunError) -> RunError:
     """Return the same error for a tool or library that reports an error of writing ``path`` as text.
 
-    ``otherwise``: the error if the text does not mean a full disk.
+    ``other_error``: the error if the text does not mean a full disk.
     """
-    full = next((number for number in _FULL if os.strerror(number) in message), None)
-    return write_error(path, OSError(full, "")) if full is not None else otherwise
+    full_errno = next((number for number in _DISK_FULL_ERRORS if os.strerror(number) in message), None)
+    return write_error(path, OSError(full_errno, "")) if full_errno is not None else other_error
 
 
 @contextlib.contextmanager
@@ -54,18 +54,18 @@ def replacing(path: Path) -> Generator[Path]:
     if path.exists() and not path.is_file():
         raise RunError(f"{path} could not be written: it is not a regular file")
     target = Path(os.path.realpath(path))
-    named = target.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary_name = target.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with plain_errors(path):
-            named.unlink(missing_ok=True)  # of a process that was killed and had the same id
-            with _new_file(named) as (descriptor, temporary):
+            temporary_name.unlink(missing_ok=True)  # of a process that was killed and had the same id
+            with _new_file(temporary_name) as (descriptor, temporary):
                 yield temporary
                 os.fsync(descriptor)
-                if temporary != named:  # with a directory of the source, os.link follows the link in /proc
-                    os.link(temporary, named, src_dir_fd=descriptor)
-            named.replace(target)
+                if temporary != temporary_name:  # with a directory of the source, os.link follows the link in /proc
+                    os.link(temporary, temporary_name, src_dir_fd=descriptor)
+            temporary_name.replace(target)
     finally:
-        named.unlink(missing_ok=True)
+        temporary_name.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -35,17 +35,17 @@ _ZSTD_LEVEL = 1
 COUNTERS_FILE = "link.jsonl"
 """Lines of links and delay boxes."""
 
-PROGRESS = "logs/progress.jsonl"
+PROGRESS_FILE = "logs/progress.jsonl"
 """Progress of a run in virtual time: lines as a daemon would stream them (docs/contracts.md)."""
 
-OUTSIDE = "outside.json"
+OUTSIDE_FILE = "outside.json"
 """Of a run in progress in a virtual kernel: what the manifest says outside, where the file inside says less."""
 
 ABANDONED_S = 120.0
 """A run that is `running` but has written nothing for this time was killed: links write every 100 ms, and a run in
 virtual time is aborted after the same time."""
 
-_GROWING = ("manifest.json", "events.jsonl", COUNTERS_FILE, SPOOL, PROGRESS)
+_GROWING_FILES = ("manifest.json", "events.jsonl", COUNTERS_FILE, SPOOL, PROGRESS_FILE)
 
 
 class RunDir:
@@ -56,7 +56,7 @@ class RunDir:
 
     def __init__(self, path: Path, *, inside: bool = False) -> None:
         self.path = path
-        self._inside = inside
+        self._is_inside = inside
         self.name = path.name
         """The name of the run; a directory seen under another name (in a virtual kernel) keeps it."""
         self._events: Appender | None = None
@@ -85,8 +85,8 @@ class RunDir:
         Also raised, with a line for each file, if files are missing or have changed, unless ``damaged`` allows it.
         """
         run = cls(path, inside=inside)
-        if not damaged and (damages := run.damages()):
-            raise RunDirError("\n".join(damages.values()))
+        if not damaged and (damage_lines := run.damages()):
+            raise RunDirError("\n".join(damage_lines.values()))
         run.name = str(run.manifest().get("name", path.name))
         return run
 
@@ -119,15 +119,15 @@ class RunDir:
 
     def damages(self, *, contents: bool = False) -> dict[Path, str]:
         """A line for each recorded file that is missing or has changed; see :func:`damages` there for ``contents``."""
-        copy, again = "copy it from a whole copy of the run", f"`atoll report {self.path}` makes it again"
+        restore, rebuild = "copy it from a whole copy of the run", f"`atoll report {self.path}` makes it again"
         return {
-            self.path / file: f"{self.path / file} {wrong}; {again if is_derived(file) else copy}"
-            for file, wrong in damages(self.path, contents=contents).items()
+            self.path / file: f"{self.path / file} {damage}; {rebuild if is_derived(file) else restore}"
+            for file, damage in damages(self.path, contents=contents).items()
         }
 
     def written_lately(self) -> bool:
         """Whether a file that a run in progress writes to was written within ``ABANDONED_S``."""
-        latest_s = max(_modified_s(self.path / file) for file in _GROWING)
+        latest_s = max(_modified_s(self.path / file) for file in _GROWING_FILES)
         return latest_s > time.time() - ABANDONED_S
 
     def compress_captures(self) -> None:
@@ -156,7 +156,7 @@ class RunDir:
         if not isinstance(manifest, dict):
             raise RunDirError(f"{path}: not a run's manifest")
         manifest = migrated(cast("dict[str, Any]", manifest), self.path)
-        return manifest if self._inside else manifest | self._outside()
+        return manifest if self._is_inside else manifest | self._outside()
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest at once; readers see the old one or the new one. Raises RunError."""
@@ -172,17 +172,17 @@ class RunDir:
 
         :meth:`manifest` returns what they were, until :meth:`show_all`. Raises RunError.
         """
-        whole = self.manifest()
-        replace_text(self.path / OUTSIDE, json.dumps({key: whole[key] for key in inside}) + "\n")
-        self.write_manifest({key: value for key, value in {**whole, **inside}.items() if value is not None})
+        manifest = self.manifest()
+        replace_text(self.path / OUTSIDE_FILE, json.dumps({key: manifest[key] for key in inside}) + "\n")
+        self.write_manifest({key: value for key, value in {**manifest, **inside}.items() if value is not None})
 
     def show_all(self, changed: Mapping[str, Any]) -> None:
         """End :meth:`show_inside`: the file has the whole manifest again, with some keys replaced. Raises RunError."""
         self.update_manifest(changed)
-        (self.path / OUTSIDE).unlink(missing_ok=True)
+        (self.path / OUTSIDE_FILE).unlink(missing_ok=True)
 
     def _outside(self) -> dict[str, Any]:
-        path = self.path / OUTSIDE
+        path = self.path / OUTSIDE_FILE
         try:
             return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -241,7 +241,7 @@ class ManifestWriter:
     def __init__(self, run: RunDir) -> None:
         self._path = run.path / "manifest.json"
         self._texts = _texts({"format": FORMAT, **run.manifest()})
-        self._writing = threading.Lock()
+        self._lock = threading.Lock()
 
     async def update(self, changed: Mapping[str, Any]) -> None:
         """As :meth:`write`, in a thread. A write that has begun is completed when this is cancelled."""
@@ -253,7 +253,7 @@ class ManifestWriter:
         It takes long for a large laboratory, once the plan is in it.
         """
         texts = _texts(changed)
-        with self._writing:
+        with self._lock:
             texts = self._texts | texts
             replace_text(self._path, "{\n" + ",\n".join(texts.values()) + "\n}\n")
             self._texts = texts

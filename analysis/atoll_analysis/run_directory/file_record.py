@@ -15,16 +15,16 @@ RECORD = "files.json"
 DERIVED = ("summary.json", "tables")
 """Files and folders that the analysis makes, and can make again."""
 
-_LATER = frozenset({RECORD, "report.html", "attempt.json"})
+_UNRECORDED = frozenset({RECORD, "report.html", "attempt.json"})
 """Files that are written later, and from which no figure is read."""
 
-_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
+_READ_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError)
 """Errors of reading a record that is damaged itself."""
 
 
 def write_record(run: Path) -> None:
     """Record all files of a run. Raises RunError."""
-    _write(run, {file: _fact(run / file) for file in _files(run, run) if file not in _LATER})
+    _write(run, {file: _file_facts(run / file) for file in _files(run, run) if file not in _UNRECORDED})
 
 
 def update_record(run: Path, changed: Collection[str] = (), removed: Collection[str] = ()) -> None:
@@ -34,11 +34,11 @@ def update_record(run: Path, changed: Collection[str] = (), removed: Collection[
     """
     try:
         recorded = _read(run)
-    except _UNREADABLE:
+    except _READ_ERRORS:
         return
     if recorded:
-        kept = {file: fact for file, fact in recorded.items() if not _is_among(file, removed)}
-        _write(run, kept | {file: _fact(run / file) for each in changed for file in _files(run, run / each)})
+        others = {file: fact for file, fact in recorded.items() if not _is_among(file, removed)}
+        _write(run, others | {file: _file_facts(run / file) for path in changed for file in _files(run, run / path)})
 
 
 def is_derived(file: str) -> bool:
@@ -55,31 +55,31 @@ def damages(run: Path, *, contents: bool = False) -> dict[str, str]:
         return {
             file: wrong for file, fact in _read(run).items() if (wrong := _damage(run / file, fact, contents=contents))
         }
-    except _UNREADABLE as error:
+    except _READ_ERRORS as error:
         return {RECORD: f"cannot be read ({error!r})"}
 
 
 def _damage(path: Path, fact: dict[str, Any], *, contents: bool) -> str | None:
     try:
-        now = path.stat()
-        if now.st_size != fact["bytes"]:
-            return f"has {now.st_size} bytes, but {fact['bytes']} when it was recorded"
-        if not contents and now.st_mtime_ns == fact.get("modified_ns"):
+        status = path.stat()
+        if status.st_size != fact["bytes"]:
+            return f"has {status.st_size} bytes, but {fact['bytes']} when it was recorded"
+        if not contents and status.st_mtime_ns == fact.get("modified_ns"):
             return None
-        return None if _sha256(path, now.st_mtime_ns) == fact["sha256"] else "has changed since it was recorded"
+        return None if _sha256(path, status.st_mtime_ns) == fact["sha256"] else "has changed since it was recorded"
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
 
 
-def _is_among(file: str, places: Collection[str]) -> bool:
-    return file in places or file.partition("/")[0] in places
+def _is_among(file: str, files_or_folders: Collection[str]) -> bool:
+    return file in files_or_folders or file.partition("/")[0] in files_or_folders
 
 
-def _files(run: Path, folder: Path) -> Iterator[str]:
+def _files(run: Path, file_or_folder: Path) -> Iterator[str]:
     """Yield the paths in ``run`` of a file, or of all files of a folder."""
-    for path in sorted(folder.rglob("*")) if folder.is_dir() else [folder]:
+    for path in sorted(file_or_folder.rglob("*")) if file_or_folder.is_dir() else [file_or_folder]:
         if path.is_file():
             yield str(path.relative_to(run))
 
@@ -96,10 +96,10 @@ def _write(run: Path, files: dict[str, Any]) -> None:
     replace_text(run / RECORD, json.dumps({"format": 1, "files": files}, indent=1) + "\n")
 
 
-def _fact(path: Path) -> dict[str, Any]:
+def _file_facts(path: Path) -> dict[str, Any]:
     with plain_errors(path):
-        now = path.stat()
-        return {"bytes": now.st_size, "modified_ns": now.st_mtime_ns, "sha256": _sha256(path, now.st_mtime_ns)}
+        status = path.stat()
+        return {"bytes": status.st_size, "modified_ns": status.st_mtime_ns, "sha256": _sha256(path, status.st_mtime_ns)}
 
 
 @lru_cache(maxsize=4096)  # a listing or a study opens each run several times

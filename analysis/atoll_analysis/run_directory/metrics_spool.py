@@ -76,7 +76,7 @@ class SpoolTail:
             raise RunDirError(f"{path}: the metrics cannot be read: {error.strerror}") from None
         self._path = path
         self._decompressor = zstandard.ZstdDecompressor()
-        self._at = 0
+        self._offset_bytes = 0
 
     def close(self) -> None:
         """Close the file."""
@@ -86,26 +86,26 @@ class SpoolTail:
         """The frames that are whole by now and were not read before: some lines each. Raises RunDirError (damaged)."""
         import zstandard
 
-        size = _READ_BYTES
+        chunk_bytes = _READ_BYTES
         while True:
-            self._file.seek(self._at)
-            rest = self._file.read(size)
-            read = len(rest)
-            while rest:
+            self._file.seek(self._offset_bytes)
+            unread = self._file.read(chunk_bytes)
+            read_bytes = len(unread)
+            while unread:
                 frame = self._decompressor.decompressobj()
                 try:
-                    lines = frame.decompress(rest)
+                    lines = frame.decompress(unread)
                 except zstandard.ZstdError as error:
-                    raise RunDirError(f"{self._path}: damaged at byte {self._at}: {error}") from None
+                    raise RunDirError(f"{self._path}: damaged at byte {self._offset_bytes}: {error}") from None
                 if not frame.eof:
                     break
-                self._at += len(rest) - len(frame.unused_data)
-                rest = frame.unused_data
+                self._offset_bytes += len(unread) - len(frame.unused_data)
+                unread = frame.unused_data
                 yield lines
-            if read < size:
+            if read_bytes < chunk_bytes:
                 return
-            if len(rest) == read:  # a frame longer than what was read
-                size *= 2
+            if len(unread) == read_bytes:  # a frame longer than what was read
+                chunk_bytes *= 2
 
 
 def read_spool(path: Path) -> Iterator[str]:

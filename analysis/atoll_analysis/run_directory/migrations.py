@@ -21,7 +21,7 @@ def _jitter_has_a_distribution(manifest: Manifest) -> Manifest:
         return old | {"jitter": jitter}
 
     def link(old: Manifest) -> Manifest:
-        return old | {way: direction(old[way]) for way in ("to_island", "to_world")}
+        return old | {side: direction(old[side]) for side in ("to_island", "to_world")}
 
     experiment = manifest.get("experiment")
     if experiment is None:  # the run ended before it was planned

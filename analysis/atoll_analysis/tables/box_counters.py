@@ -12,7 +12,7 @@ Histogram = tuple[tuple[int, int], ...]
 """(upper bound of the bucket in ns, packets in it), ascending."""
 
 
-CAUSES = ("queue", "low_priority", "loss", "aqm", "blocked", "unsent")
+COUNTER_CAUSES = ("queue", "low_priority", "loss", "aqm", "blocked", "unsent")
 """Of losses: a full queue, a full low-priority queue, the model of loss, the AQM, a blockage, an interface that took no
 more."""
 
@@ -93,7 +93,7 @@ class BoxMeasurement:
     sums: Mapping[str, int]  # of all numbers of the box as a whole
 
 
-_SUMS = (
+_SUMMED_COUNTERS = (
     "in_packets",
     "in_bytes",
     "out_packets",
@@ -103,11 +103,11 @@ _SUMS = (
     "idle_ns",
     "scheduled_windows_over_rate",
 )
-OF_A_BOX = ("oversize_packets", "unknown_vlan_packets", "unread_packets", "unstamped_packets", "no_checksum_packets")
+BOX_COUNTS = ("oversize_packets", "unknown_vlan_packets", "unread_packets", "unstamped_packets", "no_checksum_packets")
 """Counters of a box as a whole, in :class:`BoxMeasurement`."""
 
-_MAXIMA = ("queue_max_bytes", "sojourn_max_ns", "lateness_p99_ns")
-_ABOVE_ALL = 2**63 - 1
+_MAXIMUM_COUNTERS = ("queue_max_bytes", "sojourn_max_ns", "lateness_p99_ns")
+_LARGEST_NS = 2**63 - 1
 
 
 def measurements(lines: Iterable[Mapping[str, Any]]) -> tuple[BoxMeasurement, ...]:
@@ -116,27 +116,27 @@ def measurements(lines: Iterable[Mapping[str, Any]]) -> tuple[BoxMeasurement, ..
     A mark covers the time since the previous mark, so all marks after "begin" up to "end" are combined.
     """
     marks: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    measured: set[str] = set()
+    ended_boxes: set[str] = set()
     for box, name, line in _until_end(lines):
         if name == "begin":
             marks[box] = []
         elif name is not None:
             marks[box].append(line)
         if name == "end":
-            measured.add(box)
-    return tuple(_measurement(box, own) for box, own in marks.items() if box in measured)
+            ended_boxes.add(box)
+    return tuple(_measurement(box, box_marks) for box, box_marks in marks.items() if box in ended_boxes)
 
 
 def _until_end(lines: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
     """Every box's lines up to its first mark "end", with the box and the name of the mark; None: another line."""
-    finished: set[str] = set()
+    ended_boxes: set[str] = set()
     for line in lines:
         box = str(line.get("box", ""))
-        if box in finished:
+        if box in ended_boxes:
             continue
         name = line.get("mark", line.get("id")) if line.get("type") == "mark" else None
         if name == "end":
-            finished.add(box)
+            ended_boxes.add(box)
         yield box, name, line
 
 
@@ -155,7 +155,7 @@ def _measurement(box: str, marks: list[Mapping[str, Any]]) -> BoxMeasurement:
             _part(name, [figures for mark in marks for part, figures in parts(mark) if part == name]) for name in names
         ),
         overloaded=any(bool(figures.get("overloaded")) for figures in counts),
-        **{counter: sum(int(figures.get(counter, 0)) for figures in counts) for counter in OF_A_BOX},
+        **{counter: sum(int(figures.get(counter, 0)) for figures in counts) for counter in BOX_COUNTS},
         sums={name: _sum(name, marks) or 0 for name, figure in marks[-1].items() if type(figure) is int},
     )
 
@@ -163,13 +163,13 @@ def _measurement(box: str, marks: list[Mapping[str, Any]]) -> BoxMeasurement:
 def _part(name: str, figures: list[Mapping[str, Any]]) -> Part:
     return Part(
         name=name,
-        **{counter: sum(int(figure.get(counter, 0)) for figure in figures) for counter in _SUMS},
-        **{peak: max(int(figure.get(peak, 0)) for figure in figures) for peak in _MAXIMA},
+        **{counter: sum(int(figure.get(counter, 0)) for figure in figures) for counter in _SUMMED_COUNTERS},
+        **{peak: max(int(figure.get(peak, 0)) for figure in figures) for peak in _MAXIMUM_COUNTERS},
         lateness_max_ns=max(
             (int(figure["lateness_max_ns"]) for figure in figures if "lateness_max_ns" in figure), default=None
         ),
-        lateness_histogram=_sum_of(figure.get("lateness_histogram") or () for figure in figures),
-        losses={cause: lost for cause in CAUSES if (lost := _lost(cause, figures)) is not None},
+        lateness_histogram=_merged_histogram(figure.get("lateness_histogram") or () for figure in figures),
+        losses={cause: lost for cause in COUNTER_CAUSES if (lost := _lost(cause, figures)) is not None},
         lost_after_bytes=_sum("lost_after_bytes", figures),
         clamped_packets=_sum("clamped_packets", figures) or 0,
         clamped_max_ns=max(int(figure.get("clamped_max_ns", 0)) for figure in figures),
@@ -182,16 +182,16 @@ _LOW_PRIORITY = "low_priority_"
 
 
 def _low_priority(figures: list[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    own: list[Mapping[str, Any]] = [
+    low_figures: list[Mapping[str, Any]] = [
         {key.removeprefix(_LOW_PRIORITY): count for key, count in figure.items() if key.startswith(_LOW_PRIORITY)}
         for figure in figures
     ]
-    if not all(own):
+    if not all(low_figures):
         return None
     return {
-        "queue_max_bytes": max(int(figure.get("queue_max_bytes", 0)) for figure in own),
-        **{name: _sum(name, own) or 0 for name in ("in_packets", "sent_packets", "sent_bytes")},
-        "sojourn": _sojourn(own),
+        "queue_max_bytes": max(int(figure.get("queue_max_bytes", 0)) for figure in low_figures),
+        **{name: _sum(name, low_figures) or 0 for name in ("in_packets", "sent_packets", "sent_bytes")},
+        "sojourn": _sojourn(low_figures),
     }
 
 
@@ -208,7 +208,7 @@ def _sum(counter: str, figures: list[Mapping[str, Any]]) -> int | None:
 
 def _sojourn(figures: list[Mapping[str, Any]]) -> SojournFigures | None:
     """Of the kernel's tc: the time that its queue takes to empty, by samples 20 ms apart."""
-    histogram = _sum_of(figure.get("sojourn_histogram") or () for figure in figures)
+    histogram = _merged_histogram(figure.get("sojourn_histogram") or () for figure in figures)
     if not histogram:
         return None
     longest = max(int(figure.get("sojourn_max_ns", 0)) for figure in figures)
@@ -218,7 +218,7 @@ def _sojourn(figures: list[Mapping[str, Any]]) -> SojournFigures | None:
     return SojournFigures(mean_ms=mean_ms, p50_ms=p50, p95_ms=p95, p99_ms=p99, max_ms=longest / 1e6)
 
 
-_COUNTERS_EVERY_NS = 100_000_000  # docs/contracts.md, "link"
+_INTERVAL_NS = 100_000_000  # docs/contracts.md, "link"
 
 
 def stalls(
@@ -231,54 +231,54 @@ def stalls(
     the same 100 ms count as one stall of the machine, as long as the longest of them. The time after the last counters
     line is covered by the mark "end".
     """
-    first_ns, last_ns = window_ns or (0, _ABOVE_ALL - _COUNTERS_EVERY_NS)
-    measured = False
-    begun: set[str] = set()  # boxes with a mark "begin"
-    sums: dict[tuple[str, str], int] = {}  # of the stalls of a part since its box began
+    first_ns, last_ns = window_ns or (0, _LARGEST_NS - _INTERVAL_NS)
+    has_lateness = False
+    begun_boxes: set[str] = set()  # boxes with a mark "begin"
+    stall_sums: dict[tuple[str, str], int] = {}  # of the stalls of a part since its box began
     since_mark: dict[tuple[str, str], int] = defaultdict(int)
-    late: list[tuple[int, str, int]] = []
+    stall_lines: list[tuple[int, str, int]] = []
     for box, name, line in _until_end(lines):
         lengths: list[int | None] = []
         if line.get("type") == "counters":
             for part, figures in parts(line):
-                length = _stalled_ns((box, part), figures, sums, limit_ns)
+                length = _stalled_ns((box, part), figures, stall_sums, limit_ns)
                 since_mark[box, part] += length or 0
                 lengths.append(length)
         elif name is not None:
-            begun.add(box)
-            rest = [
+            begun_boxes.add(box)
+            after_last_line = [
                 max(0, int(figures["stall_ns"]) - since_mark[box, part])
                 for part, figures in parts(line)
                 if "stall_ns" in figures
             ]
-            lengths += rest if name == "end" else []
+            lengths += after_last_line if name == "end" else []
             since_mark = defaultdict(int, {part: length for part, length in since_mark.items() if part[0] != box})
         longest = max((length for length in lengths if length is not None), default=None)
-        if longest is not None and box in begun and first_ns < int(line["t_ns"]) <= last_ns + _COUNTERS_EVERY_NS:
-            measured = True
-            late += [(int(line["t_ns"]), box, longest)] if longest else []
-    return _one_a_time(sorted(late)) if measured else None
+        if longest is not None and box in begun_boxes and first_ns < int(line["t_ns"]) <= last_ns + _INTERVAL_NS:
+            has_lateness = True
+            stall_lines += [(int(line["t_ns"]), box, longest)] if longest else []
+    return _merged(sorted(stall_lines)) if has_lateness else None
 
 
 def _stalled_ns(
-    part: tuple[str, str], figures: Mapping[str, Any], sums: dict[tuple[str, str], int], limit_ns: int
+    part: tuple[str, str], figures: Mapping[str, Any], stall_sums: dict[tuple[str, str], int], limit_ns: int
 ) -> int | None:
     """For how long a part has stalled since its counters before; None: it does not measure lateness."""
     if "stall_ns" in figures:
-        total, before = int(figures["stall_ns"]), sums.get(part, 0)
-        sums[part] = total
-        return total - before if total >= before else total  # a box that restarted begins at 0
+        total, previous = int(figures["stall_ns"]), stall_sums.get(part, 0)
+        stall_sums[part] = total
+        return total - previous if total >= previous else total  # a box that restarted begins at 0
     latest = figures.get("lateness_max_ns")
     return None if latest is None else int(latest) * (int(latest) > limit_ns)
 
 
-def _one_a_time(late: list[tuple[int, str, int]]) -> tuple[int, int]:
-    """``late``: instant, box and length of what its counters lines show, ascending."""
+def _merged(stall_lines: list[tuple[int, str, int]]) -> tuple[int, int]:
+    """``stall_lines``: instant, box and length of what its counters lines show, ascending."""
     lengths: list[int] = []
     first_ns = 0
     boxes: set[str] = set()
-    for t_ns, box, length_ns in late:
-        if not lengths or box in boxes or t_ns - first_ns >= _COUNTERS_EVERY_NS:
+    for t_ns, box, length_ns in stall_lines:
+        if not lengths or box in boxes or t_ns - first_ns >= _INTERVAL_NS:
             lengths.append(0)
             first_ns = t_ns
             boxes.clear()
@@ -303,7 +303,7 @@ def lateness_p99_ns(measured: Iterable[BoxMeasurement]) -> int | None:
 def _p99(group: list[Part]) -> int:
     # The histograms' answer is rounded up to a bucket's bound; no p99 of the whole exceeds the largest of its parts.
     largest = max(part.lateness_p99_ns for part in group)
-    histogram = _sum_of(part.lateness_histogram for part in group)
+    histogram = _merged_histogram(part.lateness_histogram for part in group)
     return min(_quantile(histogram, 99), largest) if histogram else largest
 
 
@@ -318,9 +318,9 @@ def _quantile(histogram: Histogram, percent: int) -> int:
     return histogram[-1][0]
 
 
-def _sum_of(histograms: Iterable[Iterable[Any]]) -> Histogram:
+def _merged_histogram(histograms: Iterable[Iterable[Any]]) -> Histogram:
     counts: dict[int, int] = defaultdict(int)
     for histogram in histograms:
         for upper, count in histogram:
-            counts[_ABOVE_ALL if upper is None else int(upper)] += int(count)
+            counts[_LARGEST_NS if upper is None else int(upper)] += int(count)
     return tuple(sorted(counts.items()))

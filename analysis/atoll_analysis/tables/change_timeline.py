@@ -19,7 +19,7 @@ NEVER_NS = 2**63 - 1
 class ScheduledChange:
     """A scheduled change. ``shifted_ns``: when packets had turned to its version; None: they never did.
 
-    Instants are CLOCK_REALTIME; None: not reached. ``over_ns``: when it had succeeded or failed.
+    Instants are CLOCK_REALTIME; None: not reached. ``settled_ns``: when it had succeeded or failed.
     """
 
     number: int
@@ -28,7 +28,7 @@ class ScheduledChange:
     began_ns: int | None
     shifted_ns: int | None
     ended_ns: int | None
-    over_ns: int
+    settled_ns: int
     drain_ns: int
     failure: str | None
 
@@ -41,14 +41,16 @@ def changes(experiment: Experiment, events: Sequence[RecordedEvent]) -> tuple[Sc
     )
 
 
-def standing(experiment: Experiment, made: Sequence[ScheduledChange]) -> tuple[tuple[int, Experiment], ...]:
+def steering_periods(
+    experiment: Experiment, scheduled: Sequence[ScheduledChange]
+) -> tuple[tuple[int, Experiment], ...]:
     """Return the instants (ns) at which versions became active, each with the experiment in it; the first instant is 0.
 
     A change of load and links alone begins no period.
     """
     first, *later = experiment.states
     periods = [(0, first)]
-    for change, state in zip(made, later, strict=True):
+    for change, state in zip(scheduled, later, strict=True):
         if change.shifted_ns is not None and state.steering != periods[-1][1].steering:
             periods.append((change.shifted_ns, state))
     return tuple(periods)
@@ -63,14 +65,14 @@ def to_island_over_time(
     """
     index = [link.box for link in experiment.links].index(box)
     first, *later = experiment.states
-    made = [
+    succeeded = [
         (change.began_ns, state)
         for change, state in zip(changes(experiment, events), later, strict=True)
         if change.began_ns is not None and change.ended_ns is not None
     ]
     trace_ns = next((int(event["t_ns"]) for event in events if event.get("type") == "trace_start"), origin_ns)
     return link_over_time(
-        [(since_ns, state.links[index].to_island) for since_ns, state in ((origin_ns, first), *made)], trace_ns
+        [(since_ns, state.links[index].to_island) for since_ns, state in ((origin_ns, first), *succeeded)], trace_ns
     )
 
 
@@ -79,16 +81,16 @@ def _change(number: int, what: tuple[str, ...], events: list[RecordedEvent]) -> 
     began, ended, failed = (states.get(state) for state in ("begin", "end", "failed"))
     swaps = [event for event in events if event.get("type") == "swap"]
     shifts = [int(event["t_ns"]) for event in swaps if event.get("state") == "stage" and event.get("stage") == "shift"]
-    undone = any(event.get("state") == "undone" for event in swaps)
-    active = (failed is None or shifts) and not undone and (shifts or ended)
+    is_undone = any(event.get("state") == "undone" for event in swaps)
+    became_active = (failed is None or shifts) and not is_undone and (shifts or ended)
     return ScheduledChange(
         number=number,
         what=what,
         planned_ns=int(began["planned_ns"]) if began else None,
         began_ns=int(began["t_ns"]) if began else None,
-        shifted_ns=(shifts[-1] if shifts else _ns(ended)) if active else None,
+        shifted_ns=(shifts[-1] if shifts else _ns(ended)) if became_active else None,
         ended_ns=_ns(ended),
-        over_ns=_ns(ended or failed) or NEVER_NS,
+        settled_ns=_ns(ended or failed) or NEVER_NS,
         drain_ns=int(ended.get("drain_ns", 0)) if ended else 0,
         failure=str(failed.get("message")) if failed else None,
     )

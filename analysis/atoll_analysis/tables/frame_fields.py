@@ -25,34 +25,34 @@ _TRANSPORTS = {1: _ICMP, 6: _TCP, 17: _UDP}
 _VLAN_TYPE, _IPV4_TYPE = b"\x81\x00", b"\x08\x00"
 
 
-def frame_field_at(frame: bytes, at: int) -> tuple[str, int, int]:
-    """(name, first byte, byte after the last) of the field that byte ``at`` of an Ethernet frame lies in."""
+def frame_field_at(frame: bytes, offset: int) -> tuple[str, int, int]:
+    """(name, first byte, byte after the last) of the field that byte ``offset`` of an Ethernet frame lies in."""
     begin = 0
     for layout, length in _layers(frame):
         for (name, start), (_, end) in pairwise(layout):
-            if begin + start <= at < begin + end:
+            if begin + start <= offset < begin + end:
                 return name, begin + start, begin + end
-        if at < begin + length:
+        if offset < begin + length:
             name = "TCP options" if layout is _TCP else "IP options"
             return name, begin + layout[-1][1], begin + length
         begin += length
-    return "payload", at, at + 1
+    return "payload", offset, offset + 1
 
 
 def _layers(frame: bytes) -> list[tuple[_Layout, int]]:
     """The headers of a frame from the outside in: layout and length in bytes."""
     layers = [(_ETHERNET, 14)]
-    kind, at = frame[12:14], 14
+    kind, offset = frame[12:14], 14
     if kind == _VLAN_TYPE:
         layers.append((_VLAN, 4))
-        kind, at = frame[16:18], 18
-    if kind != _IPV4_TYPE or len(frame) <= at:
+        kind, offset = frame[16:18], 18
+    if kind != _IPV4_TYPE or len(frame) <= offset:
         return layers
-    layers.append((_IPV4, 4 * (frame[at] & 0x0F)))
-    transport = _TRANSPORTS.get(frame[at + 9]) if len(frame) > at + 9 else None
-    at += layers[-1][1]
-    if transport is _TCP and len(frame) > at + 12:
-        layers.append((_TCP, 4 * (frame[at + 12] >> 4)))
+    layers.append((_IPV4, 4 * (frame[offset] & 0x0F)))
+    transport = _TRANSPORTS.get(frame[offset + 9]) if len(frame) > offset + 9 else None
+    offset += layers[-1][1]
+    if transport is _TCP and len(frame) > offset + 12:
+        layers.append((_TCP, 4 * (frame[offset + 12] >> 4)))
     elif transport is not None:
         layers.append((transport, transport[-1][1]))
     return layers

@@ -87,8 +87,8 @@ def load_service(logs: Path) -> tuple[float | None, int | None, int | None]:
     ]
     indices = [float(line["fairness"]) for line in reports if line.get("fairness") is not None]
     waits = (int(line["longest_wait_ns"]) for line in reports)
-    silent = [int(line["flows_silent"]) for line in reports if "flows_silent" in line]
-    return min(indices, default=None), max(waits, default=None), sum(silent) if silent else None
+    given_up = [int(line["flows_silent"]) for line in reports if "flows_silent" in line]
+    return min(indices, default=None), max(waits, default=None), sum(given_up) if given_up else None
 
 
 def ping_accounts(logs: Path) -> tuple[int | None, int | None]:
@@ -96,11 +96,11 @@ def ping_accounts(logs: Path) -> tuple[int | None, int | None]:
 
     None where the job did not report: it was killed, or is of an older version.
     """
-    end = last_line(logs / "ping.out", "done")
-    counts = [target for target in (end["targets"].values() if end else ()) if "unsent" in target]
-    if not counts:
+    report = last_line(logs / "ping.out", "done")
+    targets = [target for target in (report["targets"].values() if report else ()) if "unsent" in target]
+    if not targets:
         return None, None
-    return sum(int(target["unsent"]) for target in counts), sum(int(target["unstamped"]) for target in counts)
+    return sum(int(target["unsent"]) for target in targets), sum(int(target["unstamped"]) for target in targets)
 
 
 def capture_counts(logs: Path, name: str) -> tuple[int | None, int | None, int | None]:
@@ -109,8 +109,8 @@ def capture_counts(logs: Path, name: str) -> tuple[int | None, int | None, int |
     By the last counts in logs/capture-<name>.out; of a capture that was killed, they are up to one second old. None:
     not reported.
     """
-    last = last_line(logs / f"capture-{name}.out", "counters", "done") or {}
-    return last.get("captured_packets"), last.get("dropped_packets"), last.get("unchecked_packets")
+    counters = last_line(logs / f"capture-{name}.out", "counters", "done") or {}
+    return counters.get("captured_packets"), counters.get("dropped_packets"), counters.get("unchecked_packets")
 
 
 def last_line(log: Path, *types: str) -> dict[str, Any] | None:

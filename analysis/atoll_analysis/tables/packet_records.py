@@ -44,9 +44,9 @@ ETHERNET_HEADER_BYTES = 14
 ICMP, TCP, UDP = 1, 6, 17
 ECHO_REQUEST = 8
 
-_POLARS: dict[str, type[pl.DataType]] = {"<i8": pl.Int64, "<u4": pl.UInt32, "<u2": pl.UInt16, "|u1": pl.UInt8}
+_POLARS_TYPES: dict[str, type[pl.DataType]] = {"<i8": pl.Int64, "<u4": pl.UInt32, "<u2": pl.UInt16, "|u1": pl.UInt8}
 SCHEMA: dict[str, type[pl.DataType]] = {
-    name: _POLARS[RECORD[name].str] for name in RECORD.names or () if name != "reserved"
+    name: _POLARS_TYPES[RECORD[name].str] for name in RECORD.names or () if name != "reserved"
 }
 """Columns of a packets table: the record's fields without the reserved bytes."""
 
@@ -54,7 +54,7 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 # (2.1: `_LazyModule._import`). Batches are read in threads of its own: it sees one now, while there are none.
 pl.Series(np.empty(0, np.uint8))
 
-_BATCH = 1 << 17  # records a batch: 8 MB, so that a capture of any length takes the same memory
+_BATCH_RECORDS = 1 << 17  # records a batch: 8 MB, so that a capture of any length takes the same memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,32 +74,32 @@ class CaptureError(RunError):
 
 
 def decode(
-    capture: Path, out: Path | None, side: IPv4Network, binary: Path, *, without: IPv4Network | None = None
+    capture: Path, out: Path | None, island: IPv4Network, binary: Path, *, control_network: IPv4Network | None = None
 ) -> Decoded:
-    """Decode a capture (pcap, or pcap.zst) into a file of records; ``side`` is what counts as the island.
+    """Decode a capture (pcap, or pcap.zst) into a file of records; ``island``: its prefix.
 
-    ``out``: None if records are only to be counted. ``without``: the network of in-band control; packets between two of
+    ``out``: None if records are only to be counted. ``control_network``: of in-band control; packets between two of
     its addresses are left out. Raises RunError with the decoder's own line.
     """
-    command = [str(binary), "pcap", "records", str(capture), *([str(out)] if out else []), "--side", str(side)]
-    if without is not None:
-        command += ["--without", str(without)]
+    command = [str(binary), "pcap", "records", str(capture), *([str(out)] if out else []), "--side", str(island)]
+    if control_network is not None:
+        command += ["--without", str(control_network)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
         msg = f"{binary} cannot be started ({error.strerror}); `make setup` builds it"
         raise RunError(msg) from error
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        refusal = CaptureError(f"{capture.name} cannot be decoded: {said[-1]}")
-        raise error_from_message(out or capture, said[-1], refusal)
-    last = json.loads(done.stdout.strip().splitlines()[-1])
+    if result.returncode != 0:
+        error_lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
+        refusal = CaptureError(f"{capture.name} cannot be decoded: {error_lines[-1]}")
+        raise error_from_message(out or capture, error_lines[-1], refusal)
+    report = json.loads(result.stdout.strip().splitlines()[-1])
     return Decoded(
-        packets=int(last["packets"]),
-        other_frames=int(last.get("other_frames", 0)),
-        truncated=bool(last.get("truncated", False)),
-        senders=tuple((sender["address"], sender["mac"], sender["arp"]) for sender in last.get("senders", ())),
-        fragments=int(last.get("fragments", 0)),
+        packets=int(report["packets"]),
+        other_frames=int(report.get("other_frames", 0)),
+        truncated=bool(report.get("truncated", False)),
+        senders=tuple((sender["address"], sender["mac"], sender["arp"]) for sender in report.get("senders", ())),
+        fragments=int(report.get("fragments", 0)),
     )
 
 
@@ -109,16 +109,16 @@ def scan_records(path: Path) -> pl.LazyFrame:
     def batches(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        left = path.stat().st_size // RECORD.itemsize if n_rows is None else n_rows
+        rest = path.stat().st_size // RECORD.itemsize if n_rows is None else n_rows
         with path.open("rb") as file:  # read and not mapped: pages of a mapped file count as this process's memory
             while True:
-                part = np.fromfile(file, RECORD, min(left, batch_size or _BATCH))
-                left -= len(part)
-                frame = pl.DataFrame({name: np.ascontiguousarray(part[name]) for name in SCHEMA}, schema=SCHEMA)
+                records = np.fromfile(file, RECORD, min(rest, batch_size or _BATCH_RECORDS))
+                rest -= len(records)
+                frame = pl.DataFrame({name: np.ascontiguousarray(records[name]) for name in SCHEMA}, schema=SCHEMA)
                 if predicate is not None:
                     frame = frame.filter(predicate)
                 yield frame if with_columns is None else frame.select(with_columns)
-                if len(part) == 0 or left == 0:
+                if len(records) == 0 or rest == 0:
                     return
 
     return register_io_source(batches, schema=SCHEMA, is_pure=True)

@@ -30,28 +30,28 @@ def queue_intervals(
     rows = counters.sort("t_ns").collect(engine="streaming")
     seconds = pl.col("t_ns").diff() / 1e9
     # What has left the queue: the kernel's tc knows no idle time, and counts what it has sent after the propagation.
-    low = pl.col("low_priority_queue_bytes") if "low_priority_queue_bytes" in rows.columns else pl.lit(0)
-    held = pl.col("queue_bytes") + low.fill_null(0)
-    left = pl.col("in_bytes") - (pl.col("dropped_bytes") - pl.col("lost_after_bytes").fill_null(0)) - held
+    low_priority = pl.col("low_priority_queue_bytes") if "low_priority_queue_bytes" in rows.columns else pl.lit(0)
+    queued = pl.col("queue_bytes") + low_priority.fill_null(0)
+    sent = pl.col("in_bytes") - (pl.col("dropped_bytes") - pl.col("lost_after_bytes").fill_null(0)) - queued
     # A packet may be half within the interval at each end.
-    room = capacity_bytes(rows["t_ns"].shift(), rows["t_ns"], over_time) - 2 * packet_bytes
+    capacity = capacity_bytes(rows["t_ns"].shift(), rows["t_ns"], over_time) - 2 * packet_bytes
     queue_bytes = pl.Series([over_time.at(t_ns).queue.bytes for t_ns in rows["t_ns"]], dtype=pl.Int64)
-    idle = pl.coalesce(pl.col("idle_ns").diff() > 0, left.diff() < room).fill_null(value=False)
-    most = pl.max_horizontal("queue_max_bytes", "queue_bytes")
-    dropped = pl.col("dropped_queue_packets").diff().fill_null(0) > 0
+    idle = pl.coalesce(pl.col("idle_ns").diff() > 0, sent.diff() < capacity).fill_null(value=False)
+    most_bytes = pl.max_horizontal("queue_max_bytes", "queue_bytes")
+    has_dropped = pl.col("dropped_queue_packets").diff().fill_null(0) > 0
     intervals = rows.select(
         "t_ns",
         seconds=seconds,
         least_bytes=pl.when(idle).then(0).otherwise(pl.min_horizontal("queue_bytes", pl.col("queue_bytes").shift())),
-        most_bytes=most,
+        most_bytes=most_bytes,
         idle=idle,
-        full=(most > queue_bytes - packet_bytes) | dropped,
+        full=(most_bytes > queue_bytes - packet_bytes) | has_dropped,
     ).slice(1)
     median = intervals["seconds"].median()
-    usual_s = median if isinstance(median, float) and median > 0 else LEAST_WINDOW_S
-    span = max(1, round(window_s / usual_s))
-    least_of_span = intervals["least_bytes"].rolling_min(span)
-    floor = least_of_span.reverse().rolling_max(span, min_samples=1).reverse()
+    median_s = median if isinstance(median, float) and median > 0 else LEAST_WINDOW_S
+    span_intervals = max(1, round(window_s / median_s))
+    least_of_span = intervals["least_bytes"].rolling_min(span_intervals)
+    floor = least_of_span.reverse().rolling_max(span_intervals, min_samples=1).reverse()
     return intervals.with_columns(floor_bytes=floor)
 
 

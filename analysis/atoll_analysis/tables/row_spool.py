@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 from polars.io.plugins import register_io_source
 
-_ROWS = 1 << 13  # at a time
+_BATCH_ROWS = 1 << 13  # at a time
 _NULL = -(2**63)  # a null in the files; counters and instants are far from it
 
 RowKey = tuple[str, ...]
@@ -39,18 +39,18 @@ class RowSpool:
     def append(self, key: RowKey, figures: Mapping[str, Any]) -> None:
         """Take the row that these figures make; what is absent or None is null."""
         row = [_NULL if (figure := figures.get(column)) is None else int(figure) for column in self._columns]
-        late = row[self._order] < self._last.get(key, _NULL)
-        if not late:
+        is_late = row[self._order] < self._last.get(key, _NULL)
+        if not is_late:
             self._last[key] = row[self._order]
-        pending = self._pending[key, late]
+        pending = self._pending[key, is_late]
         pending.append(row)
-        if len(pending) >= _ROWS:
-            self._flush(key, late=late)
+        if len(pending) >= _BATCH_ROWS:
+            self._flush(key, is_late=is_late)
 
     def table(self) -> pl.LazyFrame:
         """All rows, sorted; rows that are equal in the column of the order stay in the order of their coming."""
-        for key, late in self._pending:
-            self._flush(key, late=late)
+        for key, is_late in self._pending:
+            self._flush(key, is_late=is_late)
         schema = {**dict.fromkeys(self._keys, pl.String), **dict.fromkeys(self._columns, pl.Int64)}
 
         def batches(
@@ -66,11 +66,11 @@ class RowSpool:
 
         return register_io_source(batches, schema=schema, is_pure=True)
 
-    def _flush(self, key: RowKey, *, late: bool) -> None:
-        path = self._files.setdefault((key, late), self._folder / f"{self._name}-{len(self._files)}.rows")
+    def _flush(self, key: RowKey, *, is_late: bool) -> None:
+        path = self._files.setdefault((key, is_late), self._folder / f"{self._name}-{len(self._files)}.rows")
         with path.open("ab") as file:
-            file.write(np.array(self._pending[key, late], np.int64).tobytes())
-        self._pending[key, late].clear()
+            file.write(np.array(self._pending[key, is_late], np.int64).tobytes())
+        self._pending[key, is_late].clear()
 
     def _frames(self, schema: Mapping[str, type[pl.DataType]]) -> Iterator[pl.DataFrame]:
         yield pl.DataFrame(schema=schema)
@@ -83,16 +83,16 @@ class RowSpool:
 
     def _sorted(self, key: RowKey) -> Iterator[RowArray]:
         """The rows of a group, some at a time; of equal ones the late ones are later."""
-        unsorted = next(self._read(key, late=True, rows=-1), np.empty((0, len(self._columns)), np.int64))
-        late: RowArray = unsorted[np.argsort(unsorted[:, self._order], kind="stable")]
-        for rows in self._read(key, late=False, rows=_ROWS):
-            before = int(late[:, self._order].searchsorted(int(rows[-1, self._order])))
-            merged, late = np.concatenate([rows, late[:before]]), late[before:]
+        unsorted = next(self._read(key, is_late=True, rows=-1), np.empty((0, len(self._columns)), np.int64))
+        late_rows: RowArray = unsorted[np.argsort(unsorted[:, self._order], kind="stable")]
+        for rows in self._read(key, is_late=False, rows=_BATCH_ROWS):
+            before = int(late_rows[:, self._order].searchsorted(int(rows[-1, self._order])))
+            merged, late_rows = np.concatenate([rows, late_rows[:before]]), late_rows[before:]
             yield merged[np.argsort(merged[:, self._order], kind="stable")]
 
-    def _read(self, key: RowKey, *, late: bool, rows: int) -> Iterator[RowArray]:
+    def _read(self, key: RowKey, *, is_late: bool, rows: int) -> Iterator[RowArray]:
         """So many rows at a time (-1: all), as they came."""
-        path, width = self._files.get((key, late)), len(self._columns)
+        path, width = self._files.get((key, is_late)), len(self._columns)
         if path is not None:
             with path.open("rb") as file:
                 while len(numbers := np.fromfile(file, np.int64, rows * width if rows > 0 else -1)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from atoll_analysis.run_directory.directory import COMPLETED, COUNTERS_FILE, RUNNING, RunDir, read_json_lines
 from atoll_analysis.tables.box_counters import BoxMeasurement, Part, measurements, stalls
-from atoll_analysis.tables.change_timeline import ScheduledChange, changes, standing, to_island_over_time
+from atoll_analysis.tables.change_timeline import ScheduledChange, changes, steering_periods, to_island_over_time
 from atoll_analysis.tables.topology import RunTopology
 from atoll_core.codec import from_json
 from atoll_core.errors import RunDirError
@@ -51,9 +51,9 @@ class RunData:
     def placement(self) -> dict[str, int]:
         """How many channels each client has at first, or none; of older runs by the jobs they had."""
         clients = dict.fromkeys((host.name for host in self.network.with_role(HostRole.ISLAND_CLIENT)), 0)
-        placed = {each.host: each.channels for each in self.plan.placement}
+        planned = {allocation.host: allocation.channels for allocation in self.plan.placement}
         of_jobs = {job.host: len((job.config or {}).get("channels", ())) for job in self.plan.jobs if is_load(job)}
-        return clients | (placed or of_jobs)
+        return clients | (planned or of_jobs)
 
     @property
     def base_rtt_ns(self) -> int | None:
@@ -81,10 +81,10 @@ class RunData:
 
         It has the least capacity over the run.
         """
-        own = self.topology.links_of(self.experiment.versions[0].chain)
+        links = self.topology.links_of(self.experiment.versions[0].chain)
         span = self.window or Window(0, self.experiment.duration.ns)
         return min(
-            own or self.topology.links,
+            links or self.topology.links,
             key=lambda link: self.over_time(link).capacity_bytes(span.start_ns, span.end_ns),
             default=None,
         )
@@ -127,10 +127,10 @@ def read_run_data(run: RunDir) -> RunData:
     window = _window(events, run)
     marks: list[Mapping[str, Any]] = []
     span_ns = (window.start_ns, window.end_ns) if window else None
-    stalled = stalls(
-        _noting_marks(read_json_lines(run.path / COUNTERS_FILE), marks), experiment.limits.stall.ns, span_ns
+    stall_sums = stalls(
+        _collect_marks(read_json_lines(run.path / COUNTERS_FILE), marks), experiment.limits.stall.ns, span_ns
     )
-    network, made = experiment.as_used(network), changes(experiment, events)
+    network, scheduled = experiment.as_used(network), changes(experiment, events)
     return RunData(
         run_dir=str(run.path),
         manifest=manifest,
@@ -140,13 +140,13 @@ def read_run_data(run: RunDir) -> RunData:
         events=events,
         window=window,
         measurements=measurements(marks),
-        stalls=stalled,
-        changes=made,
-        topology=RunTopology(experiment, network, plan.captures, standing(experiment, made)),
+        stalls=stall_sums,
+        changes=scheduled,
+        topology=RunTopology(experiment, network, plan.captures, steering_periods(experiment, scheduled)),
     )
 
 
-def _noting_marks(lines: Iterable[Mapping[str, Any]], marks: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _collect_marks(lines: Iterable[Mapping[str, Any]], marks: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """The same lines; on their way the few of them that are marks are noted: all lines of a long run are gigabytes."""
     for line in lines:
         if line.get("type") == "mark":
@@ -159,15 +159,15 @@ def _window(events: tuple[dict[str, Any], ...], run: RunDir) -> Window | None:
     for event in events:
         if event.get("type") == "window":
             return Window(int(event["start_ns"]), int(event["end_ns"]))
-    started = [
+    start_ns = [
         int(line["t_ns"])
         for log in sorted(run.logs.glob("load-*.out"))
         for line in read_json_lines(log)
         if line.get("type") == "started"
     ]
     box_lines = read_json_lines(run.path / COUNTERS_FILE)
-    last = max((int(line["t_ns"]) for line in box_lines if "t_ns" in line), default=0)
-    return Window(min(started), last) if started and min(started) < last else None
+    last_ns = max((int(line["t_ns"]) for line in box_lines if "t_ns" in line), default=0)
+    return Window(min(start_ns), last_ns) if start_ns and min(start_ns) < last_ns else None
 
 
 def is_load(job: JobSpec) -> bool:
@@ -182,5 +182,5 @@ def cut_short(data: RunData) -> str | None:
         return None
     if outcome != RUNNING:
         return "; ".join(outcome.splitlines())
-    begun = [str(event.get("step")) for event in data.of_type("step") if event.get("state") == "begin"]
-    return f"killed at step {begun[-1]}" if begun else "killed before its first step"
+    steps = [str(event.get("step")) for event in data.of_type("step") if event.get("state") == "begin"]
+    return f"killed at step {steps[-1]}" if steps else "killed before its first step"

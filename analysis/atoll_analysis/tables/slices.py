@@ -74,12 +74,12 @@ def sink(
     frame: pl.LazyFrame, path: Path, shown: Path | None = None, *, metadata: Mapping[str, str] | None = None
 ) -> None:
     """Write a frame to a Parquet file. Raises RunError, which names ``shown`` if given, when that is not possible."""
-    named = shown or path
-    with plain_errors(named):
+    named_path = shown or path
+    with plain_errors(named_path):
         try:
             frame.sink_parquet(
                 path, compression="zstd", compression_level=3, row_group_size=_ROW_GROUP, metadata=dict(metadata or {})
             )
         except pl.exceptions.PolarsError as error:
-            otherwise = RunError(f"{named} could not be made: {error}")
-            raise error_from_message(named, str(error), otherwise) from error
+            other_error = RunError(f"{named_path} could not be made: {error}")
+            raise error_from_message(named_path, str(error), other_error) from error

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from atoll_analysis.tables.box_counters import CAUSES
+from atoll_analysis.tables.box_counters import COUNTER_CAUSES
 from atoll_analysis.tables.packet_records import SCHEMA
 from atoll_core.errors import RunDirError
 
@@ -91,7 +91,7 @@ _PACKET_MEANINGS = {
     "icmp_type": "ICMP: the type",
 }
 
-_COUNTERS = {
+_COUNTER_MEANINGS = {
     "in_packets": "packets that came to the box",
     "in_bytes": "their bytes",
     "out_packets": "packets that left the box",
@@ -224,10 +224,10 @@ TABLES: Mapping[str, TableSchema] = {
             "box": _text("name of the box"),
             "part": _text("`to_island` or `to_world`; of a delay box the VLAN id of a latency class"),
             "t_ns": _integer("when the counters were read"),
-            **{name: _integer(meaning) for name, meaning in _COUNTERS.items()},
+            **{name: _integer(meaning) for name, meaning in _COUNTER_MEANINGS.items()},
             **{
                 f"dropped_{cause}_{unit}": _integer(f"dropped {unit}: {_CAUSE_MEANINGS[cause]}")
-                for cause in CAUSES
+                for cause in COUNTER_CAUSES
                 for unit in ("packets", "bytes")
             },
         },
@@ -286,7 +286,7 @@ def scan_table(path: Path) -> pl.LazyFrame:
     try:
         table.collect_schema()
     except (pl.exceptions.PolarsError, OSError) as error:
-        read = f"cannot be read ({str(error).splitlines()[0]})"
-        why = read if path.exists() else "there is no such table"
+        unreadable = f"cannot be read ({str(error).splitlines()[0]})"
+        why = unreadable if path.exists() else "there is no such table"
         raise RunDirError(f"{path}: {why}; `atoll report {path.parent.parent}` makes it again") from None
     return table

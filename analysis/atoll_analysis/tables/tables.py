@@ -18,7 +18,7 @@ from atoll_analysis.run_directory.directory import COUNTERS_FILE, RunDir
 from atoll_analysis.tables.job_logs import box_table, channel_flow_table, ping_table, udp_table
 from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
 from atoll_analysis.tables.packet_records import TCP, UDP, Decoded, decode, scan_records
-from atoll_analysis.tables.probe_filter import is_probe, of_changes
+from atoll_analysis.tables.probe_filter import is_change_probe, is_probe
 from atoll_analysis.tables.queue_intervals import full_size_bytes, queue_intervals, standing_window_s
 from atoll_analysis.tables.run_data import RunData, Window
 from atoll_analysis.tables.slices import Parts, merged, sink, slices
@@ -30,7 +30,7 @@ ARRIVED = "arrived"
 """Name used in place of a capture when no single capture at the island sees the traffic of all chains."""
 
 _FIN, _SYN, _RST = 0x01, 0x02, 0x04
-_FLOWS, _WINDOWS, _PACKETS = 1 << 14, 1 << 13, 1 << 17  # of a slice
+_SLICE_FLOWS, _SLICE_WINDOWS, _SLICE_PACKETS = 1 << 14, 1 << 13, 1 << 17  # of a slice
 
 WINDOW_NS = 100_000_000
 """Length of the windows in which rates are given: 100 ms, as in the literature the lab compares with."""
@@ -90,19 +90,19 @@ def _scratch(run: RunDir) -> Generator[Path]:
 
 def _decode_all(run: RunDir, data: RunData, binary: Path) -> dict[str, Decoded]:
     captures = {point.name: run.capture(point.name) for point in data.plan.captures}
-    whole = {name: path for name, path in captures.items() if path is not None and path.stat().st_size > 0}
+    readable = {name: path for name, path in captures.items() if path is not None and path.stat().st_size > 0}
     control = data.network.control
-    without = control and control.network
+    control_network = control and control.network
     with _scratch(run) as scratch:
 
         def to_table(name: str) -> Decoded:
             records = scratch / f"{name}.bin"
-            decoded = decode(whole[name], records, data.network.island, binary, without=without)
+            decoded = decode(readable[name], records, data.network.island, binary, control_network=control_network)
             _replace(scan_records(records), run.tables / f"packets-{name}.parquet")
             return decoded
 
         with ThreadPoolExecutor(max_workers=2) as pool:
-            return dict(zip(whole, pool.map(to_table, whole), strict=True))
+            return dict(zip(readable, pool.map(to_table, readable), strict=True))
 
 
 def _arrival(run: RunDir, data: RunData, decoded: Mapping[str, Decoded]) -> str | None:
@@ -110,14 +110,14 @@ def _arrival(run: RunDir, data: RunData, decoded: Mapping[str, Decoded]) -> str 
     captures = dict.fromkeys(data.topology.arrival(chain, decoded) for chain in data.topology.chains)
     if len(captures) == 1:
         return next(iter(captures))
-    seen_at = _carrier(data, lambda chain: data.topology.arrival(chain, decoded) or "")
+    arrival_of_chain = _carrier(data, lambda chain: data.topology.arrival(chain, decoded) or "")
     frames = [
-        _with_ends(_packets(run, name)).filter(seen_at == name).drop("world_end", "island_end")
+        _with_ends(_packets(run, name)).filter(arrival_of_chain == name).drop("world_end", "island_end")
         for name in captures
         if name is not None
     ]
     with _scratch(run) as scratch:
-        _replace(merged(frames, scratch, _PACKETS), run.tables / f"packets-{ARRIVED}.parquet")
+        _replace(merged(frames, scratch, _SLICE_PACKETS), run.tables / f"packets-{ARRIVED}.parquet")
     return ARRIVED
 
 
@@ -141,7 +141,7 @@ def _by_chain(data: RunData, label: Callable[[Chain], str], proto: pl.Expr, t_ns
     arrival capture these are the packets of one round trip.
     """
 
-    def takes(branch: Chain) -> pl.Expr:
+    def is_carried_by(branch: Chain) -> pl.Expr:
         carries = branch.carries
         matches: pl.Expr = pl.lit(value=True)
         for end, prefix in (("world_end", carries.world), ("island_end", carries.island)):
@@ -153,10 +153,10 @@ def _by_chain(data: RunData, label: Callable[[Chain], str], proto: pl.Expr, t_ns
         *branches, rest = experiment.chains
         name: pl.Expr = pl.lit(label(rest))
         for branch in reversed(branches):
-            name = pl.when(takes(branch)).then(pl.lit(label(branch))).otherwise(name)
+            name = pl.when(is_carried_by(branch)).then(pl.lit(label(branch))).otherwise(name)
         return name
 
-    (_, first), *later = data.topology.standing
+    (_, first), *later = data.topology.periods
     name = in_version(first)
     for since_ns, experiment in later:
         name = pl.when(pl.col(t_ns) < since_ns).then(name).otherwise(in_version(experiment))
@@ -179,8 +179,8 @@ def in_window(tables: Tables, box: str, window: Window) -> pl.LazyFrame:
 
 
 def _first_packet_ns(run: RunDir, decoded: Mapping[str, Decoded]) -> int:
-    firsts = [_packets(run, name).select(pl.col("t_ns").min()).collect(engine="streaming").item() for name in decoded]
-    return min((first for first in firsts if first is not None), default=0)
+    starts = [_packets(run, name).select(pl.col("t_ns").min()).collect(engine="streaming").item() for name in decoded]
+    return min((first for first in starts if first is not None), default=0)
 
 
 def _packets(run: RunDir, capture: str) -> pl.LazyFrame:
@@ -192,10 +192,10 @@ def _packets(run: RunDir, capture: str) -> pl.LazyFrame:
 
 def total(column: str, where: pl.Expr | None = None) -> pl.Expr:
     """Sum of a column of unsigned 32 bits without its overflow, of all rows or of some."""
-    return (pl.col(column) if where is None else only(pl.col(column), where)).cast(pl.Int64).sum()
+    return (pl.col(column) if where is None else masked(pl.col(column), where)).cast(pl.Int64).sum()
 
 
-def only(expression: pl.Expr, where: pl.Expr) -> pl.Expr:
+def masked(expression: pl.Expr, where: pl.Expr) -> pl.Expr:
     """The expression in some rows, null in others, for an aggregation that leaves nulls out.
 
     A filter within an aggregation says the same, but Polars (2.1) takes all rows into memory for it.
@@ -217,7 +217,7 @@ def _throughput(tables: Tables, scratch: Path) -> pl.LazyFrame:
     tcp = pl.col("proto") == TCP
     parts = Parts(scratch, "throughput", TABLES["throughput"].empty())
     for name in _captures(tables):
-        for packets, _ in slices(tables.packets(name), _window(tables), _WINDOWS):
+        for packets, _ in slices(tables.packets(name), _window(tables), _SLICE_WINDOWS):
             sums = packets.group_by(window=_window(tables), to_island=pl.col("to_island").cast(pl.Boolean)).agg(
                 packets=pl.len().cast(pl.Int64),
                 ip_bytes=total("ip_bytes"),
@@ -230,20 +230,20 @@ def _throughput(tables: Tables, scratch: Path) -> pl.LazyFrame:
 
 def _flows(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
     parts = Parts(scratch, "flows", TABLES["flows"].empty())
-    named = pl.col("server", "client").replace_strict(_host_names(data), default=None, return_dtype=pl.String)
+    names = pl.col("server", "client").replace_strict(_host_names(data), default=None, return_dtype=pl.String)
     transport = (pl.col("proto") == TCP) | ((pl.col("proto") == UDP) & ~is_probe())
     for name in _captures(tables):
         waiting: list[pl.DataFrame] = []  # flows that some of a later slice may precede
-        for packets, later_ns in slices(tables.packets(name).filter(transport), pl.col("flow"), _FLOWS):
-            rows = _by_flow(packets, one_way=name in data.topology.one_way_captures)
+        for packets, later_ns in slices(tables.packets(name).filter(transport), pl.col("flow"), _SLICE_FLOWS):
+            rows = _flow_rows(packets, one_way=name in data.topology.one_way_captures)
             rows = pl.concat([*waiting, rows]).sort("first_ns", "flow")
             done = pl.lit(value=True) if later_ns is None else pl.col("first_ns") < later_ns
             waiting = [rows.filter(~done)]
-            parts.append(rows.lazy().filter(done).select(pl.lit(name).alias("capture"), pl.all()).with_columns(named))
+            parts.append(rows.lazy().filter(done).select(pl.lit(name).alias("capture"), pl.all()).with_columns(names))
     return parts.table()
 
 
-def _by_flow(packets: pl.LazyFrame, *, one_way: bool) -> pl.DataFrame:
+def _flow_rows(packets: pl.LazyFrame, *, one_way: bool) -> pl.DataFrame:
     """Packets of TCP and UDP, a row a flow. They are read thrice, one after the other: at once takes more memory.
 
     ``one_way``: acknowledgements to the world were not captured. A connection then has ended when its FIN and all
@@ -256,7 +256,7 @@ def _by_flow(packets: pl.LazyFrame, *, one_way: bool) -> pl.DataFrame:
     # To compare acknowledgements within the groups would take all packets into memory.
     ends = packets.filter(bound & fin & tcp).group_by("flow").agg(end=after_fin.max()).collect(engine="streaming")
     acknowledged = (
-        _complete(packets.filter(bound & tcp))
+        _acknowledged_by_payload(packets.filter(bound & tcp))
         if one_way
         else packets.filter(~bound & ~reset & tcp).select("flow", end=pl.col("ack").cast(pl.Int64))
     )
@@ -272,7 +272,7 @@ def _by_flow(packets: pl.LazyFrame, *, one_way: bool) -> pl.DataFrame:
         packets=bound.cast(pl.Int64).sum(),
         ip_bytes=total("ip_bytes", bound),
         tcp_payload_bytes=total("payload_bytes", bound & tcp),
-        goodput_bytes=only(arrived, bound).cast(pl.Int64).sum(),
+        goodput_bytes=masked(arrived, bound).cast(pl.Int64).sum(),
     )
     return (
         flows.collect(engine="streaming")
@@ -281,17 +281,17 @@ def _by_flow(packets: pl.LazyFrame, *, one_way: bool) -> pl.DataFrame:
     )
 
 
-def _complete(packets: pl.LazyFrame) -> pl.LazyFrame:
+def _acknowledged_by_payload(packets: pl.LazyFrame) -> pl.LazyFrame:
     """Of each flow the sequence number after its FIN, if all payload that the packets have is all that it sent."""
     syn = pl.col("tcp_flags") & _SYN != 0
     return packets.group_by("flow").agg(
-        end=(only(pl.col("seq").cast(pl.Int64), syn).min() + 2 + total("new_payload_bytes")) % 2**32
+        end=(masked(pl.col("seq").cast(pl.Int64), syn).min() + 2 + total("new_payload_bytes")) % 2**32
     )
 
 
-def _requested(tables: Tables, flows: pl.LazyFrame) -> pl.LazyFrame:
+def _client_spans(tables: Tables, flows: pl.LazyFrame) -> pl.LazyFrame:
     """The windows in which clients began connections, and ended those that no server answered."""
-    unanswered = only(_window(tables, "end_ns"), pl.col("connected_ns").is_null())
+    unanswered = masked(_window(tables, "end_ns"), pl.col("connected_ns").is_null())
     return flows.select(pl.lit(0, pl.UInt32).alias("flow"), first=_window(tables, "start_ns"), last=unanswered)
 
 
@@ -301,26 +301,26 @@ def _concurrent(tables: Tables, data: RunData, flows: pl.LazyFrame, scratch: Pat
     if tables.arrival is None:
         return parts.table()
     window, port = _window(tables), data.experiment.traffic.port
-    channel = (pl.col("proto") == TCP) & ((pl.col("sport") == port) | (pl.col("dport") == port))
-    packets = tables.packets(tables.arrival).filter(channel)
+    is_channel = (pl.col("proto") == TCP) & ((pl.col("sport") == port) | (pl.col("dport") == port))
+    packets = tables.packets(tables.arrival).filter(is_channel)
     # Once all payload and the FIN have come, the channel begins its next flow. What follows on the old connection only
     # closes it, or repeats what came: the server had not heard of that yet.
     bound = pl.col("to_island") == 1
     last = pl.max_horizontal(
-        only(window, bound & (pl.col("new_payload_bytes") > 0)).max(),
-        only(window, bound & (pl.col("tcp_flags") & _FIN != 0)).min(),
+        masked(window, bound & (pl.col("new_payload_bytes") > 0)).max(),
+        masked(window, bound & (pl.col("tcp_flags") & _FIN != 0)).min(),
     )
     one_way = tables.arrival in data.topology.one_way_captures
     spans = Parts(scratch, "spans", pl.LazyFrame(schema={"flow": pl.UInt32, "first": pl.Int64, "last": pl.Int64}))
-    begun = pl.lit(None, pl.Int64) if one_way else window.min()
-    for part, _ in slices(packets, pl.col("flow"), _FLOWS):
-        spans.append(part.group_by("flow").agg(first=begun, last=pl.coalesce(last, window.max())))
+    first_window = pl.lit(None, pl.Int64) if one_way else window.min()
+    for part, _ in slices(packets, pl.col("flow"), _SLICE_FLOWS):
+        spans.append(part.group_by("flow").agg(first=first_window, last=pl.coalesce(last, window.max())))
     if one_way:
-        spans.append(_requested(tables, flows))
+        spans.append(_client_spans(tables, flows))
     first, last = spans.table().select(pl.col("first").min(), pl.col("last").max()).collect(engine="streaming").row(0)
     still_open = 0
-    for begin in range(first, last + 1, _WINDOWS) if first is not None else ():  # without any flow there is none
-        rows = _open_in(tables, range(begin, min(begin + _WINDOWS, last + 1)), spans.table(), packets)
+    for begin in range(first, last + 1, _SLICE_WINDOWS) if first is not None else ():  # without any flow there is none
+        rows = _open_in(tables, range(begin, min(begin + _SLICE_WINDOWS, last + 1)), spans.table(), packets)
         rows = rows.with_columns(pl.col("open").cum_sum() + still_open).collect(engine="streaming")
         parts.append(rows.lazy())
         still_open = rows["open"].item(-1)
@@ -340,8 +340,8 @@ def _open_in(tables: Tables, windows: range, spans: pl.LazyFrame, packets: pl.La
         for end in ("first", "last")
     )
     rows = pl.LazyFrame({"window": windows}, schema={"window": pl.Int64})
-    for counted in (first, last, receiving):
-        rows = rows.join(counted, on="window", how="left")
+    for counts in (first, last, receiving):
+        rows = rows.join(counts, on="window", how="left")
     rows = rows.sort("window").with_columns(pl.exclude("window").fill_null(0).cast(pl.Int64))
     return rows.select("window", open=pl.col("first") - pl.col("last"), receiving=pl.col("receiving"))
 
@@ -350,7 +350,7 @@ def _chains(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
     arrived = island_bound(tables, data, tables.arrival or "")
     parts = Parts(scratch, "chains", TABLES["chains"].empty())
     for chain in sorted({chain.name for chain in data.topology.chains}):
-        for packets, _ in slices(arrived.filter(pl.col("chain") == chain), _window(tables), _WINDOWS):
+        for packets, _ in slices(arrived.filter(pl.col("chain") == chain), _window(tables), _SLICE_WINDOWS):
             sums = packets.group_by(window=_window(tables)).agg(
                 packets=pl.len().cast(pl.Int64),
                 ip_bytes=total("ip_bytes"),
@@ -362,7 +362,7 @@ def _chains(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
 
 def _losses(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
     parts = Parts(scratch, "losses", TABLES["losses"].empty())
-    probes = of_changes(data) if data.changes else None
+    probes = is_change_probe(data) if data.changes else None
     for link, (first, last, _) in data.topology.around_links(tables.decoded):
         sent = sent_in_measurement(tables.packets(first), data, probes)
         arrived = tables.packets(last).filter(pl.col("to_island") == 1)
@@ -373,14 +373,14 @@ def _losses(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
 
 
 def _queue(tables: Tables, data: RunData) -> pl.LazyFrame:
-    of_links = [TABLES["queue"].empty()]
+    intervals = [TABLES["queue"].empty()]
     if data.window is None:
-        return of_links[0]
+        return intervals[0]
     for link in data.topology.links:
         counters = in_window(tables, link.box, data.window)
         rows = queue_intervals(counters, data.over_time(link), full_size_bytes(data, link), standing_window_s(data))
-        of_links.append(rows.lazy().select(pl.lit(link.box).alias("link"), pl.all()))
-    return pl.concat(of_links)
+        intervals.append(rows.lazy().select(pl.lit(link.box).alias("link"), pl.all()))
+    return pl.concat(intervals)
 
 
 def _channel_flows(run: RunDir, data: RunData) -> pl.LazyFrame:
@@ -412,8 +412,8 @@ def _volume(tables: Tables, data: RunData) -> pl.LazyFrame:
         goodput_bytes=total("new_payload_bytes", pl.col("proto") == TCP),
         first_ns=pl.col("t_ns").min(),
         last_ns=pl.col("t_ns").max(),
-        payload_first_ns=only(pl.col("t_ns"), payload).min(),
-        payload_last_ns=only(pl.col("t_ns"), payload).max(),
+        payload_first_ns=masked(pl.col("t_ns"), payload).min(),
+        payload_last_ns=masked(pl.col("t_ns"), payload).max(),
     )
     hosts = pl.LazyFrame(
         {

@@ -21,22 +21,22 @@ class CapturePair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunTopology:
-    """The lab of a run with all chains that were active. ``standing``: the experiment from each instant (ns) on."""
+    """The lab of a run with all chains that were active. ``periods``: the experiment from each instant (ns) on."""
 
     experiment: Experiment
     network: Network
     captures: tuple[CapturePoint, ...]
-    standing: tuple[tuple[int, Experiment], ...]
+    periods: tuple[tuple[int, Experiment], ...]
 
     @property
     def chains(self) -> tuple[Chain, ...]:
         """Every chain that was ever active, equal ones once, the main one of each version first."""
-        return tuple(dict.fromkeys(chain for _, state in self.standing for chain in (state.chain, *state.branches)))
+        return tuple(dict.fromkeys(chain for _, state in self.periods for chain in (state.chain, *state.branches)))
 
     @property
     def has_branches(self) -> bool:
         """Whether some of the traffic ever had a chain of its own."""
-        return any(experiment.branches for _, experiment in self.standing)
+        return any(experiment.branches for _, experiment in self.periods)
 
     def links_of(self, chain: Chain) -> tuple[Link, ...]:
         """The satellite links of a chain, from world to island."""
@@ -58,7 +58,7 @@ class RunTopology:
         if self.network.specials is None:
             return ()
         world, island = (host.address for host in self.network.specials)
-        return tuple(experiment.carrier(world, island, protocol) for _, experiment in self.standing)
+        return tuple(experiment.carrier(world, island, protocol) for _, experiment in self.periods)
 
     @property
     def tap_captures(self) -> dict[str, str]:
@@ -81,8 +81,8 @@ class RunTopology:
         """
         taps = self.tap_captures
         links = [link.box for link in self.links_of(chain)]
-        passed = [hop for hop in chain.hops if hop in taps]
-        behind = chain.hops[chain.hops.index(links[-1]) :] if links else passed[1:]
+        passed_taps = [hop for hop in chain.hops if hop in taps]
+        behind = chain.hops[chain.hops.index(links[-1]) :] if links else passed_taps[1:]
         names = [taps[hop] for hop in reversed(behind) if hop in taps] + [f"link-{box}" for box in reversed(links)]
         return next((name for name in names if name in captures), None)
 
@@ -105,21 +105,21 @@ class RunTopology:
         """Return the links that are the only one between two such captures, each with its pair."""
         links = {link.box: link for link in self.links}
         for pair in self.capture_pairs(captures):
-            passed = [links[box] for box in pair.boxes if box in links]
-            if len(passed) == 1:
-                yield passed[0], pair
+            passed_links = [links[box] for box in pair.boxes if box in links]
+            if len(passed_links) == 1:
+                yield passed_links[0], pair
 
     def _captures_of(self, chain: Chain, captures: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The captures on a chain, from world to island, each with the boxes since the one before."""
         boxes, links, taps = {box.name for box in self.network.boxes}, self.links_of(chain), self.tap_captures
         ports = {link.box: (f"into-{link.box}", link.box, f"link-{link.box}") for link in links}
-        passed: list[str] = []
+        boxes_since: list[str] = []
         for station in (name for hop in chain.hops for name in ports.get(hop, (taps.get(hop, hop),))):
             if station in boxes:
-                passed.append(station)
+                boxes_since.append(station)
             elif station in captures:
-                yield station, tuple(passed)
-                passed = []
+                yield station, tuple(boxes_since)
+                boxes_since = []
 
     @property
     def tapped_links(self) -> tuple[Link, ...]:
@@ -149,7 +149,7 @@ class RunTopology:
 
     def always_passes(self, chain: str, box: str) -> bool:
         """Whether a chain passes a box in all versions of the run that have a chain of this name."""
-        return all(box in each.hops for each in self.chains if each.name == chain)
+        return all(box in version.hops for version in self.chains if version.name == chain)
 
     def passes_both(self, chain: Chain) -> bool:
         """Whether the chain has the taps of the captures world and island, in this order."""
@@ -195,5 +195,5 @@ class RunTopology:
     def _end_taps(self) -> tuple[str, str] | None:
         """The taps of the captures world and island, where both are taps of the chain that the run begins with."""
         taps = {tap.name for tap in self.network.taps}
-        passed = [hop for hop in self.experiment.versions[0].chain.hops if hop in taps]
-        return (passed[0], passed[-1]) if len(passed) > 1 else None
+        passed_taps = [hop for hop in self.experiment.versions[0].chain.hops if hop in taps]
+        return (passed_taps[0], passed_taps[-1]) if len(passed_taps) > 1 else None

@@ -7,30 +7,30 @@ import os
 from collections.abc import Iterator
 
 from atoll_analysis.summary import Summary, bounds
-from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, grave
-from atoll_analysis.verdict.silence import FALSE_ALARM, LEAST_TRIES_NOTICED, SilenceFigures, chance, is_fault, judged
+from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
+from atoll_analysis.verdict.silence import CAVEAT_TRIES, FALSE_ALARM, SilenceFigures, chance, is_fault, judge_silences
 from atoll_core.plural import counted, first_of
 
-FAILED_FLOWS_NOTICED = 0.01
-_CAUSES_NAMED = 3  # of failed flows
-PINGS_LEAST = 0.9
+FAILED_FLOWS_CAVEAT_SHARE = 0.01
+_MOST_CAUSES = 3  # of failed flows
+LEAST_PINGS_SHARE = 0.9
 """Share of the planned pings that must have been sent."""
 
 # What a transfer has at least that must have begun.
-_THREE_SYNS_S = 7.0  # three lost ones in succession, RFC 6298
-_LEAST_RTTS = 10  # where the round trip is long
+_THREE_LOST_SYNS_S = 7.0  # three lost ones in succession, RFC 6298
+_TRANSFER_RTTS = 10  # where the round trip is long
 _FALSE_ALARM_OF_TRANSFER = 1e-3  # a run has one, but many connections that may fall silent
 
 # Servers are drawn at random: (1 - 1/n)^20n < 2.1e-9 for a server to stay unseen.
 _FLOWS_PER_SERVER = 20
 
 
-def judge_asked(summary: Summary) -> Iterator[Finding]:
+def judge_completeness(summary: Summary) -> Iterator[Finding]:
     """Return findings for missing data; none for a run without a measurement, which is a finding by itself."""
     if summary["duration_s"] is None:
         return
     yield from _never_seen(summary)
-    yield from _silent(summary)
+    yield from _silences(summary)
     yield from _no_payload(summary)
     yield from _failed_flows(summary)
     yield from _pings(summary)
@@ -40,21 +40,21 @@ def judge_asked(summary: Summary) -> Iterator[Finding]:
 
 def _never_seen(summary: Summary) -> Iterator[Finding]:
     servers, flows = summary["servers"], summary["flows_completed"]
-    silent = ", ".join(name for name, volume in servers.items() if not volume["goodput_bytes"])
-    if silent and flows > _FLOWS_PER_SERVER * len(servers):
-        text = f"the captures have no TCP payload from {silent}, although {flows} flows completed"
-        yield grave(FindingCode.SERVER_UNSEEN, text)
+    unseen = ", ".join(name for name, volume in servers.items() if not volume["goodput_bytes"])
+    if unseen and flows > _FLOWS_PER_SERVER * len(servers):
+        text = f"the captures have no TCP payload from {unseen}, although {flows} flows completed"
+        yield reason(FindingCode.SERVER_UNSEEN, text)
 
 
-def _silent(summary: Summary) -> Iterator[Finding]:
+def _silences(summary: Summary) -> Iterator[Finding]:
     loss = summary.get("path_loss") or 0.0
-    for silence, sure in judged(summary.get("silences", ()), len(summary["clients"]), loss):
-        yield Finding(FindingCode.HOST_SILENT, _silence(silence, loss), grave=sure)
+    for silence, is_certain in judge_silences(summary.get("silences", ()), len(summary["clients"]), loss):
+        yield Finding(FindingCode.HOST_SILENT, _silence_text(silence, loss), is_reason=is_certain)
 
 
-def _silence(silence: SilenceFigures, loss: float) -> str:
+def _silence_text(silence: SilenceFigures, loss: float) -> str:
     came, waiting = ("reached", "channel") if silence["is_client"] else ("came from", "flow")
-    tries = silence["tries"] if silence["successive"] >= LEAST_TRIES_NOTICED else 0  # fewer may be one burst of losses
+    tries = silence["tries"] if silence["successive"] >= CAVEAT_TRIES else 0  # fewer may be one burst of losses
     return (
         f"no TCP payload {came} {silence['host']} from {silence['from_s']:.1f} s to {silence['to_s']:.1f} s, though "
         f"{counted(silence['waiting'], waiting)} waited, the longest for {counted(silence['successive'], 'timeout')}: "
@@ -72,27 +72,27 @@ def _no_payload(summary: Summary) -> Iterator[Finding]:
         FindingCode.NO_PAYLOAD,
         f"no byte arrived in any of {flows}, although pings were answered; {counted(tries, 'timeout')}, and links lost "
         f"{loss:.2%} of all packets in both directions: {chance(tries, loss)}",
-        grave=is_fault(tries, loss),
+        is_reason=is_fault(tries, loss),
     )
 
 
 def _failed_flows(summary: Summary) -> Iterator[Finding]:
-    """A change may reset the connections of stateful boxes that it moves traffic from or to: these are granted."""
+    """A change may reset the connections of stateful boxes that it moves traffic from or to: these are allowed."""
     flows = _flows(summary)
-    granted = summary.get("flows_failed_in_changes") or 0
-    failed = summary["flows_failed"] - granted
+    allowed = summary.get("flows_failed_in_changes") or 0
+    failed = summary["flows_failed"] - allowed
     limit = bounds(summary)["failed_flows"]
-    if failed <= min(limit, FAILED_FLOWS_NOTICED) * flows:
+    if failed <= min(limit, FAILED_FLOWS_CAVEAT_SHARE) * flows:
         return
-    beyond = failed > limit * flows
-    bound = limit if beyond else FAILED_FLOWS_NOTICED
-    silent = summary.get("flows_silent")
-    why = f" ({silent} given up after 3 min without a byte)" if silent else ""
-    others = f", besides {granted} in changes" if granted else ""
-    text = f"{failed} of {counted(flows, 'flow')} failed{why}{others}, bound {100 * bound:.3g} %"
+    is_invalid = failed > limit * flows
+    bound = limit if is_invalid else FAILED_FLOWS_CAVEAT_SHARE
+    given_up = summary.get("flows_silent")
+    reason_text = f" ({given_up} given up after 3 min without a byte)" if given_up else ""
+    in_changes = f", besides {allowed} in changes" if allowed else ""
+    text = f"{failed} of {counted(flows, 'flow')} failed{reason_text}{in_changes}, bound {100 * bound:.3g} %"
     if causes := [_cause(name, count) for name, count in summary.get("flows_failed_by", {}).items()]:
-        text += f": {first_of(causes, _CAUSES_NAMED)}"
-    yield Finding(FindingCode.FLOWS_FAILED, text, grave=beyond)
+        text += f": {first_of(causes, _MOST_CAUSES)}"
+    yield Finding(FindingCode.FLOWS_FAILED, text, is_reason=is_invalid)
 
 
 def _flows(summary: Summary) -> int:
@@ -107,32 +107,32 @@ def _cause(error: str, count: int) -> str:
 
 def _pings(summary: Summary) -> Iterator[Finding]:
     sent, lost, planned = summary["ping_sent"], summary["ping_lost"], summary.get("ping_planned")
-    if planned and sent < PINGS_LEAST * planned - 1 and summary["cut_short"] is None:
-        text = f"{sent} of {counted(planned, 'ping')} were sent, bound {PINGS_LEAST:.0%}"
-        yield grave(FindingCode.PINGS_UNSENT, text)
+    if planned and sent < LEAST_PINGS_SHARE * planned - 1 and summary["cut_short"] is None:
+        text = f"{sent} of {counted(planned, 'ping')} were sent, bound {LEAST_PINGS_SHARE:.0%}"
+        yield reason(FindingCode.PINGS_UNSENT, text)
     path_loss = summary.get("ping_path_loss") or 0.0
-    # Losses come in bursts, and a link's loss is of bytes that TCP sends at other times: twice the share is granted.
+    # Losses come in bursts, and a link's loss is of bytes that TCP sends at other times: twice the share is allowed.
     blocked = summary.get("ping_blocked_share") or 0.0
-    granted = min(1.0, 2 * path_loss + 0.01 + blocked)
-    if _is_beyond(lost, sent, granted):
+    allowed = min(1.0, 2 * path_loss + 0.01 + blocked)
+    if _is_beyond(lost, sent, allowed):
         yield Finding(
             FindingCode.PINGS_LOST,
             f"{lost} of {counted(sent, 'ping')} were lost, and the links on their path dropped {path_loss:.2%} of all "
-            f"packets{f' and were blocked for {blocked:.2%} of the time' if blocked else ''}, bound {granted:.2%}",
-            grave=lost == sent,
+            f"packets{f' and were blocked for {blocked:.2%} of the time' if blocked else ''}, bound {allowed:.2%}",
+            is_reason=lost == sent,
         )
 
 
-def _is_beyond(count: int, of: int, share: float) -> bool:
-    """Return whether ``count`` of independent events is too large for their probability ``share``.
+def _is_beyond(count: int, n: int, share: float) -> bool:
+    """Return whether ``count`` of ``n`` independent events is too large for their probability ``share``.
 
     By the Chernoff bound on the tail of the binomial distribution, with probability FALSE_ALARM of being wrong.
     """
-    if not of or count <= share * of:
+    if not n or count <= share * n:
         return False
-    rest = 1 - count / of
-    divergence = count / of * math.log(count / of / share) + (rest * math.log(rest / (1 - share)) if rest else 0.0)
-    return of * divergence > -math.log(FALSE_ALARM)
+    rest = 1 - count / n
+    divergence = count / n * math.log(count / n / share) + (rest * math.log(rest / (1 - share)) if rest else 0.0)
+    return n * divergence > -math.log(FALSE_ALARM)
 
 
 def _transfer(summary: Summary) -> Iterator[Finding]:
@@ -143,20 +143,20 @@ def _transfer(summary: Summary) -> Iterator[Finding]:
     size, room_s = counted(size_bytes, "byte"), summary.get("transfer_room_s")
     base_rtt_s = (summary["base_rtt_ms"] or 0.0) / 1e3
     within = "" if room_s is None else f" within {room_s:g} s"
-    had_time = room_s is None or room_s > max(_THREE_SYNS_S, _LEAST_RTTS * base_rtt_s)
-    why = f"; {failure}" if (failure := summary.get("transfer_failure")) else ""
+    had_time = room_s is None or room_s > max(_THREE_LOST_SYNS_S, _TRANSFER_RTTS * base_rtt_s)
+    reason_text = f"; {failure}" if (failure := summary.get("transfer_failure")) else ""
     tries, loss = summary.get("transfer_tries"), summary.get("path_loss") or 0.0
     if received is None:
-        text = f"the transfer of {size} left no result{within}{why}"
-        yield Finding(FindingCode.TRANSFER_NO_RESULT, text, grave=had_time)
+        text = f"the transfer of {size} left no result{within}{reason_text}"
+        yield Finding(FindingCode.TRANSFER_NO_RESULT, text, is_reason=had_time)
     elif received:
-        text = f"the transfer was not finished{within}: {received} of {size} arrived{why}"
+        text = f"the transfer was not finished{within}: {received} of {size} arrived{reason_text}"
         yield caveat(FindingCode.TRANSFER_UNFINISHED, text)
     else:
         text = f"no byte of the transfer of {size} arrived{within}"
         if tries is None:  # an older version analysed the run
-            yield Finding(FindingCode.TRANSFER_NO_BYTE, text, grave=had_time)
+            yield Finding(FindingCode.TRANSFER_NO_BYTE, text, is_reason=had_time)
             return
         text += f"; {counted(tries, 'timeout')} in succession, and links lost {loss:.2%} of all packets in both "
-        text += f"directions: {chance(tries, loss)}{why}"
-        yield Finding(FindingCode.TRANSFER_NO_BYTE, text, grave=is_fault(tries, loss, _FALSE_ALARM_OF_TRANSFER))
+        text += f"directions: {chance(tries, loss)}{reason_text}"
+        yield Finding(FindingCode.TRANSFER_NO_BYTE, text, is_reason=is_fault(tries, loss, _FALSE_ALARM_OF_TRANSFER))

@@ -18,34 +18,34 @@ from atoll_core.plural import counted, first_of, were
 SWITCH_PORTS = "the switches' ports"
 """Key of the switches' ports in `uncounted`; no machine can have this name."""
 
-_LEAST_ROOM = 10_000
-_MOST_ROOM = 1_000_000  # as the kernel of virtual time has: who waits behind so many is late by far more than a packet
-NAMED = 5
-"""Hosts or machines of a line; of others their number."""
+_LEAST_BACKLOG = 10_000
+_MOST_BACKLOG = 1_000_000  # as in virtual time: a packet behind so many is far too late
+MOST_NAMES = 5
+"""Hosts or machines that a line names; of the others it has the number."""
 _FRAME_BYTES = 2304  # what a frame of 1514 bytes takes of a receive buffer (measured on veth, Linux 6.1)
-_LEAST_BUFFER = 1 << 20
-_MOST_BUFFER = 1 << 23  # 0.4 s of 100 Mbit/s: who waits behind so many is late by far more than a packet
+_LEAST_BUFFER = 1 << 20  # bytes, as the next one
+_MOST_BUFFER = 1 << 23  # 0.4 s of 100 Mbit/s: a packet behind so many is far too late
 
 _UNDELIVERED_DATAGRAMS = "udp.undelivered"
 
-_MORE_TCP_BUFFER = "raise tcp.buffer_max of the experiment; for a box, raise net.ipv4.tcp_rmem on its machine"
-_WHOLE_CHECKSUMS = "check for checksum offloads, and for boxes that change packets"
+_TCP_REMEDY = "raise tcp.buffer_max of the experiment; for a box, raise net.ipv4.tcp_rmem on its machine"
+_CHECKSUM_REMEDY = "check for checksum offloads, and for boxes that change packets"
 
-_AT_SOCKETS = {
+_SOCKET_COUNTERS = {
     "tcp.listen_drops": (
         "connection",
         "not accepted because the listen queue was full",
         "raise net.core.somaxconn there",
     ),
-    "tcp.backlog_dropped": ("TCP segment", "dropped because a socket's backlog was full", _MORE_TCP_BUFFER),
-    "tcp.receive_queue_dropped": ("TCP segment", "dropped because a socket's receive queue was full", _MORE_TCP_BUFFER),
-    "tcp.checksum_errors": ("TCP segment", "discarded because of a wrong checksum", _WHOLE_CHECKSUMS),
+    "tcp.backlog_dropped": ("TCP segment", "dropped because a socket's backlog was full", _TCP_REMEDY),
+    "tcp.receive_queue_dropped": ("TCP segment", "dropped because a socket's receive queue was full", _TCP_REMEDY),
+    "tcp.checksum_errors": ("TCP segment", "discarded because of a wrong checksum", _CHECKSUM_REMEDY),
     "udp.receive_buffer_errors": (
         "datagram",
         "dropped because a socket's receive buffer was full",
         "raise net.core.rmem_max of the machine",
     ),
-    "udp.checksum_errors": ("datagram", "discarded because of a wrong checksum", _WHOLE_CHECKSUMS),
+    "udp.checksum_errors": ("datagram", "discarded because of a wrong checksum", _CHECKSUM_REMEDY),
     _UNDELIVERED_DATAGRAMS: (
         "datagram",
         "not delivered to a program for another reason",
@@ -114,19 +114,19 @@ def likely_causes(lost: LostOutside | None) -> list[str]:
     if lost is None:
         return []
     return [
-        *(_waited(name, lost) for name in lost["machines"] if _may_be_blamed(name, lost)),
+        *(_backlog_text(name, lost) for name in lost["machines"] if _is_likely_cause(name, lost)),
         *_at_ports({port: drops for port, drops in lost["ports"].items() if port not in _beside(lost)}),
     ]
 
 
-def judge_lost_outside(lost: LostOutside | None, *, blamed: bool) -> Iterator[Finding]:
-    """Return findings for drops (bound: 0 packets). ``blamed``: another finding names the likely causes."""
+def judge_lost_outside(lost: LostOutside | None, *, causes_are_named: bool) -> Iterator[Finding]:
+    """Return findings for drops (bound: 0 packets). ``causes_are_named``: another finding names the likely causes."""
     if lost is None:
         return
     for name, backlog in lost["machines"].items():
-        if _on_cables(backlog) and not (blamed and _may_be_blamed(name, lost)):
-            yield caveat(FindingCode.DROPPED_BY_BACKLOG, _waited(name, lost))
-    shown = {port: drops for port, drops in lost["ports"].items() if not blamed or port in _beside(lost)}
+        if _on_cables(backlog) and not (causes_are_named and _is_likely_cause(name, lost)):
+            yield caveat(FindingCode.DROPPED_BY_BACKLOG, _backlog_text(name, lost))
+    shown = {port: drops for port, drops in lost["ports"].items() if not causes_are_named or port in _beside(lost)}
     yield from (caveat(FindingCode.DROPPED_BY_SWITCH, text) for text in _at_ports(shown))
     yield from (caveat(FindingCode.DROPPED_BY_SOCKET, text) for text in _at_sockets(lost["hosts"]))
 
@@ -135,7 +135,7 @@ def outside_notes(lost: LostOutside | None) -> list[str]:
     """Return notes on drops that may be others' packets and on unknown counts, a sentence each."""
     if lost is None:
         return []
-    others = (_waited(name, lost) for name, backlog in lost["machines"].items() if not _on_cables(backlog))
+    others = (_backlog_text(name, lost) for name, backlog in lost["machines"].items() if not _on_cables(backlog))
     return [*others, *_unknown(lost["uncounted"])]
 
 
@@ -148,33 +148,33 @@ def _beside(lost: LostOutside) -> Collection[str]:
     return lost.get("beside", ())  # absent from what older versions analysed
 
 
-def _may_be_blamed(machine: str, lost: LostOutside) -> bool:
+def _is_likely_cause(machine: str, lost: LostOutside) -> bool:
     """Whether this machine may have dropped packets that are missing in a capture; its counter covers all senders."""
     return machine not in _beside(lost) and _on_cables(lost["machines"][machine])
 
 
-def _waited(name: str, lost: LostOutside) -> str:
+def _backlog_text(name: str, lost: LostOutside) -> str:
     backlog = lost["machines"][name]
-    dropped, ours, limit = backlog["dropped_packets"], backlog["on_cables_packets"], backlog["limit_packets"]
-    where = "" if ours is None else f" ({min(ours, dropped) or 'none'} of them on the lab's own cables)"
+    dropped, on_cables, limit = backlog["dropped_packets"], backlog["on_cables_packets"], backlog["limit_packets"]
+    where = "" if on_cables is None else f" ({min(on_cables, dropped) or 'none'} of them on the lab's own cables)"
     bound = "" if limit is None else f"; net.core.netdev_max_backlog is {limit}"
     waited = f"{counted(dropped, 'packet')} that waited for a processor{where}{bound}"
     beside = " (not between the captures)" if name in _beside(lost) else ""
-    return f"{called(name)}{beside} dropped {waited}: {_more_room(backlog)}"
+    return f"{machine_text(name)}{beside} dropped {waited}: {_longer_backlog(backlog)}"
 
 
-def _more_room(backlog: Backlog) -> str:
-    """The remedy: room for a power of ten, for all of it twice had it come at one instant; none where there is much."""
+def _longer_backlog(backlog: Backlog) -> str:
+    """A power of ten that holds twice what was dropped; no remedy if the backlog is large already."""
     limit = backlog["limit_packets"] or 0
-    if limit >= _MOST_ROOM:
+    if limit >= _MOST_BACKLOG:
         return "its processors are too slow for the load; a longer backlog does not help"
-    needed = min(_MOST_ROOM, 2 * (limit + backlog["dropped_packets"]))
-    return f"`sysctl -w net.core.netdev_max_backlog={_room(_LEAST_ROOM, 10, needed)}`"
+    needed = min(_MOST_BACKLOG, 2 * (limit + backlog["dropped_packets"]))
+    return f"`sysctl -w net.core.netdev_max_backlog={_rounded_up(_LEAST_BACKLOG, 10, needed)}`"
 
 
-def _room(least: int, step: int, needed: int) -> int:
-    """Multiply the least room by ``step`` until it is enough."""
-    return least if least >= needed else _room(least * step, step, needed)
+def _rounded_up(least: int, step: int, needed: int) -> int:
+    """Multiply ``least`` by ``step`` until it is enough."""
+    return least if least >= needed else _rounded_up(least * step, step, needed)
 
 
 def _at_ports(ports: Mapping[str, SwitchPort]) -> Iterator[str]:
@@ -182,36 +182,36 @@ def _at_ports(ports: Mapping[str, SwitchPort]) -> Iterator[str]:
     if not ports:
         return
     drops = {port: counts["dropped_packets"] for port, counts in ports.items()}
-    buffer = max(counts["receive_buffer_bytes"] for counts in ports.values())
+    buffer_bytes = max(counts["receive_buffer_bytes"] for counts in ports.values())
     yield (
-        f"{were(sum(drops.values()), 'packet')} lost at Open vSwitch's own sockets ({_named(drops)}), "
-        f"whose receive buffers have {buffer} bytes each: {_larger_buffers(buffer, max(drops.values()))}"
+        f"{were(sum(drops.values()), 'packet')} lost at Open vSwitch's own sockets ({_counts_text(drops)}), "
+        f"whose receive buffers have {buffer_bytes} bytes each: {_larger_buffers(buffer_bytes, max(drops.values()))}"
     )
 
 
-def _named(counts: Mapping[str, int]) -> str:
-    return first_of([f"{name} {count}" for name, count in counts.items()], NAMED)
+def _counts_text(counts: Mapping[str, int]) -> str:
+    return first_of([f"{name} {count}" for name, count in counts.items()], MOST_NAMES)
 
 
-def _larger_buffers(buffer: int, dropped: int) -> str:
-    """The remedy: room for all that a port lost, twice, had it come at one instant; none where there is much."""
-    if buffer >= _MOST_BUFFER:
+def _larger_buffers(buffer_bytes: int, dropped: int) -> str:
+    """A power of two that holds twice what a port lost; no remedy if the buffers are large already."""
+    if buffer_bytes >= _MOST_BUFFER:
         return "its processors are too slow for the load; larger buffers do not help"
-    needed = min(_MOST_BUFFER, 2 * (buffer + dropped * _FRAME_BYTES))
-    return f"`sysctl -w net.core.rmem_default={_room(_LEAST_BUFFER, 2, needed)}` before the lab is brought up"
+    needed = min(_MOST_BUFFER, 2 * (buffer_bytes + dropped * _FRAME_BYTES))
+    return f"`sysctl -w net.core.rmem_default={_rounded_up(_LEAST_BUFFER, 2, needed)}` before the lab is brought up"
 
 
 def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    for counter, (noun, cause, remedy) in _AT_SOCKETS.items():
+    for counter, (noun, cause, remedy) in _SOCKET_COUNTERS.items():
         if drops := {host: count for host, counts in hosts.items() if (count := _count(counts, counter))}:
-            yield f"{were(sum(drops.values()), noun)} {cause} ({_named(drops)}): {remedy}"
+            yield f"{were(sum(drops.values()), noun)} {cause} ({_counts_text(drops)}): {remedy}"
 
 
 def _unknown(uncounted: Mapping[str, str]) -> Iterator[str]:
     """Return a note on machines whose drops are unknown, with the first one's reason."""
     machines = [name for name in uncounted if name != SWITCH_PORTS]
     if machines:
-        names = first_of([called(name) for name in machines], NAMED)
+        names = first_of([machine_text(name) for name in machines], MOST_NAMES)
         yield f"drops outside the boxes are unknown for {names}: {uncounted[machines[0]]}"
     if SWITCH_PORTS in uncounted:
         yield f"drops at Open vSwitch's own sockets are unknown: {uncounted[SWITCH_PORTS]}"
@@ -224,6 +224,6 @@ def _count(counts: Mapping[str, int], counter: str) -> int:
     return counts.get(counter, 0)
 
 
-def called(machine: str) -> str:
-    """The name of a machine in a sentence."""
+def machine_text(machine: str) -> str:
+    """The name of a machine, as a sentence has it."""
     return "the lab's machine" if machine == EMULATION else machine

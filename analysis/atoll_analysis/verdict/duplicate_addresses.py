@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypedDict
 
 from atoll_analysis.tables.packet_records import Decoded
-from atoll_analysis.verdict.findings import Finding, FindingCode, grave
+from atoll_analysis.verdict.findings import Finding, FindingCode, reason
 from atoll_core.lab.network import Network
 
 
@@ -30,7 +30,7 @@ def duplicate_addresses(network: Network, decoded: Mapping[str, Decoded]) -> lis
     """Return the addresses of hosts that captures show with the MAC address of another machine."""
     hosts = {str(host.address): host for host in network.hosts}
     names = {host.name for host in network.hosts}
-    of_boxes = {
+    box_macs = {
         interface.mac.lower()
         for name, interfaces in network.machines.items()
         if name not in names
@@ -38,16 +38,16 @@ def duplicate_addresses(network: Network, decoded: Mapping[str, Decoded]) -> lis
     }
     duplicates: dict[tuple[str, str], DuplicateAddress] = {}
     for capture, report in sorted(decoded.items()):
-        sent = {(address, mac) for address, mac, _ in report.senders}
+        senders = {(address, mac) for address, mac, _ in report.senders}
         for address, other_mac, by_arp in report.senders:
             host = hosts.get(address)
-            if host is None or other_mac in {(mac := host.interface.mac.lower()), *of_boxes}:
+            if host is None or other_mac in {(mac := host.interface.mac.lower()), *box_macs}:
                 continue
-            if by_arp or (address, mac) in sent:
-                new = DuplicateAddress(
+            if by_arp or (address, mac) in senders:
+                first_report = DuplicateAddress(
                     host=host.name, address=address, mac=mac, other_mac=other_mac, captures=[], arp=False
                 )
-                duplicate = duplicates.setdefault((address, other_mac), new)
+                duplicate = duplicates.setdefault((address, other_mac), first_report)
                 duplicate["captures"].append(capture)
                 duplicate["arp"] |= by_arp
     return list(duplicates.values())
@@ -58,7 +58,7 @@ def judge_duplicates(duplicates: Sequence[DuplicateAddress]) -> Iterator[Finding
     for each in duplicates:
         evidence = "by ARP" if each["arp"] else "by its packets"
         captures = ("capture " if len(each["captures"]) == 1 else "captures ") + ", ".join(each["captures"])
-        yield grave(
+        yield reason(
             FindingCode.DUPLICATE_ADDRESS,
             f"DUPLICATE_ADDRESS: {each['address']} of {each['host']} has two MAC addresses: its own {each['mac']}, and "
             f"{each['other_mac']} ({captures}, {evidence}): give the other machine another address, or disconnect it",

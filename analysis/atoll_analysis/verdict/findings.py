@@ -76,24 +76,24 @@ class FindingCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A figure of a run beyond its bound, as text. ``grave``: it makes the run invalid; otherwise it is a caveat."""
+    """A figure of a run beyond its bound, as text. ``is_reason``: it makes the run invalid; else a caveat."""
 
     code: FindingCode
     text: str
-    grave: bool
+    is_reason: bool
 
 
-def grave(code: FindingCode, text: str) -> Finding:
+def reason(code: FindingCode, text: str) -> Finding:
     """Make a finding that makes a run invalid."""
-    return Finding(code, text, grave=True)
+    return Finding(code, text, is_reason=True)
 
 
 def caveat(code: FindingCode, text: str) -> Finding:
     """Make a finding that is a caveat."""
-    return Finding(code, text, grave=False)
+    return Finding(code, text, is_reason=False)
 
 
 def verdict_of(findings: Iterable[Finding]) -> Verdict:
-    """Return the verdict of the gravest finding."""
-    graves = {finding.grave for finding in findings}
-    return Verdict.INVALID if True in graves else Verdict.CAVEATS if graves else Verdict.VALID
+    """Return the verdict of a run with these findings."""
+    kinds = {finding.is_reason for finding in findings}
+    return Verdict.INVALID if True in kinds else Verdict.CAVEATS if kinds else Verdict.VALID

@@ -9,11 +9,11 @@ machine without sensors is unknown, and nothing is said about it (docs/decisions
 from collections.abc import Iterator, Mapping
 from typing import TypedDict
 
-from atoll_analysis.verdict.drop_report import NAMED, called
+from atoll_analysis.verdict.drop_report import MOST_NAMES, machine_text
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat
 from atoll_core.plural import first_of
 
-BUSIEST = 0.95
+MOST_BUSY_SHARE = 0.95
 """Largest share of all processors' time that a machine may be busy. At this load a packet waits for a processor twenty
 times as long as it needs it (mean of an M/M/1 queue, 1 / (1 - 0.95))."""
 
@@ -32,27 +32,27 @@ class HostHeat(TypedDict):
 
 def judge_heat(machines: Mapping[str, HostHeat]) -> Iterator[Finding]:
     """Return a finding for each cause that slowed machines down."""
-    if hot := [f"{looks}{_celsius(machines[name])}" for name, looks in _looks(machines, "hot_looks")]:
+    if hot_machines := [f"{looks}{_temperature_text(machines[name])}" for name, looks in _looks(machines, "hot_looks")]:
         yield caveat(
             FindingCode.HOST_HOT,
-            f"HOST_HOT: processors were throttled or at their temperature limit: {first_of(hot, NAMED)}: "
+            f"HOST_HOT: processors were throttled or at their temperature limit: {first_of(hot_machines, MOST_NAMES)}: "
             "cool the machine, or give it fewer channels (capacity)",
         )
     if low := [looks for _, looks in _looks(machines, "low_voltage_looks")]:
         yield caveat(
             FindingCode.HOST_HOT,
-            f"HOST_HOT: processors were slowed down by a supply voltage that is too low: {first_of(low, NAMED)}: "
+            f"HOST_HOT: processors were slowed down by a supply voltage that is too low: {first_of(low, MOST_NAMES)}: "
             "use a stronger power supply or a shorter cable",
         )
     busy = [
         f"{name} {heat['busy'] * 100:.1f} %"
         for name, heat in machines.items()
-        if heat["busy"] is not None and heat["busy"] > BUSIEST
+        if heat["busy"] is not None and heat["busy"] > MOST_BUSY_SHARE
     ]
     if busy:
         yield caveat(
             FindingCode.HOST_HOT,
-            f"HOST_HOT: processors were too busy, bound {BUSIEST * 100:g} %: {first_of(busy, NAMED)}: "
+            f"HOST_HOT: processors were too busy, bound {MOST_BUSY_SHARE * 100:g} %: {first_of(busy, MOST_NAMES)}: "
             "stop other programs there, or give the machine fewer channels (capacity)",
         )
 
@@ -61,10 +61,10 @@ def _looks(machines: Mapping[str, HostHeat], count: str) -> Iterator[tuple[str, 
     """Yield each machine that has looks of this kind, with their number as text."""
     for name, heat in machines.items():
         if heat.get(count):
-            yield name, f"{called(name)} in {heat.get(count)} of {heat['looks']} looks"
+            yield name, f"{machine_text(name)} in {heat.get(count)} of {heat['looks']} looks"
 
 
-def _celsius(heat: HostHeat) -> str:
+def _temperature_text(heat: HostHeat) -> str:
     highest, limit = heat["temperature_max_c"], heat["temperature_limit_c"]
     if highest is None:
         return ""

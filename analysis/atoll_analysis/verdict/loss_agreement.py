@@ -9,10 +9,10 @@ the same on both sides of that box, proves what passes it: docs/decisions/0030-c
 from collections.abc import Sequence
 from typing import TypedDict
 
-from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, grave
+from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
 from atoll_core.plural import counted, listed
 
-_NAMED = 3  # pairs of hosts in a reason
+_PAIRS = 3  # of hosts, that a reason names
 
 
 class Section(TypedDict):
@@ -41,67 +41,67 @@ class Payload(TypedDict):
     wrong: list[str]  # disagreements in words, by server (with its port) and client
 
 
-def agrees(each: Section) -> bool:
+def agrees(section: Section) -> bool:
     """Whether captures and links have the same loss, but for probes, which captures leave out."""
-    return 0 <= each["counted_bytes"] - each["captured_bytes"] <= each["probed_bytes_max"]
+    return 0 <= section["counted_bytes"] - section["captured_bytes"] <= section["probed_bytes_max"]
 
 
-def disagreements(stretches: Sequence[Section], payload: Payload | None) -> list[Finding]:
+def disagreements(sections: Sequence[Section], payload: Payload | None) -> list[Finding]:
     """Return a finding for each place where captures, links and payload do not agree."""
-    findings = [grave(FindingCode.LOSS_DIFFERS, _disagreement(each)) for each in stretches if not agrees(each)]
+    findings = [reason(FindingCode.LOSS_DIFFERS, _disagreement(section)) for section in sections if not agrees(section)]
     if payload is not None and (wrong := payload["wrong"]):
-        more = f"; {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
-        text = f"TCP payload differs before and after {', '.join(payload['boxes'])}: {'; '.join(wrong[:_NAMED])}{more}"
-        findings.append(grave(FindingCode.PAYLOAD_DIFFERS, text))
+        more = f"; {len(wrong) - _PAIRS} more" if len(wrong) > _PAIRS else ""
+        text = f"TCP payload differs before and after {', '.join(payload['boxes'])}: {'; '.join(wrong[:_PAIRS])}{more}"
+        findings.append(reason(FindingCode.PAYLOAD_DIFFERS, text))
     return findings
 
 
-def _disagreement(each: Section) -> str:
-    where = f"{each['first']} and {each['last']} ({', '.join(each['boxes']) or 'no box between them'})"
-    declared = each.get("declared")  # absent from what older versions analysed
-    doing = "ends, splits, encodes, adds or loses packets"
-    hint = f"; if {listed(declared, 'or')} {doing}, declare conserves_packets: false" if declared else ""
-    if each["captured_bytes"] < 0:
-        more = f"{each['last']} captured {counted(-each['captured_bytes'], 'byte')} more than {each['first']}"
+def _disagreement(section: Section) -> str:
+    where = f"{section['first']} and {section['last']} ({', '.join(section['boxes']) or 'no box between them'})"
+    declared = section.get("declared")  # absent from what older versions analysed
+    behaviour = "ends, splits, encodes, adds or loses packets"
+    hint = f"; if {listed(declared, 'or')} {behaviour}, declare conserves_packets: false" if declared else ""
+    if section["captured_bytes"] < 0:
+        more = f"{section['last']} captured {counted(-section['captured_bytes'], 'byte')} more than {section['first']}"
         return f"{more}: packets were added between {where}, bound 0{hint}"
-    lost = counted(each["captured_bytes"], "byte")
-    bound = f"the link counted {each['counted_bytes']}; they must be equal" if each["links"] else "bound 0"
+    lost = counted(section["captured_bytes"], "byte")
+    bound = f"the link counted {section['counted_bytes']}; they must be equal" if section["links"] else "bound 0"
     return f"captures show a loss of {lost} between {where}, {bound}{hint}"
 
 
-def compared_links(stretches: Sequence[Section]) -> list[str]:
+def compared_links(sections: Sequence[Section]) -> list[str]:
     """The links whose count of what they dropped was compared with captures."""
-    return list(dict.fromkeys(link for each in stretches for link in each["links"]))
+    return list(dict.fromkeys(link for section in sections for link in section["links"]))
 
 
-def proofs(stretches: Sequence[Section], payload: Payload | None) -> list[str]:
+def proofs(sections: Sequence[Section], payload: Payload | None) -> list[str]:
     """The losses that captures prove, a line each."""
-    lines = [_proof(each) for each in stretches if agrees(each)]
+    lines = [_proof(section) for section in sections if agrees(section)]
     if payload is not None and not payload["wrong"] and not payload.get("lossy"):
         missing = payload["world_bytes"] - payload["island_bytes"]
         left = f", {missing} remain of {counted(payload['open_connections'], 'open connection')}" if missing else ""
         clients = "; clients received all bytes that arrived" if payload["received_bytes"] is not None else ""
-        lines.append(f"{_passed(payload)}{left}{clients}")
+        lines.append(f"{_payload_text(payload)}{left}{clients}")
     return lines
 
 
-def _proof(each: Section) -> str:
-    captures = f"captures {each['first']} and {each['last']}"
-    if each["links"]:
-        links = ", ".join(each["links"])
-        return f"{captures} differ by {counted(each['captured_bytes'], 'byte')}, which {links} counted as dropped"
-    through = f" through {', '.join(each['boxes'])}" if each["boxes"] else ""
-    return f"{captures} are equal to the byte{through}"
+def _proof(section: Section) -> str:
+    captures = f"captures {section['first']} and {section['last']}"
+    if section["links"]:
+        links = ", ".join(section["links"])
+        return f"{captures} differ by {counted(section['captured_bytes'], 'byte')}, which {links} counted as dropped"
+    boxes_text = f" through {', '.join(section['boxes'])}" if section["boxes"] else ""
+    return f"{captures} are equal to the byte{boxes_text}"
 
 
-def _passed(payload: Payload) -> str:
+def _payload_text(payload: Payload) -> str:
     entered, arrived = counted(payload["world_bytes"], "byte"), payload["island_bytes"]
     return f"TCP payload through {', '.join(payload['boxes'])}: {entered} entered, {arrived} arrived"
 
 
-def unproven(payload: Payload | None) -> list[Finding]:
+def judge_unproven(payload: Payload | None) -> list[Finding]:
     """Return a finding if boxes are declared not to conserve payload, so that its arrival is not proven."""
     if payload is None or not payload.get("lossy"):  # absent from what older versions analysed
         return []
-    text = f"{_passed(payload)}; {listed(payload['lossy'], 'and')} may lose some (conserves_payload: false)"
+    text = f"{_payload_text(payload)}; {listed(payload['lossy'], 'and')} may lose some (conserves_payload: false)"
     return [caveat(FindingCode.PAYLOAD_UNPROVEN, text)]

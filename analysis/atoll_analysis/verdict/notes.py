@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator
 
-from atoll_analysis.figures.clocks import silent_starts
+from atoll_analysis.figures.clocks import unknown_start_notes
 from atoll_analysis.summary import ControlPackets, ControlTraffic, Summary
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import ARRIVED, Tables
@@ -19,15 +19,15 @@ from atoll_core.plural import bit_rate, counted
 def notes(data: RunData, tables: Tables, summary: Summary) -> list[str]:
     """The notes, one line each."""
     return [
-        *(_of_measurement(data, tables, summary) if data.window else ()),  # without one, the reasons say so
-        *_counts(summary),
-        *silent_starts(summary["start"]),
+        *(_measurement_notes(data, tables, summary) if data.window else ()),  # without one, the reasons say so
+        *_count_notes(summary),
+        *unknown_start_notes(summary["start"]),
         *outside_notes(summary["lost_outside"]),
         *control_notes(summary.get("in_band_control")),
     ]
 
 
-def _of_measurement(data: RunData, tables: Tables, summary: Summary) -> Iterator[str]:
+def _measurement_notes(data: RunData, tables: Tables, summary: Summary) -> Iterator[str]:
     yield from _arrivals(data, tables)
     yield from _one_way(data, tables)
     yield from _links(data, tables, summary)
@@ -37,7 +37,7 @@ def _of_measurement(data: RunData, tables: Tables, summary: Summary) -> Iterator
     yield from _idle(data)
 
 
-def _counts(summary: Summary) -> Iterator[str]:
+def _count_notes(summary: Summary) -> Iterator[str]:
     """Return notes from the counts of pings and captures."""
     if summary["ping_unsent"]:
         yield (
@@ -78,14 +78,14 @@ def _one_way(data: RunData, tables: Tables) -> Iterator[str]:
     captures = sorted(data.topology.one_way_captures & tables.decoded.keys())
     if not captures:
         return
-    named = ("capture " if len(captures) == 1 else "captures ") + ", ".join(captures)
+    captures_text = ("capture " if len(captures) == 1 else "captures ") + ", ".join(captures)
     counts = (
         "; concurrency has the beginnings of connections from the clients' logs, and connections without an answer are "
         "not counted"
         if tables.arrival in captures
         else ""
     )
-    yield f"{named}: only packets to the island, so throughput to the world is not in its tables{counts}"
+    yield f"{captures_text}: only packets to the island, so throughput to the world is not in its tables{counts}"
 
 
 def _links(data: RunData, tables: Tables, summary: Summary) -> Iterator[str]:
@@ -129,10 +129,10 @@ def _boxes(data: RunData) -> Iterator[str]:
                 f"{packets} reached {box.box} without a receive timestamp: the time at which {box.box} read them is "
                 "used as their arrival"
             )
-        clamped = [part for part in box.parts if part.clamped_packets]
-        if clamped:
-            packets = counted(sum(part.clamped_packets for part in clamped), "packet")
-            latest_ms = max(part.clamped_max_ns for part in clamped) / 1e6
+        late_parts = [part for part in box.parts if part.clamped_packets]
+        if late_parts:
+            packets = counted(sum(part.clamped_packets for part in late_parts), "packet")
+            latest_ms = max(part.clamped_max_ns for part in late_parts) / 1e6
             yield (
                 f"{box.box} received {packets} up to {latest_ms:.3f} ms after they arrived; this is included in their "
                 "lateness"
@@ -170,10 +170,10 @@ def _latency(data: RunData, summary: Summary) -> Iterator[str]:
             "series"
         )
     special = {host.name for host in data.network.with_role(HostRole.WORLD_SPECIAL)}
-    held = {
-        tuple(pair for pair in experiment.latency if pair[0] in special) for _, experiment in data.topology.standing
+    delays = {
+        tuple(pair for pair in experiment.latency if pair[0] in special) for _, experiment in data.topology.periods
     }
-    if len(held) > 1:
+    if len(delays) > 1:
         yield (
             "the special server's latency changed: sojourn times are relative to the RTT at the start of the ping "
             "series"
@@ -182,9 +182,9 @@ def _latency(data: RunData, summary: Summary) -> Iterator[str]:
 
 def _idle(data: RunData) -> Iterator[str]:
     """Return a caveat for clients without channels that would have some if all capacities were equal."""
-    placed, channels = data.plan.placement, data.experiment.traffic.channels
-    idle = [f"{each.host} (capacity {each.capacity:g})" for each in placed if not each.channels]
-    if idle and channels >= len(placed):
+    clients, channels = data.plan.placement, data.experiment.traffic.channels
+    idle = [f"{each.host} (capacity {each.capacity:g})" for each in clients if not each.channels]
+    if idle and channels >= len(clients):
         yield f"{', '.join(idle)} got none of the {channels} channels"
 
 

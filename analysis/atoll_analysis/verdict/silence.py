@@ -16,13 +16,13 @@ from atoll_analysis.figures.path_delays import Interval
 
 FALSE_ALARM = 1e-6
 """Probability with which a host that works is called silent in a run."""
-NOTICED = 1e-3
+UNLIKELY = 1e-3
 """Below this probability, what cannot be judged is a caveat."""
 
 # Losses come in bursts, in which all flows lose a try at once: so many tries must have had no answer.
-LEAST_TRIES, LEAST_TRIES_NOTICED = 3, 2
+LEAST_TRIES, CAVEAT_TRIES = 3, 2
 _INITIAL_TIMEOUT_S = 1.0  # RFC 6298, 2.1
-_RTTS = 3  # a first timeout is SRTT + 4 RTTVAR = 3 RTTs, RFC 6298, 2.2
+_TIMEOUT_RTTS = 3  # a first timeout is SRTT + 4 RTTVAR = 3 RTTs, RFC 6298, 2.2
 
 
 class SilenceFigures(TypedDict):
@@ -48,7 +48,7 @@ class PayloadSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class FlowLog:
     """A flow as a client logged it, that got no payload or was open for longer than its server was seen."""
 
     client: str
@@ -62,7 +62,7 @@ class Begun:
 
 def timeout_s(longest_rtt_ms: float) -> float:
     """A connection's first timeout, at most."""
-    return max(_INITIAL_TIMEOUT_S, _RTTS * longest_rtt_ms / 1e3)
+    return max(_INITIAL_TIMEOUT_S, _TIMEOUT_RTTS * longest_rtt_ms / 1e3)
 
 
 def tries(from_s: float, to_s: float, blocked: Iterable[Interval], first_timeout_s: float) -> int:
@@ -71,21 +71,21 @@ def tries(from_s: float, to_s: float, blocked: Iterable[Interval], first_timeout
     After a blockage a sender waits up to as long again: its tries go on as they were timed from the blockage's begin.
     """
 
-    def after(instant_s: float) -> float:
+    def tries_until(instant_s: float) -> float:
         return math.log2(max(0.0, instant_s - begin_s) / first_timeout_s + 1)
 
-    begin_s = free_s = from_s
-    for stop_s, go_s in blocked:
-        if stop_s < to_s and from_s < 2 * go_s - stop_s + first_timeout_s:
-            begin_s, free_s = min(begin_s, stop_s), max(free_s, min(go_s, to_s))
-    return max(0, math.floor(after(to_s)) - math.ceil(after(free_s)))
+    begin_s = end_of_block_s = from_s
+    for blocked_s, unblocked_s in blocked:
+        if blocked_s < to_s and from_s < 2 * unblocked_s - blocked_s + first_timeout_s:
+            begin_s, end_of_block_s = min(begin_s, blocked_s), max(end_of_block_s, min(unblocked_s, to_s))
+    return max(0, math.floor(tries_until(to_s)) - math.ceil(tries_until(end_of_block_s)))
 
 
 def silences(
     servers: Mapping[str, PayloadSpan],
     clients: Mapping[str, PayloadSpan],
     channels: Mapping[str, int],
-    begun: Sequence[Begun],
+    flows: Sequence[FlowLog],
     end_s: float,
     first_timeout_s: float,
     idle_s: float,
@@ -96,66 +96,66 @@ def silences(
     ``end_s``: until when the lab is known to have carried packets; ``idle_s``: how long a channel may pause.
     """
     begin_s = min(
-        (seen.first_s for seen in (*servers.values(), *clients.values()) if seen.first_s is not None), default=0.0
+        (span.first_s for span in (*servers.values(), *clients.values()) if span.first_s is not None), default=0.0
     )
-    alone = sum(count > 0 for count in channels.values()) == 1
+    has_one_client = sum(count > 0 for count in channels.values()) == 1
     figures: list[SilenceFigures] = []
 
-    def add(host: str, seen: PayloadSpan, span: Interval, counts: list[int], *, is_client: bool) -> None:
-        longest, never = max(counts, default=0), seen.first_s is None
-        if longest >= LEAST_TRIES_NOTICED or (never and is_client and counts):
+    def add(host: str, span: PayloadSpan, gap: Interval, counts: list[int], *, is_client: bool) -> None:
+        longest, never = max(counts, default=0), span.first_s is None
+        if longest >= CAVEAT_TRIES or (never and is_client and counts):
             figures.append(SilenceFigures(
-                host=host, is_client=is_client, never=never, from_s=span[0], to_s=span[1],
+                host=host, is_client=is_client, never=never, from_s=gap[0], to_s=gap[1],
                 waiting=len(counts), tries=sum(counts), successive=longest,
             ))  # fmt: skip
 
-    for name, seen in servers.items():
-        for span in _spans(seen, begin_s, end_s):
+    for name, span in servers.items():
+        for gap in _gaps(span, begin_s, end_s):
             counts = [
-                max(flow.failed, tries(flow.start_s, min(flow.end_s, span[1]), seen.blocked, first_timeout_s))
-                for flow in _waits(name, span, begun, alone=alone)
+                max(flow.failed, tries(flow.start_s, min(flow.end_s, gap[1]), span.blocked, first_timeout_s))
+                for flow in _waiting(name, gap, flows, has_one_client=has_one_client)
             ]
-            add(name, seen, span, counts, is_client=False)
-    silent_servers = {silence["host"] for silence in figures if probability(silence, path_loss) < NOTICED}
-    for name, seen in clients.items():
-        for span in _spans(seen, begin_s, end_s):
+            add(name, span, gap, counts, is_client=False)
+    silent_servers = {silence["host"] for silence in figures if probability(silence, path_loss) < UNLIKELY}
+    for name, span in clients.items():
+        for gap in _gaps(span, begin_s, end_s):
             stuck = {
                 flow.channel
-                for flow in begun
-                if flow.client == name and flow.server in silent_servers and flow.end_s > span[0]
+                for flow in flows
+                if flow.client == name and flow.server in silent_servers and flow.end_s > gap[0]
             }
-            count = tries(span[0] + idle_s, span[1], seen.blocked, first_timeout_s)
-            add(name, seen, span, [count] * max(0, channels.get(name, 0) - len(stuck)), is_client=True)
+            count = tries(gap[0] + idle_s, gap[1], span.blocked, first_timeout_s)
+            add(name, span, gap, [count] * max(0, channels.get(name, 0) - len(stuck)), is_client=True)
     return figures
 
 
-def _spans(seen: PayloadSpan, begin_s: float, end_s: float) -> list[Interval]:
-    if seen.first_s is None or seen.last_s is None:
+def _gaps(span: PayloadSpan, begin_s: float, end_s: float) -> list[Interval]:
+    if span.first_s is None or span.last_s is None:
         return [(begin_s, end_s)]
-    return [(begin, end) for begin, end in ((begin_s, seen.first_s), (seen.last_s, end_s)) if begin < end]
+    return [(begin, end) for begin, end in ((begin_s, span.first_s), (span.last_s, end_s)) if begin < end]
 
 
-def _waits(server: str, span: Interval, begun: Sequence[Begun], *, alone: bool) -> list[Begun]:
+def _waiting(server: str, gap: Interval, flows: Sequence[FlowLog], *, has_one_client: bool) -> list[FlowLog]:
     """Flows to a server that waited in its silence, but for those of the client with the most.
 
     A client that broke down waits for servers, too: its waits do not count against a server that no other client
     waits for.
     """
-    waits = [
-        flow for flow in begun if flow.server == server and not flow.received_bytes and span[0] < flow.start_s < span[1]
+    waiting = [
+        flow for flow in flows if flow.server == server and not flow.received_bytes and gap[0] < flow.start_s < gap[1]
     ]
-    if alone:
-        return waits
-    by_client = [[flow for flow in waits if flow.client == client] for client in {flow.client for flow in waits}]
+    if has_one_client:
+        return waiting
+    by_client = [[flow for flow in waiting if flow.client == client] for client in {flow.client for flow in waiting}]
     return [flow for group in sorted(by_client, key=len)[:-1] for flow in group]
 
 
 def probability(silence: SilenceFigures, path_loss: float) -> float:
     """Of such a silence, at most; 1 if it is too short to be judged."""
-    return by_chance(silence["tries"], path_loss) if silence["successive"] >= LEAST_TRIES_NOTICED else 1.0
+    return unanswered_probability(silence["tries"], path_loss) if silence["successive"] >= CAVEAT_TRIES else 1.0
 
 
-def by_chance(count: int, path_loss: float) -> float:
+def unanswered_probability(count: int, path_loss: float) -> float:
     """The probability that so many tries remain without an answer, at most.
 
     Twice the share is granted for losses in bursts, and twice the probability, as another channel may have been within
@@ -166,7 +166,7 @@ def by_chance(count: int, path_loss: float) -> float:
 
 def chance(count: int, path_loss: float) -> str:
     """Return as text how many runs have such a silence by chance."""
-    share = by_chance(count, path_loss)
+    share = unanswered_probability(count, path_loss)
     if count == 0:
         return "too short to judge"
     if share == 1:
@@ -178,33 +178,31 @@ def chance(count: int, path_loss: float) -> str:
 
 def is_fault(count: int, path_loss: float, false_alarm: float = FALSE_ALARM) -> bool:
     """Whether so many tries of one connection remain without an answer too rarely for it to be chance."""
-    return count >= LEAST_TRIES and by_chance(count, path_loss) < false_alarm
+    return count >= LEAST_TRIES and unanswered_probability(count, path_loss) < false_alarm
 
 
 def _evidence(silence: SilenceFigures, path_loss: float) -> float:
     """Minus the logarithm of its probability."""
-    return -math.log(by_chance(1, path_loss)) * silence["tries"]
+    return -math.log(unanswered_probability(1, path_loss)) * silence["tries"]
 
 
-def judged(figures: Sequence[SilenceFigures], clients: int, path_loss: float) -> list[tuple[SilenceFigures, bool]]:
+def judge_silences(figures: Sequence[SilenceFigures], clients: int, loss: float) -> list[tuple[SilenceFigures, bool]]:
     """Silences that are not chance, with whether that is sure; several of the clients count together."""
-    sure = [
-        each
-        for each in figures
-        if each["successive"] >= LEAST_TRIES and _evidence(each, path_loss) > -math.log(FALSE_ALARM)
+    certain = [
+        each for each in figures if each["successive"] >= LEAST_TRIES and _evidence(each, loss) > -math.log(FALSE_ALARM)
     ]
-    noticed = [each for each in figures if each not in sure and probability(each, path_loss) < NOTICED]
-    together = _together([each for each in noticed if each["is_client"]], clients, path_loss)
-    shown = (each for each in figures if each in sure or each in noticed or each["never"])
-    return [(each, each in sure or each in together) for each in shown]
+    noticed = [each for each in figures if each not in certain and probability(each, loss) < UNLIKELY]
+    together = _joint_silences([each for each in noticed if each["is_client"]], clients, loss)
+    shown = (each for each in figures if each in certain or each in noticed or each["never"])
+    return [(each, each in certain or each in together) for each in shown]
 
 
-def _together(noticed: list[SilenceFigures], of: int, path_loss: float) -> list[SilenceFigures]:
+def _joint_silences(noticed: list[SilenceFigures], clients: int, path_loss: float) -> list[SilenceFigures]:
     """The most of them that are not silent at once by chance: Fisher's method, for any choice of so many."""
     order = sorted(noticed, key=lambda each: -_evidence(each, path_loss))
     for count in range(len(order), 1, -1):
         total = sum(_evidence(each, path_loss) for each in order[:count])
         tail = sum(math.exp(k * math.log(total) - math.lgamma(k + 1) - total) for k in range(count))
-        if math.comb(of, count) * tail < FALSE_ALARM:
+        if math.comb(clients, count) * tail < FALSE_ALARM:
             return order[:count]
     return []

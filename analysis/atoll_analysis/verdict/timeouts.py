@@ -12,7 +12,7 @@ from atoll_analysis.summary import Volume
 from atoll_analysis.tables.box_counters import Part
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables, traffic_hosts
-from atoll_analysis.verdict.silence import FALSE_ALARM, Begun, PayloadSpan, SilenceFigures, silences, timeout_s, tries
+from atoll_analysis.verdict.silence import FALSE_ALARM, FlowLog, PayloadSpan, SilenceFigures, silences, timeout_s, tries
 from atoll_core.experiment.experiment import Link, Protocol
 from atoll_core.experiment.traffic import ThinkTime
 from atoll_core.lab.network import Host, HostRole
@@ -31,14 +31,14 @@ def silence_figures(
     if data.window is None or not any(channels.values()) or rtts is None or not clients:
         return []
     world, island = traffic_hosts(data)
-    seen_servers = {host.name: _seen(data, servers[host.name], (host,), island) for host in world}
-    seen_clients = {host.name: _seen(data, clients[host.name], world, (host,)) for host in island}
+    seen_servers = {host.name: _payload_span(data, servers[host.name], (host,), island) for host in world}
+    seen_clients = {host.name: _payload_span(data, clients[host.name], world, (host,)) for host in island}
     last_s = [seen.last_s for seen in (*seen_servers.values(), *seen_clients.values()) if seen.last_s is not None]
     return silences(
         seen_servers,
         {name: seen for name, seen in seen_clients.items() if channels.get(name)},
         channels,
-        _begun(tables, seen_servers),
+        _logged_flows(tables, seen_servers),
         min(max([*last_s, ping_last_s or 0.0]), data.window.seconds),
         timeout_s(rtts[1]),
         _longest_pause_s(data),
@@ -70,8 +70,8 @@ def ping_blocked_share(data: RunData) -> float:
     """The share of the measured time in which the way of the ping series was blocked, at most."""
     if data.window is None:
         return 0.0
-    ways = [blocked_s(way, _traces_begin_s(data), data.window.seconds) for way in data.topology.ping_links]
-    longest_s = max((sum(end - begin for begin, end in way) for way in ways), default=0.0)
+    paths = [blocked_s(way, _traces_begin_s(data), data.window.seconds) for way in data.topology.ping_links]
+    longest_s = max((sum(end - begin for begin, end in way) for way in paths), default=0.0)
     return min(1.0, longest_s / data.window.seconds)
 
 
@@ -92,28 +92,28 @@ def flow_tries(
     ``hosts``: the servers and clients; None: payload of a flow came, no flow was begun, or nothing was measured.
     """
     window, rtts = data.window, base_rtts_ms(data.network, data.experiment)
-    came = completed or any(each["payload_first_s"] is not None for each in hosts.values())
-    if came or window is None or rtts is None:
+    has_payload = completed or any(volume["payload_first_s"] is not None for volume in hosts.values())
+    if has_payload or window is None or rtts is None:
         return None
     world, island = traffic_hosts(data)
-    begun = _begun(tables, {host.name: PayloadSpan(None, None) for host in world})
-    if not begun or any(flow.received_bytes for flow in begun):
+    flows = _logged_flows(tables, {host.name: PayloadSpan(None, None) for host in world})
+    if not flows or any(flow.received_bytes for flow in flows):
         return None
     end_s, blocked = min(ping_last_s or 0.0, window.seconds), _blocked(data, world, island)
     return sum(
-        max(flow.failed, tries(flow.start_s, min(flow.end_s, end_s), blocked, timeout_s(rtts[1]))) for flow in begun
+        max(flow.failed, tries(flow.start_s, min(flow.end_s, end_s), blocked, timeout_s(rtts[1]))) for flow in flows
     )
 
 
-def _seen(data: RunData, volume: Volume, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> PayloadSpan:
-    return PayloadSpan(volume["payload_first_s"], volume["payload_last_s"], _blocked(data, worlds, islands))
+def _payload_span(data: RunData, volume: Volume, world: tuple[Host, ...], island: tuple[Host, ...]) -> PayloadSpan:
+    return PayloadSpan(volume["payload_first_s"], volume["payload_last_s"], _blocked(data, world, island))
 
 
-def _blocked(data: RunData, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> tuple[Interval, ...]:
+def _blocked(data: RunData, world: tuple[Host, ...], island: tuple[Host, ...]) -> tuple[Interval, ...]:
     """When a link on a way of TCP between these hosts was blocked by its trace, in any version."""
     experiment, window = data.experiment, data.window
     chains = dict.fromkeys(
-        chain for each in experiment.states for chain in carriers(each, worlds, islands, (Protocol.TCP,))
+        chain for state in experiment.states for chain in carriers(state, world, island, (Protocol.TCP,))
     )
     links = dict.fromkeys(link for chain in chains for link in links_of(experiment, chain))
     return blocked_s(links, _traces_begin_s(data), window.seconds if window else 0.0)
@@ -124,7 +124,7 @@ def _traces_begin_s(data: RunData) -> float:
     return next(((int(event["t_ns"]) - origin_ns) / 1e9 for event in data.of_type("trace_start")), 0.0)
 
 
-def _begun(tables: Tables, servers: Mapping[str, PayloadSpan]) -> list[Begun]:
+def _logged_flows(tables: Tables, servers: Mapping[str, PayloadSpan]) -> list[FlowLog]:
     """The flows that began before or ended after anything was seen of their server."""
     first_s = {name: math.inf if seen.first_s is None else seen.first_s for name, seen in servers.items()}
     last_s = {name: -math.inf if seen.last_s is None else seen.last_s for name, seen in servers.items()}
@@ -148,7 +148,7 @@ def _begun(tables: Tables, servers: Mapping[str, PayloadSpan]) -> list[Begun]:
         )
         .collect(engine="streaming")
     )
-    return [Begun(**row) for row in rows.iter_rows(named=True)]
+    return [FlowLog(**row) for row in rows.iter_rows(named=True)]
 
 
 def _longest_pause_s(data: RunData) -> float:
@@ -159,5 +159,5 @@ def _longest_pause_s(data: RunData) -> float:
         return -math.log(FALSE_ALARM) * max(means)
     if traffic.think is None:
         return 0.0
-    random = traffic.think.distribution is ThinkTime.EXPONENTIAL
-    return traffic.think.mean.s * (-math.log(FALSE_ALARM) if random else 1.0)
+    is_random = traffic.think.distribution is ThinkTime.EXPONENTIAL
+    return traffic.think.mean.s * (-math.log(FALSE_ALARM) if is_random else 1.0)

@@ -7,28 +7,28 @@ from dataclasses import replace
 from atoll_analysis.figures.clocks import judge_clocks, judge_start
 from atoll_analysis.figures.udp import judge_udp
 from atoll_analysis.summary import Summary, bounds, least_rate_bit_s
-from atoll_analysis.verdict.completeness import judge_asked
+from atoll_analysis.verdict.completeness import judge_completeness
 from atoll_analysis.verdict.drop_report import judge_lost_outside, likely_causes
 from atoll_analysis.verdict.duplicate_addresses import judge_duplicates
-from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, grave
+from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
 from atoll_analysis.verdict.host_heat import judge_heat
-from atoll_analysis.verdict.loss_agreement import compared_links, disagreements, unproven
+from atoll_analysis.verdict.loss_agreement import compared_links, disagreements, judge_unproven
 from atoll_core.plural import counted
 
 CHANGE_LATENESS_MS = 250.0
 """A change that late makes runs of one experiment differ by more than their traffic does."""
-WHISTLE_LOSS = 1e-3
+WHISTLE_LOSS_SHARE = 1e-3
 """With less loss, chance drops the start whistle in less than one run of a thousand: the path was wrong."""
 
 # A window is short of its plan by start-up jitter only, not by a client that was stopped.
-_LEAST_OF_PLANNED = 0.99
+_LEAST_MEASURED_SHARE = 0.99
 
 
 def judge(summary: Summary) -> list[Finding]:
     """Return a finding for every figure beyond its bound; none: the run is valid."""
     losses = _losses(summary)
     return [
-        *(grave(FindingCode.FILE_DAMAGED, text) for text in summary.get("damaged_files", ())),
+        *(reason(FindingCode.FILE_DAMAGED, text) for text in summary.get("damaged_files", ())),
         *_cut_short(summary),
         *_latency(summary),
         *_lateness(summary),
@@ -36,36 +36,36 @@ def judge(summary: Summary) -> list[Finding]:
         *_captures(summary),
         *_changes(summary),
         *losses,
-        *unproven(summary.get("payload")),
+        *judge_unproven(summary.get("payload")),
         *_bypassed(summary),
-        *judge_asked(summary),
+        *judge_completeness(summary),
         *judge_udp(summary.get("udp")),
         *judge_clocks(summary.get("clocks")),
         *judge_start(summary["start"]),
         *judge_duplicates(summary.get("duplicate_addresses", ())),
         *judge_heat(summary.get("host_heat", {})),
-        *judge_lost_outside(summary.get("lost_outside"), blamed=bool(losses)),
+        *judge_lost_outside(summary.get("lost_outside"), causes_are_named=bool(losses)),
     ]
 
 
 def _cut_short(summary: Summary) -> Iterator[Finding]:
     duration = summary["duration_s"]
     if summary["cut_short"] is not None:
-        yield grave(FindingCode.CUT_SHORT, summary["cut_short"])
+        yield reason(FindingCode.CUT_SHORT, summary["cut_short"])
     elif duration is None:
-        yield grave(FindingCode.NOT_MEASURED, "nothing was measured: the run has no measurement window")
-    elif duration < _LEAST_OF_PLANNED * summary["planned_s"]:
+        yield reason(FindingCode.NOT_MEASURED, "nothing was measured: the run has no measurement window")
+    elif duration < _LEAST_MEASURED_SHARE * summary["planned_s"]:
         text = f"cut short: {duration:.1f} s of {summary['planned_s']:g} s were measured"
-        yield grave(FindingCode.CUT_SHORT, text)
+        yield reason(FindingCode.CUT_SHORT, text)
 
 
 def _latency(summary: Summary) -> Iterator[Finding]:
     for server, rtt in summary["terrestrial_rtt_ms"].items():
-        beyond = rtt["measured"] - rtt["configured"]
-        if abs(beyond) > rtt["tolerance"]:
-            scattered = 0 < beyond <= rtt["tolerance"] + rtt.get("scatter", 0.0)
-            yield grave(
-                FindingCode.TERRESTRIAL_RTT_SCATTER if scattered else FindingCode.TERRESTRIAL_RTT,
+        excess_ms = rtt["measured"] - rtt["configured"]
+        if abs(excess_ms) > rtt["tolerance"]:
+            is_scatter = 0 < excess_ms <= rtt["tolerance"] + rtt.get("scatter", 0.0)
+            yield reason(
+                FindingCode.TERRESTRIAL_RTT_SCATTER if is_scatter else FindingCode.TERRESTRIAL_RTT,
                 f"terrestrial RTT of {server} is {rtt['measured']:.2f} ms, configured {rtt['configured']:g} ms "
                 f"± {rtt['tolerance']:.2f} ms",
             )
@@ -77,12 +77,12 @@ def _lateness(summary: Summary) -> Iterator[Finding]:
     latest, p99, stalls = summary["lateness_max_ms"], summary["lateness_p99_ms"], summary.get("stalls") or 0
     if p99 is not None and p99 > (bound := limits["lateness_p99_ms"]):
         text = f"1 % of departures were later than {p99:.2f} ms, bound {bound:g} ms: the machine was too busy"
-        yield grave(FindingCode.DEPARTURES_LATE, text)
+        yield reason(FindingCode.DEPARTURES_LATE, text)
     rtt_ms = summary.get("base_rtt_shortest_ms") or 0.0
     late_bound = max(limits["stall_ms"], limits["lateness_of_rtt"] * rtt_ms)
     if latest is not None and latest > late_bound:
         text = f"a departure was {latest:.2f} ms late, bound {late_bound:g} ms: the machine was too busy"
-        yield grave(FindingCode.DEPARTURE_LATE, text)
+        yield reason(FindingCode.DEPARTURE_LATE, text)
     if not stalls:
         return
     stalled_ms = (summary.get("stalled_s") or 0.0) * 1e3
@@ -91,31 +91,31 @@ def _lateness(summary: Summary) -> Iterator[Finding]:
         FindingCode.STALLS,
         f"packets left links or delay boxes late: {counted(stalls, 'stall')}, {stalled_ms:.2f} ms in total, bound "
         f"{bound_ms:g} ms; largest lateness {latest or 0.0:.2f} ms, bound {late_bound:g} ms",
-        grave=stalled_ms > bound_ms,
+        is_reason=stalled_ms > bound_ms,
     )
 
 
 def _boxes(summary: Summary) -> Iterator[Finding]:
     for box in summary["overloaded"]:
-        yield grave(FindingCode.BOX_OVERLOADED, f"{box} lost packets at its own socket: the machine was too busy")
+        yield reason(FindingCode.BOX_OVERLOADED, f"{box} lost packets at its own socket: the machine was too busy")
     if summary["oversize_packets"]:
         packets = counted(summary["oversize_packets"], "packet")
         text = f"{packets} larger than the MTU reached a box: some interface has offloads enabled"
-        yield grave(FindingCode.PACKETS_OVER_MTU, text)
+        yield reason(FindingCode.PACKETS_OVER_MTU, text)
     if summary["unknown_vlan_packets"]:
         packets = counted(summary["unknown_vlan_packets"], "packet")
         text = f"a delay box dropped {packets} whose VLAN tag belongs to no latency class, bound 0"
-        yield grave(FindingCode.UNKNOWN_VLAN, text)
+        yield reason(FindingCode.UNKNOWN_VLAN, text)
     for box, link in summary["links"].items():
         if link["windows_over_rate"]:
-            changed = least_rate_bit_s(link) < link["rate_bit_s"]
-            rate = "rate at that time" if changed else f"{link['rate_bit_s'] / 1e6:g} Mbit/s"
+            is_varying = least_rate_bit_s(link) < link["rate_bit_s"]
+            rate = "rate at that time" if is_varying else f"{link['rate_bit_s'] / 1e6:g} Mbit/s"
             windows = counted(link["windows_over_rate"], "window")
             text = f"{box}: the capture behind it has {windows} of 100 ms above the link's {rate}, bound 0"
-            yield grave(FindingCode.LINK_OVER_RATE, text)
+            yield reason(FindingCode.LINK_OVER_RATE, text)
         if link["scheduled_windows_over_rate"]:
             windows = counted(link["scheduled_windows_over_rate"], "window")
-            yield grave(
+            yield reason(
                 FindingCode.SCHEDULE_OVER_RATE,
                 f"{box}: departures were scheduled above the link's rate in {windows} of 100 ms, bound 0: "
                 "a bug of the emulator",
@@ -128,16 +128,16 @@ def _bypassed(summary: Summary) -> Iterator[Finding]:
     A connection that was established before the measurement began counts as completed only: one for each channel.
     """
     for box, ended in summary.get("ended_connections", {}).items():
-        at_box, completed = ended["counted"], ended["completed"]
-        if completed and not at_box:
+        box_count, completed = ended["counted"], ended["completed"]
+        if completed and not box_count:
             kind = ended["kind"].upper().replace("-", "_")
-            yield grave(
+            yield reason(
                 FindingCode.BOX_BYPASSED,
                 f"{kind}_BYPASSED: {box} saw no connection, but {counted(completed, 'TCP connection')} on chains "
                 f"through {box} completed: traffic bypasses it",
             )
-        elif completed > at_box + summary["channels"]:
-            text = f"{box} saw {counted(at_box, 'connection')}, but {completed} on chains through {box} completed"
+        elif completed > box_count + summary["channels"]:
+            text = f"{box} saw {counted(box_count, 'connection')}, but {completed} on chains through {box} completed"
             yield caveat(FindingCode.BOX_PARTLY_BYPASSED, f"{text}: some bypassed it")
 
 
@@ -146,47 +146,47 @@ def _captures(summary: Summary) -> Iterator[Finding]:
         return  # nothing was measured, and that is a reason already
     for name, capture in summary["captures"].items():
         if capture["decoded"] is None:
-            yield grave(FindingCode.CAPTURE_MISSING, f"capture {name} is missing")
+            yield reason(FindingCode.CAPTURE_MISSING, f"capture {name} is missing")
             continue
         if capture["dropped"] is None:
             why = f"because logs/capture-{name}.out has no counters"
-            yield grave(
+            yield reason(
                 FindingCode.CAPTURE_UNCOUNTED, f"capture {name}: whether packets were dropped is unknown, {why}"
             )
         if dropped := capture["dropped"]:
             text = f"capture {name} is missing {counted(dropped, 'packet')}: its ring was full; bound 0"
-            yield grave(FindingCode.CAPTURE_DROPPED, text)
+            yield reason(FindingCode.CAPTURE_DROPPED, text)
         if capture["truncated"]:
             text = f"capture {name} ends within a packet: later packets are missing"
-            yield grave(FindingCode.CAPTURE_TRUNCATED, text)
+            yield reason(FindingCode.CAPTURE_TRUNCATED, text)
         if (missing := (capture["captured"] or 0) - capture["decoded"] - capture["other_frames"]) > 0:
             text = f"capture {name} is missing {counted(missing, 'packet')} that the capture counted, bound 0"
-            yield grave(FindingCode.CAPTURE_INCOMPLETE, text)
-    for name, heard in summary["whistles"].items():
-        if heard["start"]:
+            yield reason(FindingCode.CAPTURE_INCOMPLETE, text)
+    for name, whistle in summary["whistles"].items():
+        if whistle["start"]:
             continue
         text = f"capture {name} does not contain the start whistle"
         # An upper bound, so that no run is invalid by chance: the chain that lost most. Pings also lose to blockages.
         loss = max(summary.get("path_loss") or 0.0, summary.get("ping_path_loss") or 0.0) if name == "island" else 0.0
         if loss:
-            text += f", and the links lost {100 * loss:.3g} % of the packets, bound {100 * WHISTLE_LOSS:g} %"
-        yield Finding(FindingCode.WHISTLE_MISSING, text, grave=loss < WHISTLE_LOSS)
+            text += f", and the links lost {100 * loss:.3g} % of the packets, bound {100 * WHISTLE_LOSS_SHARE:g} %"
+        yield Finding(FindingCode.WHISTLE_MISSING, text, is_reason=loss < WHISTLE_LOSS_SHARE)
     # The end whistle may be dropped by a full queue; before the link it must be there.
     if summary["whistles"].get("world", {}).get("end") is False:
-        yield grave(FindingCode.WHISTLE_MISSING, "capture world does not contain the end whistle")
+        yield reason(FindingCode.WHISTLE_MISSING, "capture world does not contain the end whistle")
 
 
 def _changes(summary: Summary) -> Iterator[Finding]:
     for change in summary["changes"]:
         name = f"change {change['number']} (at {change['planned_s']:g} s)"
-        late = change["lateness_ms"]
+        lateness_ms = change["lateness_ms"]
         if change["failure"] is not None:
-            yield grave(FindingCode.CHANGE_FAILED, f"{name} failed: {change['failure']}")
+            yield reason(FindingCode.CHANGE_FAILED, f"{name} failed: {change['failure']}")
         elif change["duration_s"] is None and summary["cut_short"] is None:
-            yield grave(FindingCode.CHANGE_NOT_MADE, f"{name} was not made")
-        elif late is not None and late > CHANGE_LATENESS_MS:
-            text = f"{name} began {late:.0f} ms late, bound {CHANGE_LATENESS_MS:g} ms: the machine was too busy"
-            yield grave(FindingCode.CHANGE_LATE, text)
+            yield reason(FindingCode.CHANGE_NOT_MADE, f"{name} was not made")
+        elif lateness_ms is not None and lateness_ms > CHANGE_LATENESS_MS:
+            text = f"{name} began {lateness_ms:.0f} ms late, bound {CHANGE_LATENESS_MS:g} ms: the machine was too busy"
+            yield reason(FindingCode.CHANGE_LATE, text)
 
 
 def losses_agree(summary: Summary) -> bool:
@@ -197,23 +197,23 @@ def losses_agree(summary: Summary) -> bool:
 
 def _disagreements(summary: Summary) -> list[Finding]:
     """Return findings for differing losses, by section of a chain between captures, else of the whole chain."""
-    of_sections = disagreements(summary.get("stretches", ()), summary.get("payload"))  # absent from older summaries
-    by_captures, by_link = summary["loss_bytes_captures"], summary["loss_bytes_link"]
-    if of_sections or by_captures is None or by_link is None:
-        return of_sections
-    if 0 <= by_link - by_captures <= summary["probed_bytes_max"]:  # links also drop probes, captures leave them out
+    differing = disagreements(summary.get("stretches", ()), summary.get("payload"))  # absent from older summaries
+    captured, dropped = summary["loss_bytes_captures"], summary["loss_bytes_link"]
+    if differing or captured is None or dropped is None:
+        return differing
+    if 0 <= dropped - captured <= summary["probed_bytes_max"]:  # links also drop probes, captures leave them out
         return []
-    lost = f"captures show a loss of {counted(by_captures, 'byte')}, the link counted {by_link}; they must be equal"
-    if by_captures < 0:
-        more = counted(-by_captures, "byte")
+    lost = f"captures show a loss of {counted(captured, 'byte')}, the link counted {dropped}; they must be equal"
+    if captured < 0:
+        more = counted(-captured, "byte")
         lost = f"packets were added between world and island: island captured {more} more than world, bound 0"
-    return [grave(FindingCode.LOSS_DIFFERS, lost)]
+    return [reason(FindingCode.LOSS_DIFFERS, lost)]
 
 
 def _losses(summary: Summary) -> list[Finding]:
-    differ = _disagreements(summary)
-    if not differ:
+    differing = _disagreements(summary)
+    if not differing:
         return []
     undrained = "" if summary["drained"] else " (the link had not drained when the captures ended)"
     causes = "".join(f"; likely cause: {cause}" for cause in likely_causes(summary.get("lost_outside")))
-    return [*differ[:-1], replace(differ[-1], text=differ[-1].text + undrained + causes)]
+    return [*differing[:-1], replace(differing[-1], text=differing[-1].text + undrained + causes)]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import zstandard
 
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.tables.box_counters import CAUSES
+from atoll_analysis.tables.box_counters import COUNTER_CAUSES
 from atoll_core.units import Duration, Rate, Size
 from tests.support import synthetic_run
 
@@ -197,7 +197,7 @@ _COUNTED = (
     "queue_bytes", "queue_max_bytes", "held_packets", "idle_ns", "lateness_max_ns", "lost_after_packets",
     "lost_after_bytes", "unread_packets", "unstamped_packets", "no_checksum_packets", "clamped_packets",
     "clamped_max_ns", "stall_count", "stall_ns",
-    *(f"dropped_{cause}_{unit}" for cause in CAUSES for unit in ("packets", "bytes")),
+    *(f"dropped_{cause}_{unit}" for cause in COUNTER_CAUSES for unit in ("packets", "bytes")),
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ def show_code_designs(run: Path, link: str | None, *, as_json: bool) -> None:
         print(json.dumps({**asdict(designs), "best": best}))
         return
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
-    cut_text = f", the first of {designs.came}" if designs.came > designs.packets else ""
+    cut_text = f", the first of {designs.total}" if designs.total > designs.packets else ""
     packets = f"{counted(designs.packets, 'packet')} to the island{cut_text}, {designs.lost} lost"
     console.print(f"{designs.link}: {packets}", soft_wrap=True)
     if not designs.lost:
@@ -59,7 +59,7 @@ def _sentence(designs: CodeDesigns, target: float) -> str:
     text = f"{100 * target:g} %: n {design.packets}, w {design.repairs}, interleaving {design.interleaving}"
     if design.in_time is False:
         text += f"; later than TCP's time-out, which is {1000 * TIMEOUT_MARGIN_S:.0f} ms above the RTT at least"
-    if designs.spare is not None and designs.exceeds_spare(design):
-        unused = f"the {100 * designs.spare:.1f} % of the rate that were not used"
+    if designs.spare_share is not None and designs.exceeds_spare(design):
+        unused = f"the {100 * designs.spare_share:.1f} % of the rate that were not used"
         text += f"; its repair packets need more than {unused}, so they would cause losses of their own"
     return text

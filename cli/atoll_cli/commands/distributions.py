@@ -46,7 +46,7 @@ def import_(
     json: Json = False,
 ) -> None:
     """Count the flows of a file by their size, for flow_sizes of an experiment."""
-    from atoll_analysis.importers.flow_records import Form, Wanted, import_flows
+    from atoll_analysis.importers.flow_records import FlowFilter, Form, import_flows
     from atoll_core.description.flow_size_file import flow_sizes_text
     from atoll_core.description.raw_types import parse_network
     from atoll_core.experiment.flow_sizes import from_counts
@@ -57,10 +57,10 @@ def import_(
     require_one_of("--format", form, "formats", [_AUTO, *Form])
     require_one_of("--protocol", protocol, "protocols", ["tcp", "udp", "icmp"])
     try:
-        wanted = Wanted(parse_network(to) if to else None, protocol)
+        flow_filter = FlowFilter(parse_network(to) if to else None, protocol)
     except ValueError as error:
         raise UsageError(f"--to: {error}") from None
-    flows = import_flows(records, None if form == _AUTO else Form(form), wanted, find_binary)
+    flows = import_flows(records, None if form == _AUTO else Form(form), flow_filter, find_binary)
     remark = f"made by: atoll distributions import {records.name} --format {flows.form}"
     remark += "".join(f" {name} {text}" for name, text in (("--to", to), ("--protocol", protocol)) if text)
     write_file("--out", out, flow_sizes_text(sorted(flows.counts.items()), [remark]))

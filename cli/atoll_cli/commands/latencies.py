@@ -52,7 +52,7 @@ def import_(
     texts = [(label(path), read_text(path, "text", 64_000_000)) for path in files]
     read_mistakes = [text for _, text in texts if isinstance(text, Diagnostic)]
     rtts = read_rtts((name, text) for name, text in texts if isinstance(text, str))
-    targets = len(rtts.ms)
+    targets = len(rtts.rtts_ms)
     mistakes = [*read_mistakes, *rtts.mistakes]
     if not mistakes and targets < servers:
         message = f"has RTTs of {targets} targets; {servers} servers need at least {servers}"
@@ -63,13 +63,13 @@ def import_(
     if is_few:
         count = f"{targets} targets are {targets / servers:.1f} per server"
         print(f"{count}; with fewer than {FEW_TARGETS} targets a median depends on single ones", file=sys.stderr)
-    rtt_by_server = [(f"w{number}", rtt) for number, rtt in enumerate(server_rtts(rtts.ms, servers), start=1)]
+    rtt_by_server = [(f"w{number}", rtt) for number, rtt in enumerate(server_rtts(rtts.rtts_ms, servers), start=1)]
     command = f"atoll latencies import {' '.join(path.name for path in files)} --servers {servers}"
     write_file("--out", out, _yaml(rtt_by_server, first_vlan, f"made by: {command} ({targets} targets)"))
     if plot:
         from atoll_dashboards.report.input_plots import draw_rtts
 
-        write_file("--plot", plot, draw_rtts(rtts.ms, rtt_by_server, plot.suffix.lower()))
+        write_file("--plot", plot, draw_rtts(rtts.rtts_ms, rtt_by_server, plot.suffix.lower()))
     if as_json:
         print(json.dumps({"file": str(out), "targets": targets, "few": is_few, "rtt_ms": dict(rtt_by_server)}))
         return

@@ -179,9 +179,9 @@ def losses(
     write_file("--out", out, loss_trace_text(fates.lost, [f"losses of {fates.link} in {run}"]))
     packets, lost = len(fates.lost), sum(fates.lost)
     if as_json:
-        print(json.dumps({"trace": str(out), "link": fates.link, "packets": packets, "lost": lost, "of": fates.came}))
+        print(json.dumps({"trace": str(out), "link": fates.link, "packets": packets, "lost": lost, "of": fates.total}))
         return
-    cut_text = f", the first of {fates.came}" if fates.came > packets else ""
+    cut_text = f", the first of {fates.total}" if fates.total > packets else ""
     print(f"{out}: {counted(packets, 'packet')} to the island through {fates.link}{cut_text}, {lost} lost")
 
 

@@ -91,8 +91,8 @@ def sweep_study(
     elif not interrupted:
         print_results(results)
         for state in sweep.points.values():
-            if state.state is State.FAILED and state.loss:
-                print(f"failed: {state.point.label}: {state.loss}")
+            if state.state is State.FAILED and state.loss_reason:
+                print(f"failed: {state.point.label}: {state.loss_reason}")
         for path in written:
             print(f"written: {path}")
     if interrupted:
@@ -147,8 +147,8 @@ class SweepProgress:
     def _on_change(self, state: PointState) -> None:
         if self._live is not None or state.state is State.RUNNING:
             return
-        outcome = f"no attempt: {state.loss}"
-        if state.attempts and not state.loss:
+        outcome = f"no attempt: {state.loss_reason}"
+        if state.attempts and not state.loss_reason:
             last = state.attempts[-1]
             outcome = f"{last.outcome} ({last.message})" if last.message else last.outcome
         print(f"{state.point.label}: {outcome}; {self._footer()}", file=sys.stderr, flush=True)

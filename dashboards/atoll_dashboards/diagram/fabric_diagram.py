@@ -9,10 +9,10 @@ from atoll_core.lab.port_ref import PortRef
 from atoll_dashboards.diagram.labels import name_ranges, wrapped
 from atoll_dashboards.diagram.svg import GREY, INK, PAPER, CardLine, Drawing, card_size, grey_line
 
-_BETWEEN = 36.0  # cards of one column, with room for a trunk's label
-_ASIDE = 24.0  # the distance of a trunk from the cards that it passes
-_LINE = 46  # characters
-_TRUNK = 96.0  # least room for a trunk and its label
+_CARD_GAP = 36.0  # cards of one column, with room for a trunk's label
+_TRUNK_DISTANCE = 24.0  # the distance of a trunk from the cards that it passes
+_LINE_CHARACTERS = 46
+_LEAST_TRUNK_WIDTH = 96.0  # least room for a trunk and its label
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ def draw_fabric(
     }
     sizes = {name: card_size(text) for name, text in lines.items()}
     widths = [max(sizes[switch.name][0] for switch in column) for column in columns]
-    heights = [sum(sizes[switch.name][1] + _BETWEEN for switch in column) - _BETWEEN for column in columns]
-    spare = right - left - sum(widths)
-    gap = max(_TRUNK, spare / (len(columns) - 1)) if len(columns) > 1 else 0
+    heights = [sum(sizes[switch.name][1] + _CARD_GAP for switch in column) - _CARD_GAP for column in columns]
+    free_width = right - left - sum(widths)
+    gap = max(_LEAST_TRUNK_WIDTH, free_width / (len(columns) - 1)) if len(columns) > 1 else 0
     cards: dict[str, _Card] = {}
     x = left
     for column, width, height in zip(columns, widths, heights, strict=True):
         y = top + (max(heights) - height) / 2
         for switch in column:
-            tall = sizes[switch.name][1]
-            cards[switch.name] = _Card(switch, lines[switch.name], x, y, width, tall)
-            y += tall + _BETWEEN
+            card_height = sizes[switch.name][1]
+            cards[switch.name] = _Card(switch, lines[switch.name], x, y, width, card_height)
+            y += card_height + _CARD_GAP
         x += width + gap
     _trunks(drawing, network, cards)
     for card in cards.values():
@@ -79,30 +79,30 @@ def _sides(network: Network) -> tuple[list[Switch], list[Switch], list[Switch]]:
 
 
 def _lines(network: Network, switch: Switch) -> list[CardLine]:
-    def here(port: PortRef) -> bool:
+    def is_here(port: PortRef) -> bool:
         return port.switch == switch.name
 
-    hosts = [host.name for host in network.hosts if here(host.interface.cable_end)]
+    hosts = [host.name for host in network.hosts if is_here(host.interface.cable_end)]
     learning = [
         (
-            f"{below.name} ({below.uplink.port}, {below.rate}): ",
-            [host.name for host in network.hosts_behind(below.name)],
+            f"{learning_switch.name} ({learning_switch.uplink.port}, {learning_switch.rate}): ",
+            [host.name for host in network.hosts_behind(learning_switch.name)],
         )
-        for below in network.learning_switches
-        if here(below.uplink)
+        for learning_switch in network.learning_switches
+        if is_here(learning_switch.uplink)
     ]
     boxes = [
         box.name
         for box in network.boxes
-        if any(here(leg.attached) for legs in box.pairs for leg in (legs.world, legs.island))
+        if any(is_here(leg.attached) for legs in box.pairs for leg in (legs.world, legs.island))
     ]
-    delays = [box.name for box in network.delay_boxes if any(here(leg.attached) for leg in box.interfaces)]
-    taps = [tap.name for tap in network.taps if here(tap.interface.attached) and not tap.physical]
+    delays = [box.name for box in network.delay_boxes if any(is_here(leg.attached) for leg in box.interfaces)]
+    taps = [tap.name for tap in network.taps if is_here(tap.interface.attached) and not tap.physical]
     lines = [CardLine(switch.name, 12, bold=True), grey_line(f"{switch.driver}, dpid {switch.dpid}")]
-    control = [f"port {network.control.port.port}"] if network.control and here(network.control.port) else []
+    control = [f"port {network.control.port.port}"] if network.control and is_here(network.control.port) else []
     parts = (("", hosts), ("boxes: ", boxes), ("delay boxes: ", delays), ("taps: ", taps), ("control: ", control))
     for title, names in (*(part for part in parts if part[1]), *learning):
-        lines += [CardLine(line, 10) for line in wrapped(title + name_ranges(names), _LINE)]
+        lines += [CardLine(line, 10) for line in wrapped(title + name_ranges(names), _LINE_CHARACTERS)]
     return lines
 
 
@@ -124,10 +124,10 @@ def _route(one: _Card, other: _Card, cards: list[_Card]) -> tuple[list[_Point], 
     near, far = sorted((one, other), key=lambda card: (card.x, card.y))
     if near.x != far.x:
         x = (near.x + near.width + far.x) / 2
-        along = (x - near.middle[0]) / (far.middle[0] - near.middle[0])
-        return [near.middle, far.middle], (x, near.middle[1] + along * (far.middle[1] - near.middle[1]))
+        fraction = (x - near.middle[0]) / (far.middle[0] - near.middle[0])
+        return [near.middle, far.middle], (x, near.middle[1] + fraction * (far.middle[1] - near.middle[1]))
     if not any(card.x == near.x and near.y < card.y < far.y for card in cards):
         return [near.middle, far.middle], (near.middle[0], (near.y + near.height + far.y) / 2)
-    aside = near.x + near.width + _ASIDE
-    points = [near.middle, (aside, near.middle[1]), (aside, far.middle[1]), far.middle]
-    return points, (aside, (near.middle[1] + far.middle[1]) / 2)
+    bypass_x = near.x + near.width + _TRUNK_DISTANCE
+    points = [near.middle, (bypass_x, near.middle[1]), (bypass_x, far.middle[1]), far.middle]
+    return points, (bypass_x, (near.middle[1] + far.middle[1]) / 2)

@@ -17,9 +17,9 @@ from atoll_dashboards.diagram.labels import box_label, chain_label, delay_label,
 from atoll_dashboards.diagram.svg import FAINT, GREY, LANES, CardLine, Drawing, card_size
 
 _MARGIN = 24.0
-_LANE, _LANES = 84.0, 112.0  # height of a lane alone, and of one that has a caption
-_GAP = 26.0  # between columns
-_TAP = 6.0  # radius
+_LANE_HEIGHT, _CAPTIONED_LANE_HEIGHT = 84.0, 112.0  # height of a lane alone, and of one that has a caption
+_COLUMN_GAP = 26.0
+_TAP_RADIUS = 6.0
 
 _Key = tuple[str, int]  # a box or tap, and 0; or the lane that has it alone
 
@@ -28,7 +28,7 @@ _Key = tuple[str, int]  # a box or tap, and 0; or the lane that has it alone
 class _Column:
     """A box or a tap: its label, and the runs of neighbouring lanes (first, last) that pass it."""
 
-    box: bool
+    is_box: bool
     lines: list[CardLine]
     width: float
     height: float
@@ -36,7 +36,7 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
+class _LaneArea:
     """The area of the lanes."""
 
     left: float
@@ -59,32 +59,32 @@ def graph(network: Network, experiment: Experiment, on_switches: Mapping[str, Se
     delay = delay_label(network, experiment)
     sides = [card_size(lines)[0] for lines in (world, delay, island)]
     notes = [chain_label(chain, experiment) for chain in chains]
-    spare = max(note.width for note in notes) - sum(column.width for column in columns)
-    gap = max(_GAP, spare / (len(columns) + 1))
-    left = _MARGIN + sides[0] + (_GAP + sides[1] if delay else 0)
+    free_width = max(note.width for note in notes) - sum(column.width for column in columns)
+    gap = max(_COLUMN_GAP, free_width / (len(columns) + 1))
+    left = _MARGIN + sides[0] + (_COLUMN_GAP + sides[1] if delay else 0)
     right = left + sum(column.width + gap for column in columns) + gap
     tallest = max(card_size(lines)[1] for lines in (world, delay, island))
-    lane = _LANES if experiment.branches else _LANE
+    lane = _CAPTIONED_LANE_HEIGHT if experiment.branches else _LANE_HEIGHT
     height = max(lane * len(chains), tallest)
     middle = _MARGIN + 34 + height / 2
-    room = _Room(left, right, middle - lane * len(chains) / 2, lane)
+    area = _LaneArea(left, right, middle - lane * len(chains) / 2, lane)
 
     drawing.text(_MARGIN, _MARGIN + 12, CardLine(drawing.title, 15, bold=True))
     for number, note in enumerate(notes):
-        y, colour = room.y(number), LANES[number % len(LANES)]
+        y, colour = area.y(number), LANES[number % len(LANES)]
         drawing.line([(_MARGIN + sides[0], y), (right, y)], colour, 2.6)
         drawing.text(left + 8, y - 42, replace(note, colour=colour))
-    _draw_columns(drawing, columns, room, gap)
+    _draw_columns(drawing, columns, area, gap)
     for lines, x, width in (
         (world, _MARGIN, sides[0]),
-        (delay, _MARGIN + sides[0] + _GAP, sides[1]),
+        (delay, _MARGIN + sides[0] + _COLUMN_GAP, sides[1]),
         (island, right, sides[2]),
     ):
         if lines:
             drawing.card(x, middle - height / 2, width, height, lines)
     bottom = middle + height / 2 + 18
-    used = {hop for chain in experiment.chains for hop in chain.hops}
-    if unused := [hop.name for hop in (*network.boxes, *network.taps) if hop.name not in used]:
+    used_hops = {hop for chain in experiment.chains for hop in chain.hops}
+    if unused := [hop.name for hop in (*network.boxes, *network.taps) if hop.name not in used_hops]:
         drawing.text(left, bottom, CardLine(f"in no chain: {name_ranges(unused)}", 10, colour=GREY))
         bottom += 14
     drawing.line([(_MARGIN, bottom), (right + sides[2], bottom)], FAINT, 1)
@@ -113,14 +113,14 @@ def _arrange(network: Network, experiment: Experiment) -> list[_Column]:
 
 def _order(lanes: Iterable[list[_Key]]) -> list[_Key] | None:
     """All keys in an order that every lane has; None when there is none."""
-    before: dict[_Key, dict[_Key, None]] = {}  # ordered sets: the same drawing in every process
+    predecessors: dict[_Key, dict[_Key, None]] = {}  # ordered sets: the same drawing in every process
     for hops in lanes:
         for hop in hops:
-            before.setdefault(hop, {})
+            predecessors.setdefault(hop, {})
         for one, other in pairwise(hops):
-            before[other][one] = None
+            predecessors[other][one] = None
     try:
-        return list(TopologicalSorter(before).static_order())
+        return list(TopologicalSorter(predecessors).static_order())
     except CycleError:
         return None
 
@@ -135,18 +135,18 @@ def _runs(lanes: list[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def _draw_columns(drawing: Drawing, columns: list[_Column], room: _Room, gap: float) -> None:
-    x = room.left + gap
+def _draw_columns(drawing: Drawing, columns: list[_Column], area: _LaneArea, gap: float) -> None:
+    x = area.left + gap
     for column in columns:
         for first, last in column.runs:
-            if column.box:
-                width, height = column.width, max(column.height, room.lane * (last - first) + column.height)
-                top = (room.y(first) + room.y(last)) / 2 - height / 2
+            if column.is_box:
+                width, height = column.width, max(column.height, area.lane * (last - first) + column.height)
+                top = (area.y(first) + area.y(last)) / 2 - height / 2
                 drawing.card(x, top, width, height, column.lines)
             else:
                 for lane in range(first, last + 1):
-                    drawing.circle(x + column.width / 2, room.y(lane), _TAP, LANES[lane % len(LANES)])
-                    y = room.y(lane) + _TAP + 3
+                    drawing.circle(x + column.width / 2, area.y(lane), _TAP_RADIUS, LANES[lane % len(LANES)])
+                    y = area.y(lane) + _TAP_RADIUS + 3
                     for line in column.lines:
                         y += line.height
                         drawing.text(x + column.width / 2, y - line.height * 0.28, line, anchor="middle")

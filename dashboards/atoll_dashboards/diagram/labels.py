@@ -31,11 +31,11 @@ def name_ranges(names: Iterable[str]) -> str:
     return ", ".join(ranges)
 
 
-def wrapped(text: str, most: int) -> list[str]:
+def wrapped(text: str, most_characters: int) -> list[str]:
     """Wrap a text to lines of a maximum length, broken behind commas."""
     lines: list[str] = []
     for part in text.split(", "):
-        if lines and len(lines[-1]) + len(part) + 2 <= most:
+        if lines and len(lines[-1]) + len(part) + 2 <= most_characters:
             lines[-1] += f", {part}"
         else:
             lines.append(part)
@@ -45,22 +45,22 @@ def wrapped(text: str, most: int) -> list[str]:
 def end_label(title: str, hosts: Sequence[Host], prefix: IPv4Network) -> list[CardLine]:
     """Format one end of the lab: the number of hosts of each role (``22 servers``), and the network."""
     lines = [CardLine(title, 13, bold=True)]
-    for role, (one, many) in _ROLES.items():
+    for role, (singular, plural) in _ROLES.items():
         names = [host.name for host in hosts if host.role is role]
         if len(names) == 1:
-            lines.append(CardLine(f"{one} {names[0]}", 10))
+            lines.append(CardLine(f"{singular} {names[0]}", 10))
         elif names:
-            lines.append(CardLine(f"{len(names)} {many}", 10))
+            lines.append(CardLine(f"{len(names)} {plural}", 10))
             lines += [grey_line(line) for line in wrapped(name_ranges(names), 16)]
     return [*lines, grey_line(str(prefix))]
 
 
 def delay_label(network: Network, experiment: Experiment) -> list[CardLine]:
     """Format the delay boxes in use: number of classes, range of latencies."""
-    used = {name for _, name in experiment.latency}
+    used_classes = {name for _, name in experiment.latency}
     lines: list[CardLine] = []
     for box in network.delay_boxes:
-        classes = [latency_class for latency_class in box.classes if latency_class.name in used]
+        classes = [latency_class for latency_class in box.classes if latency_class.name in used_classes]
         if classes:
             least, most = (choose(latency_class.rtt for latency_class in classes) for choose in (min, max))
             rtts = f"RTT {least}" if least == most else f"RTT {least} to {most}"
@@ -85,8 +85,8 @@ def box_label(box: ChainBox, experiment: Experiment) -> list[CardLine]:
     elif link.to_island.rate == link.to_world.rate and link.to_island.delay == link.to_world.delay:
         lines += [CardLine(str(link.to_island.rate), 10), CardLine(str(link.to_island.delay), 10)]
     else:
-        ways = ((link.to_island, "→"), (link.to_world, "←"))
-        lines += [CardLine(f"{way.rate}, {way.delay} {sign}", 10) for way, sign in ways]
+        directions = ((link.to_island, "→"), (link.to_world, "←"))
+        lines += [CardLine(f"{direction.rate}, {direction.delay} {sign}", 10) for direction, sign in directions]
     one, other = box.world.attached, box.island.attached
     return [*lines, grey_line(f"{one}, {other.port if one.switch == other.switch else other}")]
 

@@ -10,13 +10,13 @@ INK, GREY, FAINT, PAPER = "#1a1a1a", "#5f6368", "#c9ccd1", "#ffffff"
 # Okabe and Ito's palette, distinguishable by colour-blind readers and in grey print.
 LANES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 
-_WIDE = 0.62  # of the font size: what a character takes at most on average in such fonts
-_BOLD = 0.66
+_CHARACTER_WIDTH = 0.62  # of the font size: what a character takes at most on average in such fonts
+_BOLD_CHARACTER_WIDTH = 0.66
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Return a width that is sufficient for a text in any of the fonts."""
-    return len(text) * size * (_BOLD if bold else _WIDE)
+    return len(text) * size * (_BOLD_CHARACTER_WIDTH if bold else _CHARACTER_WIDTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class Drawing:
 
     def line(self, points: Iterable[tuple[float, float]], colour: str, width: float) -> None:
         """A line through points."""
-        listed = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        points_text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self.shapes.append(
-            f'<polyline points="{listed}" fill="none" stroke="{colour}" stroke-width="{width:g}" '
+            f'<polyline points="{points_text}" fill="none" stroke="{colour}" stroke-width="{width:g}" '
             'stroke-linejoin="round" stroke-linecap="round"/>'
         )
 

@@ -41,31 +41,31 @@ class Grafana:
         Replaces dashboards with its own unique names only. Raises MachineError.
         """
         self._put_data_source(data_source(influx))
-        if self._ask("GET", f"/api/folders/{_FOLDER_UID}", absent=True) is None:
+        if self._ask("GET", f"/api/folders/{_FOLDER_UID}", may_be_absent=True) is None:
             self._ask("POST", "/api/folders", {"uid": _FOLDER_UID, "title": "atoll"})
         return [self._put_dashboard(json.loads(file.read_text(encoding="utf-8"))) for file in dashboard_files(folder)]
 
     def _put_data_source(self, source: dict[str, Any]) -> None:
-        present = self._ask("GET", f"/api/datasources/uid/{DATA_SOURCE}", absent=True)
-        if present is None:
+        existing = self._ask("GET", f"/api/datasources/uid/{DATA_SOURCE}", may_be_absent=True)
+        if existing is None:
             self._ask("POST", "/api/datasources", source)
             return
-        if present["readOnly"]:
+        if existing["readOnly"]:
             raise MachineError(
                 f"the data source {DATA_SOURCE!r} of {self._url} comes from a provisioning file (such as that of "
                 "compose.yaml) and can only be changed there; nothing was installed"
             )
-        if present["type"] != source["type"]:
+        if existing["type"] != source["type"]:
             raise MachineError(
                 f"the data source with uid {DATA_SOURCE!r} of {self._url} belongs to another data source, "
-                f"{present['name']!r} of type {present['type']!r}; give it another uid there, then install again"
+                f"{existing['name']!r} of type {existing['type']!r}; give it another uid there, then install again"
             )
         self._ask("PUT", f"/api/datasources/uid/{DATA_SOURCE}", source)
 
-    def _put_dashboard(self, page: dict[str, Any]) -> str:
+    def _put_dashboard(self, dashboard: dict[str, Any]) -> str:
         """Install a dashboard; its URL. Overwrites only that uid: Grafana would also replace one of that title."""
-        exists = self._ask("GET", f"/api/dashboards/uid/{page['uid']}", absent=True) is not None
-        body = {"dashboard": page, "folderUid": _FOLDER_UID, "overwrite": exists, "message": "atoll"}
+        exists = self._ask("GET", f"/api/dashboards/uid/{dashboard['uid']}", may_be_absent=True) is not None
+        body = {"dashboard": dashboard, "folderUid": _FOLDER_UID, "overwrite": exists, "message": "atoll"}
         answer = cast("dict[str, Any]", self._ask("POST", "/api/dashboards/db", body))
         return f"{self._url}{answer['url']}"
 
@@ -73,15 +73,15 @@ class Grafana:
         """Return the response of ``/api/ds/query``. Raises MachineError."""
         return cast("dict[str, Any]", self._ask("POST", "/api/ds/query", body))
 
-    def _ask(self, method: str, path: str, body: Any = None, *, absent: bool = False) -> Any:
-        """Send a request; the response as JSON. ``absent``: None if there is no such object."""
+    def _ask(self, method: str, path: str, body: Any = None, *, may_be_absent: bool = False) -> Any:
+        """Send a request; the response as JSON. ``may_be_absent``: None if there is no such object."""
         text = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, text, self._headers, method=method)  # noqa: S310 - checked
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - its scheme is checked
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            if absent and error.code == 404:
+            if may_be_absent and error.code == 404:
                 return None
             raise self._failure(error.code, f"{method} {path}", _message(error.read())) from None
         except (OSError, ValueError) as error:

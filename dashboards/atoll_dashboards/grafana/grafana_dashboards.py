@@ -18,14 +18,14 @@ from atoll_dashboards.grafana.grafana_widgets import (
     event_table,
     figure_panel,
     plot,
-    steps,
+    setting_panel,
     variable,
 )
 from atoll_dashboards.grafana.influxql import Series, tag_values
 
-_BITS = 8
-_link_plot = functools.partial(plot, every="100ms")
-_link_figure = functools.partial(figure_panel, every="100ms")
+_BITS = 8  # of a byte
+_fine_plot = functools.partial(plot, interval="100ms")
+_fine_figure = functools.partial(figure_panel, interval="100ms")
 _TO_ISLAND = {"direction": "to_island"}
 _NOT_FROM_0 = "not from 0"
 _CAUSES = {
@@ -40,7 +40,7 @@ _CAUSES = {
 
 def overview() -> Dashboard:
     """A run at a glance."""
-    link, island = Series("link", ("box", "direction")), Series("link", ("box",), _TO_ISLAND)
+    link, to_island = Series("link", ("box", "direction")), Series("link", ("box",), _TO_ISLAND)
     config = Series("link_config", ("box",), _TO_ISLAND)
     load, ping = Series("load"), Series("ping", ("target",))
     return dashboard_page(
@@ -48,43 +48,43 @@ def overview() -> Dashboard:
         "atoll: Overview",
         "Overview of a run: the link, the service that the island gets, and the events.",
         [
-            _link_figure(
-                "Link, island-bound", "bps", island.rate("out_bytes", _BITS), what="IP bytes that passed the link"
+            _fine_figure(
+                "Link, island-bound", "bps", to_island.rate("out_bytes", _BITS), text="IP bytes that passed the link"
             ),
-            _link_figure("Queue, most", "bytes", island.level("queue_max_bytes", "max"), what="island-bound"),
-            _link_figure("Drops", "pps", island.rate("dropped_packets"), what="all causes, to the island"),
+            _fine_figure("Queue, most", "bytes", to_island.level("queue_max_bytes", "max"), text="island-bound"),
+            _fine_figure("Drops", "pps", to_island.rate("dropped_packets"), text="all causes, to the island"),
             figure_panel(
-                "Goodput", "bps", load.total_rate("received_bytes", _BITS), what="TCP payload of all channels"
+                "Goodput", "bps", load.total_rate("received_bytes", _BITS), text="TCP payload of all channels"
             ),
-            figure_panel("Flows open", "none", load.total("active"), what="of all channels"),
-            _link_figure("Ping", "ns", ping.level("rtt_ns"), what="round-trip time, queue included"),
-            _link_plot(
+            figure_panel("Flows open", "none", load.total("active"), text="of all channels"),
+            _fine_figure("Ping", "ns", ping.level("rtt_ns"), text="round-trip time, queue included"),
+            _fine_plot(
                 "Link rate",
                 "bps",
                 (link.rate("out_bytes", _BITS), "$tag_box $tag_direction"),
                 (config.level("rate_bit_s", "last"), "$tag_box configured"),
-                what="IP bytes that pass the link, and its configured rate",
+                text="IP bytes that pass the link, and its configured rate",
             ),
-            _link_plot(
+            _fine_plot(
                 "Queue",
                 "bytes",
-                (island.level("queue_max_bytes", "max"), "$tag_box most"),
+                (to_island.level("queue_max_bytes", "max"), "$tag_box most"),
                 (config.level("queue_bytes", "last"), "$tag_box capacity"),
-                what="largest queue of the link to the island",
+                text="largest queue of the link to the island",
             ),
             plot(
                 "Goodput",
                 "bps",
                 (load.total_rate("received_bytes", _BITS), "channels"),
                 (Series("transfer").total_rate("received_bytes", _BITS), "transfer"),
-                what="TCP payload that island clients have received",
+                text="TCP payload that island clients have received",
                 stacked=True,
             ),
-            _link_plot(
+            _fine_plot(
                 "Ping",
                 "ns",
                 (ping.level("rtt_ns", "max"), "to $tag_target"),
-                what="round-trip time through the queue: base + 8 queue / rate; the axis does not begin at 0",
+                text="round-trip time through the queue: base + 8 queue / rate; the axis does not begin at 0",
                 axis=_NOT_FROM_0,
             ),
             event_table("Events", "steps, changes, swaps, whistles and notes, latest first"),
@@ -94,74 +94,74 @@ def overview() -> Dashboard:
 
 def satellite_link() -> Dashboard:
     """The link in detail."""
-    chosen = {"box": "$box"}
-    link = Series("link", ("box", "direction"), chosen)
-    config = Series("link_config", ("box", "direction"), chosen)
+    where = {"box": "$box"}
+    link = Series("link", ("box", "direction"), where)
+    config = Series("link_config", ("box", "direction"), where)
     return dashboard_page(
         "atoll-link",
         "atoll: Satellite link",
         "A satellite link, both directions: rate, queue, drops by cause, lateness of the emulator.",
         [
-            _link_plot(
+            _fine_plot(
                 "Rate",
                 "bps",
                 (link.rate("out_bytes", _BITS), "$tag_box $tag_direction passed"),
                 (config.level("rate_bit_s", "last"), "$tag_box $tag_direction configured"),
-                what="IP bytes per second that passed the link (lost packets excluded), and the configured rate",
+                text="IP bytes per second that passed the link (lost packets excluded), and the configured rate",
             ),
-            _link_plot(
+            _fine_plot(
                 "Offered",
                 "bps",
                 (link.rate("in_bytes", _BITS), "$tag_box $tag_direction"),
-                what="packets that arrive at the link, including those it drops",
+                text="packets that arrive at the link, including those it drops",
             ),
-            _link_plot(
+            _fine_plot(
                 "Queue",
                 "bytes",
                 (link.level("queue_max_bytes", "max"), "$tag_box $tag_direction most"),
                 (link.level("queue_bytes"), "$tag_box $tag_direction"),
                 (config.level("queue_bytes", "last"), "$tag_box $tag_direction capacity"),
-                what="bytes in the queue now, and the largest queue of each interval",
+                text="bytes in the queue now, and the largest queue of each interval",
             ),
-            _link_plot(
+            _fine_plot(
                 "Packets",
                 "pps",
                 (link.rate("in_packets"), "$tag_box $tag_direction arrived"),
                 (link.rate("out_packets"), "$tag_box $tag_direction sent"),
-                what="arrived and sent on",
+                text="arrived and sent on",
             ),
             *(_drops_by_cause(direction, to) for direction, to in (("to_island", "island"), ("to_world", "world"))),
-            _link_plot(
+            _fine_plot(
                 "Low-priority queue",
                 "bytes",
                 (link.level("low_priority_queue_max_bytes", "max"), "$tag_box $tag_direction most"),
                 (link.level("low_priority_queue_bytes"), "$tag_box $tag_direction"),
-                what="of packets marked LE, if there is such a queue: bytes now, and the largest of each interval",
+                text="of packets marked LE, if there is such a queue: bytes now, and the largest of each interval",
             ),
-            _link_plot(
+            _fine_plot(
                 "Low-priority packets",
                 "pps",
                 (link.rate("low_priority_in_packets"), "$tag_box $tag_direction arrived"),
                 (link.rate("low_priority_sent_packets"), "$tag_box $tag_direction sent"),
-                what="packets marked LE (RFC 8622): arrived for their queue, and sent from it",
+                text="packets marked LE (RFC 8622): arrived for their queue, and sent from it",
             ),
-            _link_plot(
+            _fine_plot(
                 "Under way",
                 "none",
                 (link.level("held_packets"), "$tag_box $tag_direction"),
-                what="packets within the link: waiting, being serialised, propagating",
+                text="packets within the link: waiting, being serialised, propagating",
             ),
-            _link_plot(
+            _fine_plot(
                 "Idle",
                 "percentunit",
                 (link.rate("idle_ns", 1e-9), "$tag_box $tag_direction"),
-                what="share of time in which the transmitter had nothing to send (link engine only)",
+                text="share of time in which the transmitter had nothing to send (link engine only)",
             ),
-            _link_plot(
+            _fine_plot(
                 "Lateness",
                 "ns",
                 (link.level("lateness_max_ns", "max"), "$tag_box $tag_direction"),
-                what="largest lateness of a departure; more than 5 ms is a stall",
+                text="largest lateness of a departure; more than 5 ms is a stall",
                 span=WIDTH,
             ),
         ],
@@ -172,11 +172,11 @@ def satellite_link() -> Dashboard:
 def _drops_by_cause(direction: str, to: str) -> Panel:
     """Of the chosen links in one direction, which is ``to`` somewhere."""
     link = Series("link", ("box",), {"box": "$box", "direction": direction})
-    return _link_plot(
+    return _fine_plot(
         f"Drops by cause, to the {to}",
         "pps",
         *((link.rate(f"dropped_{name}_packets"), f"$tag_box: {cause}") for name, cause in _CAUSES.items()),
-        what="full queues, loss model, AQM, blockage; overload: the emulator's interface did not accept the packet",
+        text="full queues, loss model, AQM, blockage; overload: the emulator's interface did not accept the packet",
     )
 
 
@@ -190,33 +190,33 @@ def world_latencies() -> Dashboard:
         "Terrestrial latency of each world server, configured and measured. Traffic and packets in flight of each "
         "latency class. Lateness of the delay boxes.",
         [
-            steps(
+            setting_panel(
                 "Terrestrial RTT by world server",
                 "ns",
                 (Series("latency_config", ("host",)).level("rtt_ns", "last"), "$tag_host"),
                 (Series("latency_check", ("host",)).level("measured_ns", "last"), "$tag_host measured"),
-                what=(
+                text=(
                     "terrestrial round-trip time. Lines: configured (a step is a change of the latency). Dots: "
                     "measured by the test before the run"
                 ),
-                every="100ms",
-                none="no data: the run is older than this measurement, or the time range does not include the run",
+                interval="100ms",
+                no_data="no data: the run is older than this measurement, or the time range does not include the run",
             ),
-            plot("Into classes", "bps", (classes.rate("in_bytes", _BITS), "$tag_class"), what="both directions"),
-            plot("Out of classes", "bps", (classes.rate("out_bytes", _BITS), "$tag_class"), what="both directions"),
-            plot("Packets", "pps", (classes.rate("out_packets"), "$tag_class"), what="sent on, both directions"),
-            plot("Held", "none", (classes.level("held_packets"), "$tag_class"), what="packets being delayed"),
+            plot("Into classes", "bps", (classes.rate("in_bytes", _BITS), "$tag_class"), text="both directions"),
+            plot("Out of classes", "bps", (classes.rate("out_bytes", _BITS), "$tag_class"), text="both directions"),
+            plot("Packets", "pps", (classes.rate("out_packets"), "$tag_class"), text="sent on, both directions"),
+            plot("Held", "none", (classes.level("held_packets"), "$tag_class"), text="packets being delayed"),
             plot(
                 "Lateness",
                 "ns",
                 (classes.level("lateness_max_ns", "max"), "$tag_class"),
-                what="largest lateness of a departure (link engine only)",
+                text="largest lateness of a departure (link engine only)",
             ),
             plot(
                 "Of no class",
                 "pps",
                 (Series("delay_box", ("box",)).rate("unknown_vlan_packets"), "$tag_box"),
-                what=(
+                text=(
                     "frames without the VLAN tag of a class, which the delay box discards; a lab without faults has "
                     "none"
                 ),
@@ -226,7 +226,7 @@ def world_latencies() -> Dashboard:
                 "ns",
                 (ping.level("rtt_ns", "min"), "least, to $tag_target"),
                 (ping.level("rtt_ns", "max"), "most, to $tag_target"),
-                what=(
+                text=(
                     "round-trip time of the ping series, which has no terrestrial latency; the axis does not begin at 0"
                 ),
                 span=WIDTH,
@@ -238,11 +238,11 @@ def world_latencies() -> Dashboard:
 
 def hosts_and_load() -> Dashboard:
     """Bytes that servers send and clients receive, and counters of interfaces."""
-    chosen = {"host": "$host"}
-    load, server = Series("load", ("host",), chosen), Series("server", ("host",), chosen)
-    interface = Series("interface", ("host", "interface"), chosen)
-    tcp, udp = (Series(name, ("host",), chosen) for name in ("tcp", "udp"))
-    job = Series("job", ("job",), chosen)
+    where = {"host": "$host"}
+    load, server = Series("load", ("host",), where), Series("server", ("host",), where)
+    interface = Series("interface", ("host", "interface"), where)
+    tcp, udp = (Series(name, ("host",), where) for name in ("tcp", "udp"))
+    job = Series("job", ("job",), where)
     machine, agent, clock = (Series(name, ("machine",)) for name in ("machine", "agent", "clock"))
     return dashboard_page(
         "atoll-hosts",
@@ -250,34 +250,34 @@ def hosts_and_load() -> Dashboard:
         "World servers, island clients and boxes: flows, bytes, interfaces, captures; TCP, CPU, memory and clocks of "
         "their machines.",
         [
-            plot("Flows open", "none", (load.level("active"), "$tag_host"), what="by client", stacked=True),
-            plot("Flows completed", "ops", (load.rate("flows_completed"), "$tag_host"), what="in a second, by client"),
+            plot("Flows open", "none", (load.level("active"), "$tag_host"), text="by client", stacked=True),
+            plot("Flows completed", "ops", (load.rate("flows_completed"), "$tag_host"), text="in a second, by client"),
             plot(
                 "Received",
                 "bps",
                 (load.rate("received_bytes", _BITS), "$tag_host"),
-                what="TCP payload by client",
+                text="TCP payload by client",
                 stacked=True,
             ),
-            plot("Flows failed", "ops", (load.rate("flows_failed"), "$tag_host"), what="in a second, by client"),
+            plot("Flows failed", "ops", (load.rate("flows_failed"), "$tag_host"), text="in a second, by client"),
             plot(
                 "Given to TCP",
                 "bps",
                 (server.rate("sent_bytes", _BITS), "$tag_host"),
-                what="by server; bytes in socket buffers, not yet sent, are included",
+                text="by server; bytes in socket buffers, not yet sent, are included",
             ),
-            plot("Connections", "none", (server.level("active"), "$tag_host"), what="open, by server", stacked=True),
+            plot("Connections", "none", (server.level("active"), "$tag_host"), text="open, by server", stacked=True),
             plot(
                 "Interfaces, received",
                 "bps",
                 (interface.rate("rx_bytes", _BITS), "$tag_host $tag_interface"),
-                what="Ethernet bytes, as the kernel counts",
+                text="Ethernet bytes, as the kernel counts",
             ),
             plot(
                 "Interfaces, sent",
                 "bps",
                 (interface.rate("tx_bytes", _BITS), "$tag_host $tag_interface"),
-                what="Ethernet bytes, as the kernel counts",
+                text="Ethernet bytes, as the kernel counts",
             ),
             plot(
                 "Interfaces, lost",
@@ -286,14 +286,14 @@ def hosts_and_load() -> Dashboard:
                 (interface.rate("tx_dropped"), "$tag_host $tag_interface out"),
                 (interface.rate("rx_errors"), "$tag_host $tag_interface in, errors"),
                 (interface.rate("tx_errors"), "$tag_host $tag_interface out, errors"),
-                what="a lab without faults has none: only the link drops packets",
+                text="a lab without faults has none: only the link drops packets",
             ),
             plot(
                 "Packets that wait for a processor",
                 "pps",
                 (machine.rate("backlog_dropped_packets"), "$tag_machine dropped"),
                 (machine.rate("backlog_squeezes"), "$tag_machine postponed (times)"),
-                what=(
+                text=(
                     "dropped because net.core.netdev_max_backlog was reached; no link counts these drops; a lab "
                     "without faults has none"
                 ),
@@ -305,30 +305,30 @@ def hosts_and_load() -> Dashboard:
                 (tcp.rate("backlog_dropped"), "$tag_host TCP, backlog"),
                 (tcp.rate("receive_queue_dropped"), "$tag_host TCP, receive queue"),
                 (udp.rate("receive_buffer_errors"), "$tag_host UDP, receive buffer"),
-                what="connections and packets for which a program's socket had no room; a lab without faults has none",
+                text="connections and packets for which a program's socket had no room; a lab without faults has none",
             ),
             plot(
                 "Captures",
                 "pps",
                 (Series("capture", ("point",)).rate("captured_packets"), "$tag_point"),
                 (Series("capture", ("point",)).rate("dropped_packets"), "$tag_point lost"),
-                what="packets captured, and packets missing because the kernel's ring was full",
+                text="packets captured, and packets missing because the kernel's ring was full",
             ),
             plot(
                 "TCP, retransmitted",
                 "ops",
                 (tcp.rate("retransmitted_segments"), "$tag_host"),
                 (tcp.rate("timeouts"), "$tag_host time-outs"),
-                what="retransmitted segments per second, and retransmission time-outs",
+                text="retransmitted segments per second, and retransmission time-outs",
             ),
-            plot("TCP, segments", "ops", (tcp.rate("out_segments"), "$tag_host"), what="sent in a second"),
-            plot("TCP, connections", "none", (tcp.level("established"), "$tag_host"), what="established", stacked=True),
+            plot("TCP, segments", "ops", (tcp.rate("out_segments"), "$tag_host"), text="sent in a second"),
+            plot("TCP, connections", "none", (tcp.level("established"), "$tag_host"), text="established", stacked=True),
             plot(
                 "Machines, busy",
                 "percentunit",
                 (machine.level("busy"), "$tag_machine"),
                 (machine.rate("steal_ns", 1e-9), "$tag_machine stolen, CPUs"),
-                what=(
+                text=(
                     "share of the time of all CPUs; stolen: CPUs that the hypervisor gave to other machines, 0 is best"
                 ),
             ),
@@ -337,29 +337,29 @@ def hosts_and_load() -> Dashboard:
                 "bytes",
                 (machine.level("memory_available_bytes", "min"), "$tag_machine available"),
                 (machine.level("memory_bytes", "max"), "$tag_machine"),
-                what="installed memory, and memory available to programs",
+                text="installed memory, and memory available to programs",
             ),
             plot(
                 "Machines, load",
                 "none",
                 (machine.level("load_1m"), "$tag_machine"),
                 (machine.level("cpus", "max"), "$tag_machine CPUs"),
-                what="load average of the last minute, and the number of CPUs",
+                text="load average of the last minute, and the number of CPUs",
             ),
-            plot("Programs, CPU", "percentunit", (job.rate("cpu_ns", 1e-9), "$tag_job"), what="1: a CPU of its own"),
-            plot("Programs, memory", "bytes", (job.level("memory_bytes", "max"), "$tag_job"), what="resident"),
+            plot("Programs, CPU", "percentunit", (job.rate("cpu_ns", 1e-9), "$tag_job"), text="1: a CPU of its own"),
+            plot("Programs, memory", "bytes", (job.level("memory_bytes", "max"), "$tag_job"), text="resident"),
             plot(
                 "Agents",
                 "percentunit",
                 (agent.rate("cpu_ns", 1e-9), "$tag_machine"),
-                what="CPU time of atoll's own processes; 1: one CPU fully used",
+                text="CPU time of atoll's own processes; 1: one CPU fully used",
             ),
             plot(
                 "Clocks",
                 "ns",
                 (clock.level("offset_ns"), "$tag_machine less this machine"),
                 (clock.level("bound_ns"), "$tag_machine, known to"),
-                what="offset of each machine's clock from the run's clock, measured over the agent's connection",
+                text="offset of each machine's clock from the run's clock, measured over the agent's connection",
                 axis="offset",
             ),
         ],
@@ -369,18 +369,18 @@ def hosts_and_load() -> Dashboard:
 
 def switches_and_flows() -> Dashboard:
     """Counters of the switches."""
-    chosen = {"switch": "$switch"}
-    port = Series("switch_port", ("switch", "port"), chosen)
-    entries = Series("flow_entries", ("switch", "app"), chosen)
+    where = {"switch": "$switch"}
+    port = Series("switch_port", ("switch", "port"), where)
+    entries = Series("flow_entries", ("switch", "app"), where)
     return dashboard_page(
         "atoll-switches",
         "atoll: Switches & flows",
         "Ports and flow entries, as the switches count them.",
         [
             plot(
-                "Ports, received", "bps", (port.rate("rx_bytes", _BITS), "$tag_switch/$tag_port"), what="Ethernet bytes"
+                "Ports, received", "bps", (port.rate("rx_bytes", _BITS), "$tag_switch/$tag_port"), text="Ethernet bytes"
             ),
-            plot("Ports, sent", "bps", (port.rate("tx_bytes", _BITS), "$tag_switch/$tag_port"), what="Ethernet bytes"),
+            plot("Ports, sent", "bps", (port.rate("tx_bytes", _BITS), "$tag_switch/$tag_port"), text="Ethernet bytes"),
             plot(
                 "Ports, lost",
                 "pps",
@@ -388,31 +388,31 @@ def switches_and_flows() -> Dashboard:
                 (port.rate("tx_dropped"), "$tag_switch/$tag_port out"),
                 (port.rate("rx_errors"), "$tag_switch/$tag_port in, errors"),
                 (port.rate("tx_errors"), "$tag_switch/$tag_port out, errors"),
-                what="none in a sound lab",
+                text="none in a sound lab",
             ),
             plot(
                 "Flow entries",
                 "none",
                 (entries.total("entries"), "$tag_switch $tag_app"),
-                what="number of entries on each switch, by the app that requested them",
+                text="number of entries on each switch, by the app that requested them",
             ),
             plot(
                 "Packets by entries",
                 "pps",
                 (entries.total_rate("packets"), "$tag_switch $tag_app"),
-                what="packets or bytes counted by the entries of each app",
+                text="packets counted by the entries of each app",
             ),
             plot(
                 "Bytes by entries",
                 "bps",
                 (entries.total_rate("bytes", _BITS), "$tag_switch $tag_app"),
-                what="packets or bytes counted by the entries of each app",
+                text="bytes counted by the entries of each app",
             ),
             plot(
                 "Counters that could not be read",
                 "none",
                 (Series("metrics").level("unread", "last"), "so far"),
-                what="causes: the controller restarts, or a switch or a machine does not answer",
+                text="causes: the controller restarts, or a switch or a machine does not answer",
                 span=WIDTH,
             ),
         ],
@@ -430,28 +430,28 @@ def run_comparison() -> Dashboard:
         "Runs side by side, from the start of their measurements. `atoll metrics load --times aligned RUN...` aligns "
         "them; runs in virtual time are always aligned.",
         [
-            plot("Link rate", "bps", (link.rate("out_bytes", _BITS), "$tag_run $tag_box"), what="island-bound"),
+            plot("Link rate", "bps", (link.rate("out_bytes", _BITS), "$tag_run $tag_box"), text="island-bound"),
             plot(
                 "Queue",
                 "bytes",
                 (link.level("queue_max_bytes", "max"), "$tag_run $tag_box"),
-                what="largest queue, to the island",
+                text="largest queue, to the island",
             ),
-            plot("Drops", "pps", (link.rate("dropped_packets"), "$tag_run $tag_box"), what="to the island, all causes"),
+            plot("Drops", "pps", (link.rate("dropped_packets"), "$tag_run $tag_box"), text="to the island, all causes"),
             plot(
                 "Ping",
                 "ns",
                 (Series("ping", ("run",)).level("rtt_ns"), "$tag_run"),
-                what="round-trip time, mean; the axis does not begin at 0",
+                text="round-trip time, mean; the axis does not begin at 0",
                 axis=_NOT_FROM_0,
             ),
             plot(
                 "Goodput",
                 "bps",
                 (load.total_rate("received_bytes", _BITS), "$tag_run"),
-                what="TCP payload of all channels",
+                text="TCP payload of all channels",
             ),
-            plot("Flows open", "none", (load.total("active"), "$tag_run"), what="of all channels"),
+            plot("Flows open", "none", (load.total("active"), "$tag_run"), text="of all channels"),
         ],
         runs=True,
         begin="2026-01-01T00:00:00.000Z",
@@ -459,7 +459,7 @@ def run_comparison() -> Dashboard:
     )
 
 
-PAGES: tuple[Callable[[], Dashboard], ...] = (
+DASHBOARDS: tuple[Callable[[], Dashboard], ...] = (
     overview,
     satellite_link,
     world_latencies,
@@ -478,13 +478,13 @@ def boxes_of_kind(kind: BoxKind) -> Dashboard:
     of_box = Series(kind.name, ("box",), {"box": "$box"})
     panels = [
         *(
-            _link_plot(figure.name, unit, (of_box.rate(figure.name, factor), "$tag_box"), what=figure.what)
+            _fine_plot(figure.name, unit, (of_box.rate(figure.name, factor), "$tag_box"), text=figure.what)
             for figure in kind.counters
             for unit, factor in [_RATES.get(figure.unit, ("ops", 1))]
         ),
         *(
-            _link_plot(
-                figure.name, _UNITS.get(figure.unit, "none"), (of_box.level(figure.name), "$tag_box"), what=figure.what
+            _fine_plot(
+                figure.name, _UNITS.get(figure.unit, "none"), (of_box.level(figure.name), "$tag_box"), text=figure.what
             )
             for figure in kind.levels
         ),
@@ -500,11 +500,11 @@ def boxes_of_kind(kind: BoxKind) -> Dashboard:
 
 def files() -> dict[str, str]:
     """The text of each dashboard, by the name of its file; kinds of boxes with figures have one each."""
-    made = {make.__name__.replace("_", "-") + ".json": make() for make in PAGES}
-    made |= {f"{kind.name}.json": boxes_of_kind(kind) for kind in BoxKind.known.values() if kind.measurement}
+    boards = {page.__name__.replace("_", "-") + ".json": page() for page in DASHBOARDS}
+    boards |= {f"{kind.name}.json": boxes_of_kind(kind) for kind in BoxKind.known.values() if kind.measurement}
     return {
         name: json.dumps(dashboard, cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
-        for name, dashboard in made.items()
+        for name, dashboard in boards.items()
     }
 
 

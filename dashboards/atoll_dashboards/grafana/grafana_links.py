@@ -22,7 +22,7 @@ OVERVIEW = "atoll-overview"
 COMPARISON = "atoll-comparison"
 """Unique names (uid) of dashboards, by which addresses know them."""
 
-_MS_NS = 1_000_000
+_NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class RunInDatabase:
         if not (events and experiment):
             raise RunDirError(f"{run_dir.path}: manifest.json has no experiment or start time")
         end = next((event for event in events if event["type"] == "outcome"), events[-1])
-        by_ns = shift_ns(run_dir, times)
-        return cls(f"{experiment['name']}-{run_dir.name}", events[0]["t_ns"] + by_ns, end["t_ns"] + by_ns)
+        offset_ns = shift_ns(run_dir, times)
+        return cls(f"{experiment['name']}-{run_dir.name}", events[0]["t_ns"] + offset_ns, end["t_ns"] + offset_ns)
 
 
 def grafana_address(environment: Mapping[str, str] | None = None) -> str:
@@ -66,7 +66,7 @@ def comparison_link(runs: Sequence[RunInDatabase]) -> str:
     return _link(COMPARISON, [run.run for run in runs], ALIGNED_NS, max(run.end_ns for run in runs))
 
 
-def carried_link(run_dir: RunDir) -> str | None:
+def recorded_link(run_dir: RunDir) -> str | None:
     """The link of a run whose points were sent as it lasted; None if its directory has no times."""
     with contextlib.suppress(RunDirError):
         return run_link(RunInDatabase.of(run_dir, Times.RECORDED))
@@ -75,5 +75,5 @@ def carried_link(run_dir: RunDir) -> str | None:
 
 def _link(uid: str, runs: Sequence[str], begin_ns: int, end_ns: int) -> str:
     """Grafana takes instants in ms; the last point is within the range."""
-    time_range = [("from", str(begin_ns // _MS_NS)), ("to", str(-(-end_ns // _MS_NS)))]
+    time_range = [("from", str(begin_ns // _NS_PER_MS)), ("to", str(-(-end_ns // _NS_PER_MS)))]
     return f"/d/{uid}?{urlencode([*time_range, *(('var-run', run) for run in runs)])}"

@@ -84,13 +84,13 @@ def plot(
     title: str,
     unit: str,
     *queries: Query,
-    what: str,
-    every: str = "2s",
+    text: str,
+    interval: str = "2s",
     span: int = 12,
     stacked: bool = False,
     axis: str = "",
 ) -> timeseries.Panel:
-    """A panel of figures over time. ``every``: the shortest interval, which is not below the points' own period.
+    """A panel of figures over time. ``interval``: the shortest interval, which is not below the points' own period.
 
     ``axis``: axis label of a panel whose values may be negative or vary little compared to their size. The axis then
     reaches from the least to the greatest value; otherwise it begins at 0.
@@ -99,10 +99,10 @@ def plot(
     panel = (
         timeseries.Panel()
         .title(title)
-        .description(what)
+        .description(text)
         .unit(unit)
         .datasource(SOURCE)
-        .interval(every)
+        .interval(interval)
         .span(span)
         .height(_HEIGHT)
         .line_width(1)
@@ -122,31 +122,31 @@ def plot(
     return panel
 
 
-def steps(
-    title: str, unit: str, configured: Query, measured: Query, *, what: str, none: str, every: str
+def setting_panel(
+    title: str, unit: str, configured: Query, measured: Query, *, text: str, no_data: str, interval: str
 ) -> timeseries.Panel:
     """A panel of a setting, which changes in steps, and of measurements of it, as dots.
 
-    A step may be shown too early by up to ``every``. ``none``: text where there is neither.
+    A step may be shown too early by up to ``interval``. ``no_data``: text where there is neither.
     """
-    panel = plot(title, unit, configured, measured, what=what, every=every, span=WIDTH)
+    panel = plot(title, unit, configured, measured, text=text, interval=interval, span=WIDTH)
     dots = [
         dashboard.DynamicConfigValue("custom.drawStyle", common.GraphDrawStyle.POINTS),
         dashboard.DynamicConfigValue("custom.pointSize", 8),
         dashboard.DynamicConfigValue("custom.showPoints", common.VisibilityMode.ALWAYS),
     ]
-    return panel.line_interpolation(common.LineInterpolation.STEP_AFTER).no_value(none).override_by_query("B", dots)
+    return panel.line_interpolation(common.LineInterpolation.STEP_AFTER).no_value(no_data).override_by_query("B", dots)
 
 
-def figure_panel(title: str, unit: str, query: str, *, what: str, every: str = "2s") -> stat.Panel:
+def figure_panel(title: str, unit: str, query: str, *, text: str, interval: str = "2s") -> stat.Panel:
     """A panel of one figure: the last of a series, with the series behind it."""
     return (
         stat.Panel()
         .title(title)
-        .description(what)
+        .description(text)
         .unit(unit)
         .datasource(SOURCE)
-        .interval(every)
+        .interval(interval)
         .span(4)
         .height(4)
         .graph_mode(common.BigValueGraphMode.AREA)
@@ -154,23 +154,23 @@ def figure_panel(title: str, unit: str, query: str, *, what: str, every: str = "
     )
 
 
-def event_table(title: str, what: str) -> table.Panel:
+def event_table(title: str, text: str) -> table.Panel:
     """A table of the last events."""
     query = Series("event").points("kind", "state", "text") + " ORDER BY time DESC LIMIT 200"
-    panel = table.Panel().title(title).description(what).datasource(SOURCE).span(WIDTH).height(_HEIGHT)
+    panel = table.Panel().title(title).description(text).datasource(SOURCE).span(WIDTH).height(_HEIGHT)
     return panel.with_target(_InfluxQuery(query, as_table=True))
 
 
 def _variable(name: str, label: str, query: str, *, multi: bool) -> Any:
-    made = builders.QueryVariable(name).label(label).query(query).datasource(SOURCE).multi(multi)
-    return made.refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED)
+    template = builders.QueryVariable(name).label(label).query(query).datasource(SOURCE).multi(multi)
+    return template.refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED)
 
 
 def variable(name: str, label: str, query: str, *, multi: bool = True) -> Any:
     """A template variable: all values that a query returns, or some (``multi``) or one of them, in natural order."""
-    made = _variable(name, label, query, multi=multi).include_all(True).all_value(".*")
-    everything = dashboard.VariableOption(text="All", value="$__all")
-    return made.current(everything).sort(dashboard.VariableSort.NATURAL_ASC)
+    template = _variable(name, label, query, multi=multi).include_all(True).all_value(".*")
+    all_values = dashboard.VariableOption(text="All", value="$__all")
+    return template.current(all_values).sort(dashboard.VariableSort.NATURAL_ASC)
 
 
 def _run_variable(query: str, *, multi: bool) -> Any:
@@ -179,22 +179,22 @@ def _run_variable(query: str, *, multi: bool) -> Any:
     Grafana sorts by the text that it shows: of ``geo-20260102T030405Z-1`` the instant and the number behind it; its
     experiment is chosen next to it. A name without an instant is shown as it is.
     """
-    shown = r"/^(?<value>(?:.*-(?=\d{8}T\d{6}Z))?(?<text>.*))$/"
+    regex = r"/^(?<value>(?:.*-(?=\d{8}T\d{6}Z))?(?<text>.*))$/"
     help_text = (
         "Newest first. Also set the time range to that of the run: `atoll metrics load` prints a link that sets both."
     )
-    made = _variable("run", "Run", query, multi=multi).include_all(False).regex(shown).description(help_text)
-    return made.sort(dashboard.VariableSort.ALPHABETICAL_DESC)
+    template = _variable("run", "Run", query, multi=multi).include_all(False).regex(regex).description(help_text)
+    return template.sort(dashboard.VariableSort.ALPHABETICAL_DESC)
 
 
 def _to_aligned_runs(uid: str) -> Any:
     """A link to the same dashboard at the time range of aligned runs, which includes those in virtual time."""
     begin_ms = ALIGNED_NS // 1_000_000
-    within = f"from={begin_ms - 30_000}&to={begin_ms + 600_000}"
+    time_range = f"from={begin_ms - 30_000}&to={begin_ms + 600_000}"
     return (
         builders.DashboardLink("Aligned runs")
         .type(dashboard.DashboardLinkType.LINK)
-        .url(f"/d/{uid}?{within}")
+        .url(f"/d/{uid}?{time_range}")
         .tooltip("2026-01-01: start of the measurement of aligned runs and of runs in virtual time")
         .include_vars(True)
         .keep_time(False)
@@ -204,7 +204,7 @@ def _to_aligned_runs(uid: str) -> Any:
 def dashboard_page(
     uid: str,
     title: str,
-    what: str,
+    text: str,
     panels: Sequence[Any],
     variables: Sequence[Any] = (),
     *,
@@ -213,10 +213,10 @@ def dashboard_page(
     end: str = "now",
 ) -> dashboard.Dashboard:
     """A dashboard of a run (``runs``: of several), with variables, annotations and links to the other dashboards."""
-    made = (
+    board = (
         builders.Dashboard(title)
         .uid(uid)
-        .description(what)
+        .description(text)
         .tags([TAG])
         .timezone("utc")
         .time(begin, end)
@@ -232,17 +232,17 @@ def dashboard_page(
     )
     experiments = tag_values("link", "experiment", testbed="$testbed")
     run_names = tag_values("link", "run", testbed="$testbed", experiment="$experiment")
-    for each in (
+    for template in (
         variable("testbed", "Testbed", tag_values("link", "testbed"), multi=False),
         variable("experiment", "Experiment", experiments, multi=False),
         _run_variable(run_names, multi=runs),
         *variables,
     ):
-        made.with_variable(each)
+        board.with_variable(template)
     if end == "now":
-        made.refresh("5s").link(_to_aligned_runs(uid))
+        board.refresh("5s").link(_to_aligned_runs(uid))
     for kind, colour in _EVENTS.items():
-        made.annotation(_EventMarks(name=kind, datasource=SOURCE, enable=kind != "step", icon_color=colour))
+        board.annotation(_EventMarks(name=kind, datasource=SOURCE, enable=kind != "step", icon_color=colour))
     for panel in panels:
-        made.with_panel(panel)
-    return made.build()
+        board.with_panel(panel)
+    return board.build()

@@ -36,8 +36,8 @@ class Series:
     @property
     def condition(self) -> str:
         """The condition behind WHERE."""
-        chosen = {"run": "$run", **self.where}
-        parts = (f'"{tag}" =~ /^{pattern}$/' for tag, pattern in chosen.items())
+        patterns = {"run": "$run", **self.where}
+        parts = (f'"{tag}" =~ /^{pattern}$/' for tag, pattern in patterns.items())
         return " AND ".join((*parts, "$timeFilter"))
 
     def level(self, name: str, aggregate: str = "mean") -> str:
@@ -47,8 +47,8 @@ class Series:
     def rate(self, name: str, factor: float = 1) -> str:
         """The increase of a sum per second, times a factor; each series of the measurement by itself."""
         growth = f'non_negative_derivative("{self._field(name)}", 1s) * {_number(factor)}'
-        inner = f'SELECT {growth} AS rate FROM "{self.measurement}" WHERE {self.condition} GROUP BY *'
-        return self._over_time("mean(rate)", f"({inner})", "$timeFilter")
+        subquery = f'SELECT {growth} AS rate FROM "{self.measurement}" WHERE {self.condition} GROUP BY *'
+        return self._over_time("mean(rate)", f"({subquery})", "$timeFilter")
 
     def total_rate(self, name: str, factor: float = 1) -> str:
         """The rates of all series of one ``by`` added up; for intervals in which each of them has a point."""
@@ -61,15 +61,15 @@ class Series:
 
     def points(self, *columns: str) -> str:
         """The points themselves: these fields and tags of each."""
-        listed = ", ".join(f'"{name}"' for name in columns)
-        return f'SELECT {listed} FROM "{self.measurement}" WHERE {self.condition}'
+        column_list = ", ".join(f'"{name}"' for name in columns)
+        return f'SELECT {column_list} FROM "{self.measurement}" WHERE {self.condition}'
 
     def _sum_of(self, expression: str, name: str) -> str:
-        inner = (
+        subquery = (
             f'SELECT {expression} AS {name} FROM "{self.measurement}" '
             f"WHERE {self.condition} GROUP BY time($__interval), * fill(none)"
         )
-        return self._over_time(f"sum({name})", f"({inner})", "$timeFilter")
+        return self._over_time(f"sum({name})", f"({subquery})", "$timeFilter")
 
     def _over_time(self, column: str, source: str, condition: str) -> str:
         groups = ", ".join(("time($__interval)", *(f'"{tag}"' for tag in self.by)))

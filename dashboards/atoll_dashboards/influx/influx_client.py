@@ -9,13 +9,13 @@ from typing import Any, Self, cast
 from atoll_core.errors import AtollError
 from atoll_dashboards.influx.influx_settings import InfluxSettings
 
-_CONNECT_S = 3
-_ANSWER_S = 30  # a database that is compacting
-_LONGEST_SHOWN = 300
-_STORED = 204
-_PLAIN = "text/plain; charset=utf-8"
-_DROPPED = re.compile(r" dropped=(\d+)(?: for database: [^=]*)?$")
-_AGED = re.compile(r"dropped \d+ (points outside retention policy of duration \S+) - .*")  # 2.7 also lists them
+_CONNECT_TIMEOUT_S = 3
+_ANSWER_TIMEOUT_S = 30  # a database that is compacting
+_LONGEST_MESSAGE_CHARACTERS = 300
+_STORED_STATUS = 204
+_CONTENT_TYPE = "text/plain; charset=utf-8"
+_DROPPED_COUNT = re.compile(r" dropped=(\d+)(?: for database: [^=]*)?$")
+_AGED_POINTS = re.compile(r"dropped \d+ (points outside retention policy of duration \S+) - .*")  # 2.7 also lists them
 
 
 class DatabaseError(AtollError):
@@ -32,9 +32,9 @@ class UnfitError(DatabaseError):
     def __init__(self, message: str, answer: str = "") -> None:
         """``answer``: the message of the database."""
         # 1.8 keeps the lines that it can parse and says dropped=0 of the others; 2 keeps none when it cannot parse one.
-        dropped = None if "unable to parse" in answer else _DROPPED.search(answer)
+        dropped = None if "unable to parse" in answer else _DROPPED_COUNT.search(answer)
         self.dropped = int(dropped[1]) if dropped else None
-        why = _AGED.sub(r"\1", _DROPPED.sub("", answer))
+        why = _AGED_POINTS.sub(r"\1", _DROPPED_COUNT.sub("", answer))
         self.reason = f"{message}: {_short(why)}"
         super().__init__(f"{message}: {_short(answer)}")
 
@@ -47,7 +47,7 @@ class Database:
         from influxdb_client.service.write_service import WriteService
 
         self._settings = settings
-        timeout = (_CONNECT_S * 1000, _ANSWER_S * 1000)
+        timeout = (_CONNECT_TIMEOUT_S * 1000, _ANSWER_TIMEOUT_S * 1000)
         # Both versions keep passwords in UTF-8; the library writes headers in Latin-1.
         token = settings.token.encode().decode("latin-1")
         # Its types are less than its documentation promises: a pair of time-outs, errors with a status.
@@ -76,15 +76,15 @@ class Database:
 
         try:
             _, status, _ = self._writes.post_write_with_http_info(
-                self._settings.org, self._settings.bucket, lines or b"\n", precision="ns", content_type=_PLAIN
+                self._settings.org, self._settings.bucket, lines or b"\n", precision="ns", content_type=_CONTENT_TYPE
             )
         except ApiException as error:
             answer = cast("Any", error)
             raise self._failure(int(answer.status or 0), _message(answer.body or answer.reason)) from None
         except (HTTPError, OSError) as error:
             raise DatabaseError(f"no answer from {self._settings.url}: {_reason(error)}") from None
-        if status != _STORED:
-            msg = f"{self._settings.url} answers {status} to a write, and InfluxDB {_STORED}: is this a portal?"
+        if status != _STORED_STATUS:
+            msg = f"{self._settings.url} answers {status} to a write, and InfluxDB {_STORED_STATUS}: is this a portal?"
             raise DatabaseError(msg)
 
     def _failure(self, status: int, answer: str) -> DatabaseError:
@@ -117,7 +117,7 @@ def _message(body: Any) -> str:
 
 def _short(answer: str) -> str:
     """The text shortened for messages: the database quotes a line that it cannot parse in full."""
-    return answer if len(answer) <= _LONGEST_SHOWN else f"{answer[: _LONGEST_SHOWN - 3]}..."
+    return answer if len(answer) <= _LONGEST_MESSAGE_CHARACTERS else f"{answer[: _LONGEST_MESSAGE_CHARACTERS - 3]}..."
 
 
 def _without_tls(error: str) -> str:

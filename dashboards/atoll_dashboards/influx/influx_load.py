@@ -38,7 +38,7 @@ def loadable(
     for path in paths:
         try:
             run_dir = RunDir.open(path)
-            how = times or usual_times(run_dir)
+            run_times = times or default_times(run_dir)
             reason = _without_points(run_dir)
         except RunDirError as error:
             mistakes.append(str(error))
@@ -47,11 +47,11 @@ def loadable(
             left_out.append((path, reason, False))
             continue
         try:
-            shift_ns(run_dir, how)
+            shift_ns(run_dir, run_times)
         except RunDirError as error:
             left_out.append((path, str(error).removeprefix(f"{run_dir.path}: "), True))
         else:
-            loaded.append((run_dir, how))
+            loaded.append((run_dir, run_times))
     if mistakes or not loaded:
         raise RunDirError("\n".join([*mistakes, *(f"{path}: {reason}" for path, reason, _ in left_out)]))
     return loaded, left_out
@@ -81,16 +81,16 @@ def load_run(
     """
     tail = SpoolTail(run_dir.path / SPOOL)
     try:
-        by_ns = shift_ns(run_dir, times or usual_times(run_dir))
+        offset_ns = shift_ns(run_dir, times or default_times(run_dir))
         tally = Tally()
         for lines in batches(tail.frames()):
-            write_fit(write, [shifted(lines, by_ns)], tally, report)
+            write_fit(write, [shifted(lines, offset_ns)], tally, report)
     finally:
         tail.close()
     return tally
 
 
-def usual_times(run_dir: RunDir) -> Times:
+def default_times(run_dir: RunDir) -> Times:
     """Return a run's default: aligned in virtual time, where all clocks begin at the same instant; else as recorded."""
     return Times.ALIGNED if run_dir.manifest().get("virtual") else Times.RECORDED
 
@@ -114,9 +114,9 @@ def shift_ns(run_dir: RunDir, times: Times) -> int:
     raise RunDirError(f"{run_dir.path}: {recorded}; use --times aligned")
 
 
-def shifted(lines: bytes, by_ns: int) -> bytes:
+def shifted(lines: bytes, offset_ns: int) -> bytes:
     """Shift the time stamps of lines (after the last space)."""
-    if by_ns == 0:
+    if offset_ns == 0:
         return lines
     points = (line.rpartition(b" ") for line in lines.removesuffix(b"\n").split(b"\n"))
-    return b"".join(b"%b %d\n" % (point, int(stamp) + by_ns) for point, _, stamp in points)
+    return b"".join(b"%b %d\n" % (point, int(stamp) + offset_ns) for point, _, stamp in points)

@@ -46,7 +46,7 @@ def influx_settings(environment: Mapping[str, str] | None = None) -> InfluxSetti
     """The user's settings, or None if there are none. Raises UsageError when they cannot be used."""
     environment = os.environ if environment is None else environment
     file = settings_file(environment)
-    values = _read(file, named=FILE_VARIABLE in environment)
+    values = _read(file, must_exist=FILE_VARIABLE in environment)
     keys = [key.name for key in fields(InfluxSettings)]
     if unknown := sorted(set(values) - set(keys)):
         raise UsageError(f"{file}: unknown key {unknown[0]!r}; known are {', '.join(keys)}")
@@ -96,15 +96,15 @@ def other_database(mark: str, environment: Mapping[str, str] | None = None) -> s
     )
 
 
-def require_url(text: str, where: str, whose: str, example: str) -> None:
+def require_url(text: str, where: str, owner: str, example: str) -> None:
     """Raise UsageError unless the URL names a server and holds no password, which would be shown.
 
-    ``where`` and ``whose``: the setting's place and name, for the message.
+    ``where`` and ``owner``: the setting's place and name, for the message.
     """
     if "@" in text:
-        raise UsageError(f"{where}: {whose} URL is wanted without user and password; their place is the token")
+        raise UsageError(f"{where}: {owner} URL is wanted without user and password; their place is the token")
     if not _is_url(text):
-        raise UsageError(f"{where}: {whose} URL is wanted, such as {example}; it says {text!r}")
+        raise UsageError(f"{where}: {owner} URL is wanted, such as {example}; it says {text!r}")
 
 
 def _is_url(text: str) -> bool:
@@ -124,11 +124,11 @@ def settings_file(environment: Mapping[str, str]) -> Path:
     return Path(home) / "atoll" / "influx.toml"
 
 
-def _read(file: Path, *, named: bool) -> dict[str, Any]:
+def _read(file: Path, *, must_exist: bool) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # some editors put a mark before what is UTF-8
     except FileNotFoundError:
-        if named:
+        if must_exist:
             raise UsageError(f"{FILE_VARIABLE}: there is no file {file}") from None
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -21,13 +21,13 @@ from atoll_dashboards.influx.influx_client import Database, DatabaseError, Unfit
 from atoll_dashboards.influx.influx_settings import influx_settings
 
 BATCH_BYTES = 1 << 20  # some 5000 lines, as InfluxDB advises
-_LOOK_S = 0.5
+_POLL_S = 0.5
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 5.0
 _NICENESS = 10
-_REASONS = 10  # printed at most; a line that cannot be parsed is its own reason
+_MOST_REASONS = 10  # printed at most; a line that cannot be parsed is its own reason
 _SHORTEST_SHARD_NS = 3600 * 10**9
-_LONGEST_SERIES = 65_535  # bytes that InfluxDB takes of measurement and tags (models.MaxKeyLength)
+_LONGEST_SERIES_BYTES = 65_535  # bytes that InfluxDB takes of measurement and tags (models.MaxKeyLength)
 
 WriteMessage = Callable[[dict[str, Any]], None]
 
@@ -46,19 +46,19 @@ class Tally:
 
     def is_new(self, reason: str) -> bool:
         """Return whether a reason for refused lines is new; False after several reasons."""
-        if reason in self._reasons or len(self._reasons) >= _REASONS:
+        if reason in self._reasons or len(self._reasons) >= _MOST_REASONS:
             return False
         self._reasons.add(reason)
         return True
 
 
-def batches(frames: Iterable[bytes], most: int = BATCH_BYTES) -> Iterator[bytes]:
-    """Split frames into pieces of whole lines, in order, of at most ``most`` bytes (or one longer line)."""
+def batches(frames: Iterable[bytes], most_bytes: int = BATCH_BYTES) -> Iterator[bytes]:
+    """Split frames into pieces of whole lines, in order, of at most ``most_bytes`` bytes (or one longer line)."""
     pending = b""
     for frame in frames:
         pending += frame
-        while len(pending) > most:
-            end = pending.rfind(b"\n", 0, most) + 1 or pending.find(b"\n") + 1
+        while len(pending) > most_bytes:
+            end = pending.rfind(b"\n", 0, most_bytes) + 1 or pending.find(b"\n") + 1
             yield pending[:end]
             pending = pending[end:]
     if pending:
@@ -78,7 +78,7 @@ def write_fit(write: WriteLines, pieces: list[bytes], tally: Tally, report: Writ
         try:
             write(lines)
         except UnfitError as error:
-            if count > 1 and not (error.dropped and error.dropped <= count and _one_answer(lines)):
+            if count > 1 and not (error.dropped and error.dropped <= count and _message_covers_all(lines)):
                 pieces[:1] = _halves(lines)
                 continue
             if tally.is_new(error.reason):
@@ -91,7 +91,7 @@ def write_fit(write: WriteLines, pieces: list[bytes], tally: Tally, report: Writ
         del pieces[0]
 
 
-def _one_answer(lines: bytes) -> bool:
+def _message_covers_all(lines: bytes) -> bool:
     """Return whether the database's message about dropped lines can cover all of them.
 
     The message is about one shard. Shards are of whole hours by default. That of 1.8 is about the lines that it can
@@ -99,7 +99,7 @@ def _one_answer(lines: bytes) -> bool:
     """
     points = lines.removesuffix(b"\n").split(b"\n")
     hours = {int(point.rpartition(b" ")[2]) // _SHORTEST_SHARD_NS for point in points}
-    return len(hours) == 1 and max(map(len, points)) <= _LONGEST_SERIES
+    return len(hours) == 1 and max(map(len, points)) <= _LONGEST_SERIES_BYTES
 
 
 def _halves(lines: bytes) -> tuple[bytes, bytes]:
@@ -121,23 +121,23 @@ class Sink:
         self._write = write
         self._ended = ended
         self._report = report
-        self._trouble = ""
+        self._last_error = ""
         self.tally = Tally()
 
-    def carry(self) -> None:
+    def copy_all(self) -> None:
         """Return when all is delivered, or when the spool has ended and the database accepts nothing.
 
         Raises RunDirError when the spool is damaged.
         """
         while True:
-            last = self._ended.is_set()
+            is_last = self._ended.is_set()
             for lines in batches(self._tail.frames()):
                 pieces = [lines]
                 if not self._delivered(pieces):
                     self.tally.left += sum(piece.count(b"\n") for piece in pieces)
-            if last:
+            if is_last:
                 return
-            self._ended.wait(_LOOK_S)
+            self._ended.wait(_POLL_S)
 
     def _delivered(self, pieces: list[bytes]) -> bool:
         """Write a batch, with retries until the spool has ended; False: the lines in ``pieces`` remain."""
@@ -148,16 +148,16 @@ class Sink:
             try:
                 write_fit(self._write, pieces, self.tally, self._report)
             except DatabaseError as error:
-                if self._trouble != str(error):
-                    self._trouble = str(error)
-                    self._report({"type": "problem", "message": self._trouble})
+                if self._last_error != str(error):
+                    self._last_error = str(error)
+                    self._report({"type": "problem", "message": self._last_error})
                 if self._ended.is_set():
                     return False
                 self._ended.wait(wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
             else:
-                if self._trouble:
-                    self._trouble = ""
+                if self._last_error:
+                    self._last_error = ""
                     self._report({"type": "recovered"})
                 return True
 
@@ -183,7 +183,7 @@ def main(run: Path) -> int:
             return 0
         with Database(settings) as database:
             sink = Sink(SpoolTail(run / SPOOL), database.write, ended, _print_message)
-            sink.carry()
+            sink.copy_all()
     except AtollError as error:
         _print_message({"type": "problem", "message": str(error)})
         return error.exit_code

@@ -14,11 +14,11 @@ from atoll_core.errors import AtollError, UsageError
 from atoll_core.plural import counted
 from atoll_dashboards.influx.influx_settings import influx_settings
 
-END_S = 8.0
+END_TIMEOUT_S = 8.0
 """How long a run waits at its end for what is left: more than a database that is not there can take."""
 
-_UNSEEN_S = 1.0  # a longer wait is shown
-_STARTS = 4  # of a sink that is killed: what kills it three times more, for want of memory say, would do so again
+_QUIET_WAIT_S = 1.0  # a longer wait is shown
+_MOST_STARTS = 4  # of a sink that is killed: what kills it three times more, for want of memory say, would do so again
 _PAUSE_S = 1.0
 
 WriteLine = Callable[[str], None]
@@ -45,27 +45,27 @@ async def feeding(run: Path, note: WriteLine, show: WriteLine) -> AsyncGenerator
     if settings is None:
         yield feeder
         return
-    carrying = asyncio.create_task(feeder.carry())
+    copying = asyncio.create_task(feeder.copy_all())
     try:
         yield feeder
     finally:
         feeder.end()
-        await _wait(carrying, f"waiting until {settings} has stored the last metrics, {END_S:g} s at most", show)
-        if not carrying.done():
+        await _wait(copying, f"waiting until {settings} has stored the last metrics, {END_TIMEOUT_S:g} s at most", show)
+        if not copying.done():
             report(f"metrics: the database is too slow; `atoll metrics load {run}` stores the remaining points later")
-        carrying.cancel()
-        await asyncio.wait([carrying])
+        copying.cancel()
+        await asyncio.wait([copying])
 
 
-async def _wait(carrying: asyncio.Task[None], text: str, show: WriteLine) -> None:
+async def _wait(copying: asyncio.Task[None], text: str, show: WriteLine) -> None:
     try:
-        await asyncio.wait([carrying], timeout=_UNSEEN_S)
-        if not carrying.done():
+        await asyncio.wait([copying], timeout=_QUIET_WAIT_S)
+        if not copying.done():
             show(text)
-            await asyncio.wait([carrying], timeout=END_S - _UNSEEN_S)
+            await asyncio.wait([copying], timeout=END_TIMEOUT_S - _QUIET_WAIT_S)
     except asyncio.CancelledError:
-        carrying.cancel()
-        await asyncio.wait([carrying])
+        copying.cancel()
+        await asyncio.wait([copying])
         raise
 
 
@@ -85,14 +85,14 @@ class _Feeder:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
-    async def carry(self) -> None:
+    async def copy_all(self) -> None:
         """Run sinks until one has copied the whole spool; kills the running one when cancelled.
 
         One that was killed leaves neither gap nor duplicates: the next begins at the beginning of the spool, and what
         is written again is the same points.
         """
         remedy = f"`atoll metrics load {self._run}` stores the points"
-        for start in range(1, _STARTS + 1):
+        for start in range(1, _MOST_STARTS + 1):
             try:
                 code, done = await self._sink()
             except OSError as error:
@@ -104,8 +104,8 @@ class _Feeder:
                 self._report(f"metrics: the sink has ended; {remedy}")
                 return
             killed = f"metrics: the sink was killed by signal {-code}"
-            if start == _STARTS:
-                self._report(f"{killed} for the {_STARTS}th time and is not restarted; {remedy}")
+            if start == _MOST_STARTS:
+                self._report(f"{killed} for the {_MOST_STARTS}th time and is not restarted; {remedy}")
                 return
             self._report(f"{killed}; it is restarted and sends all points again from the first")
             with contextlib.suppress(TimeoutError):
@@ -128,14 +128,14 @@ class _Feeder:
         try:
             async for text in process.stdout or ():  # always a pipe
                 if text.endswith(b"\n"):  # not cut by its death
-                    done |= self._take(json.loads(text))
+                    done |= self._report_line(json.loads(text))
             return await process.wait(), done
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
 
-    def _take(self, line: dict[str, Any]) -> bool:
+    def _report_line(self, line: dict[str, Any]) -> bool:
         """Report a line of the sink; returns whether it is the last one."""
         match line["type"]:
             case "problem":

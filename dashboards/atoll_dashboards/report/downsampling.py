@@ -25,9 +25,9 @@ def extremes(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
     for begin in range(0, len(rows), length):
         for column in columns:
             stretch = rows[column].slice(begin, length)
-            for at in (stretch.arg_min(), stretch.arg_max()):
-                if at is not None:  # a column of nulls has neither
-                    indices |= {begin + at, min(begin + at + 1, len(rows) - 1)}
+            for index in (stretch.arg_min(), stretch.arg_max()):
+                if index is not None:  # a column of nulls has neither
+                    indices |= {begin + index, min(begin + index + 1, len(rows) - 1)}
     return rows[sorted({0, *indices, len(rows) - 1})]
 
 
@@ -41,8 +41,8 @@ def cloud(x: Numbers, y: Numbers) -> NDArray[np.intp]:
         return np.arange(len(x))
     cell = _cells(x, _COLUMNS) * (_ROWS + 1) + _cells(y, _ROWS)
     order = np.argsort(cell, kind="stable")
-    beyond = cell[order[_OF_A_CELL:]] == cell[order[:-_OF_A_CELL]]  # so many before it are in the same cell
-    return np.sort(np.delete(order, _OF_A_CELL + np.flatnonzero(beyond)))
+    surplus = cell[order[_OF_A_CELL:]] == cell[order[:-_OF_A_CELL]]  # so many before it are in the same cell
+    return np.sort(np.delete(order, _OF_A_CELL + np.flatnonzero(surplus)))
 
 
 def _cells(values: Numbers, count: int) -> NDArray[np.int32]:

@@ -20,14 +20,14 @@ from atoll_dashboards.report.plot_style import (
     PURPLE,
     VERMILLION,
     common_style,
+    draw_legend,
     image,
-    key,
     plain_figure,
     time_figure,
 )
 
-_POINTS = 400
-_LEAST = 1e-6  # of the flows, in the tail's panel
+_CURVE_POINTS = 400
+_LEAST_SHARE = 1e-6  # of the flows, in the tail's panel
 
 _COLUMNS: tuple[tuple[str, str, Callable[[TraceRow], float | None]], ...] = (
     ("rate (Mbit/s)", BLUE, lambda row: row.rate.bit_s / 1e6 if row.rate else None),
@@ -62,52 +62,52 @@ def draw_trace(trace: LinkTrace, until: Duration, form: str) -> bytes:
 def draw_flow_sizes(sizes: FlowSizes, form: str) -> bytes:
     """Draw a distribution and the published one. ``form``: .png, .svg or .pdf."""
     reference = published()
-    ends = [end for shape in (sizes, reference) for end in (shape.min_bytes, shape.max_bytes)]
-    at = np.unique(np.geomspace(min(ends), max(ends), _POINTS).round())
+    bounds = [end for shape in (sizes, reference) for end in (shape.min_bytes, shape.max_bytes)]
+    xs = np.unique(np.geomspace(min(bounds), max(bounds), _CURVE_POINTS).round())
     if sizes.kind is Interpolation.STEPS:
-        at = np.unique([*at, *(size for _, size in sizes.knots)])
+        xs = np.unique([*xs, *(size for _, size in sizes.knots)])
     with common_style():
         figure, (shares, tail) = plain_figure(3.6, (1.0, 1.0))
         for shape, style, suffix in ((reference, ":", ", published"), (sizes, "-", "")):
             width = 1.0 if shape is reference else 1.6
-            flows = np.array([shape.share_up_to(size) for size in at])
-            octets = np.array([shape.bytes_share_up_to(size) for size in at])
+            flows = np.array([shape.share_up_to(size) for size in xs])
+            octets = np.array([shape.bytes_share_up_to(size) for size in xs])
             for share, colour, label in ((flows, BLUE, f"of flows{suffix}"), (octets, PURPLE, f"of bytes{suffix}")):
-                shares.step(at, 100 * share, where="post", color=colour, linestyle=style, linewidth=width, label=label)
-            larger = np.where(1 - flows > _LEAST, 1 - flows, np.nan)
+                shares.step(xs, 100 * share, where="post", color=colour, linestyle=style, linewidth=width, label=label)
+            larger = np.where(1 - flows > _LEAST_SHARE, 1 - flows, np.nan)
             label = sizes.name if shape is sizes else reference.name
             if shape is sizes and sizes.name == reference.name and sizes != reference:
                 label += ", pro-rated"
             colour = BLUE if shape is sizes else GREY
-            tail.step(at, larger, where="post", color=colour, linestyle=style, linewidth=width, label=label)
+            tail.step(xs, larger, where="post", color=colour, linestyle=style, linewidth=width, label=label)
         shares.set_ylim(0, 102)
         shares.set_ylabel("share up to this size (%)")
         tail.set_yscale("log")
-        tail.set_ylim(_LEAST, 1.5)
+        tail.set_ylim(_LEAST_SHARE, 1.5)
         tail.set_ylabel("share of flows above this size")
         for axes in (shares, tail):
             axes.set_xscale("log")
             axes.set_xlabel("flow size (bytes)")
-            axes.set_xlim(min(ends), max(ends))
-            key(axes, 2)
+            axes.set_xlim(min(bounds), max(bounds))
+            draw_legend(axes, 2)
         figure.subplots_adjust(wspace=0.26)
     return image(figure, form, tight=True)
 
 
-def draw_rtts(ms: Sequence[float], servers: Sequence[tuple[str, float]], form: str) -> bytes:
+def draw_rtts(rtts_ms: Sequence[float], servers: Sequence[tuple[str, float]], form: str) -> bytes:
     """Draw RTTs in ascending order, cut into the servers' partitions, with each server's RTT.
 
     ``form``: .png, .svg or .pdf.
     """
-    ranks = np.arange(len(ms) + 1) / len(ms) * 100
-    cuts = [ranks[index * len(ms) // len(servers)] for index in range(len(servers) + 1)]
-    centres = [float(begin + end) / 2 for begin, end in pairwise(cuts)]
+    ranks = np.arange(len(rtts_ms) + 1) / len(rtts_ms) * 100
+    edges = [ranks[index * len(rtts_ms) // len(servers)] for index in range(len(servers) + 1)]
+    centres = [float(begin + end) / 2 for begin, end in pairwise(edges)]
     with common_style():
         figure, (axes,) = plain_figure(3.6, (1.0,))
-        for cut in cuts[1:-1]:
-            axes.axvline(cut, color=FAINT, linewidth=0.8, zorder=0)
-        label = f"RTT of a target (largest: {max(ms):g} ms)"
-        axes.step(ranks, [ms[0], *ms], where="pre", color=BLUE, linewidth=1.4, label=label)
+        for edge in edges[1:-1]:
+            axes.axvline(edge, color=FAINT, linewidth=0.8, zorder=0)
+        label = f"RTT of a target (largest: {max(rtts_ms):g} ms)"
+        axes.step(ranks, [rtts_ms[0], *rtts_ms], where="pre", color=BLUE, linewidth=1.4, label=label)
         rtts = [rtt for _, rtt in servers]
         axes.plot(centres, rtts, "o", color=ORANGE, markersize=5.5, label="server: median of its group")
         if len(servers) <= 30:
@@ -115,9 +115,9 @@ def draw_rtts(ms: Sequence[float], servers: Sequence[tuple[str, float]], form: s
             for (name, rtt), centre in zip(servers, centres, strict=True):
                 axes.annotate(name, (centre, rtt), xytext=(0, 7), **style)
         axes.set_xlim(0, 100)
-        most = float(np.percentile(ms, 99))  # the last per cent would make all others look alike
-        axes.set_ylim(0, 1.15 * max(most, *rtts))
+        p99_ms = float(np.percentile(rtts_ms, 99))  # the last per cent would make all others look alike
+        axes.set_ylim(0, 1.15 * max(p99_ms, *rtts))
         axes.set_xlabel("targets in the order of their RTT (%)")
         axes.set_ylabel("RTT (ms)")
-        key(axes, 2)
+        draw_legend(axes, 2)
     return image(figure, form, tight=True)

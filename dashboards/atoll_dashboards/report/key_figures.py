@@ -28,8 +28,8 @@ class KeyFigure:
 def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
     """The key figures of a run. Those that were not measured are left out, except goodput, loss, transfer and UDP."""
     link = summary["links"].get(summary["bottleneck"] or "")
-    which = f" ({summary['bottleneck']})" if len(summary["links"]) > 1 else ""
-    of_rate = f"of {_rate(link)}{which}" if link else ""
+    name_text = f" ({summary['bottleneck']})" if len(summary["links"]) > 1 else ""
+    of_rate = f"of {_rate(link)}{name_text}" if link else ""
     figures = (
         *_regime(summary),
         KeyFigure("goodput", rate(summary["goodput_mbit_s"]), "new TCP payload reaching the island"),
@@ -44,7 +44,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         KeyFigure(
             "queue at most",
             octets(summary["queue_max_bytes"]),
-            f"of {Size(link['queue_bytes'])}{which}" if link else "",
+            f"of {Size(link['queue_bytes'])}{name_text}" if link else "",
         ),
         *_queue_sojourn(link),
         *_standing(summary),
@@ -132,22 +132,22 @@ def _bursts(summary: Summary) -> Iterator[KeyFigure]:
 def _behind_coders(summary: Summary) -> Iterator[KeyFigure]:
     """Packets that stayed lost, of each chain with coders; none where no capture shows it."""
     for chain, bursts in summary.get("residual_bursts", {}).items():
-        which = f", chain {chain}" if summary["chains"] else ""
+        name_text = f", chain {chain}" if summary["chains"] else ""
         share = percent(bursts["lost"] / bursts["packets"] if bursts["packets"] else None, 3)
         rows = f"; {figure(bursts['mean'], '', 1)} in a row on average, at most {count(bursts['longest'])}"
         remark = f"of {counted(bursts['packets'], 'packet')} at the taps outside the coders"
         remark += rows if bursts["lost"] else ""
-        yield KeyFigure(f"lost behind coders{which}", f"{count(bursts['lost'])}, {share}", remark)
+        yield KeyFigure(f"lost behind coders{name_text}", f"{count(bursts['lost'])}, {share}", remark)
 
 
 def _low_priority(summary: Summary) -> Iterator[KeyFigure]:
     """The packets marked LE of each link that has a queue for them."""
-    for link, low in summary.get("low_priority", {}).items():  # absent from older summaries
-        which = f", {link}" if len(summary["links"]) > 1 else ""
-        waited = f"; waited {figure(low['sojourn']['p95_ms'], 'ms', 1)} (p95)" if low["sojourn"] else ""
-        remark = f"sent of {count(low['in_packets'])}; queue at most {octets(low['queue_max_bytes'])} of "
-        remark += f"{Size(low['queue_bytes'])}{waited}"
-        yield KeyFigure(f"low-priority packets{which}", count(low["sent_packets"]), remark)
+    for link, figures in summary.get("low_priority", {}).items():  # absent from older summaries
+        name_text = f", {link}" if len(summary["links"]) > 1 else ""
+        wait_text = f"; waited {figure(figures['sojourn']['p95_ms'], 'ms', 1)} (p95)" if figures["sojourn"] else ""
+        remark = f"sent of {count(figures['in_packets'])}; queue at most {octets(figures['queue_max_bytes'])} of "
+        remark += f"{Size(figures['queue_bytes'])}{wait_text}"
+        yield KeyFigure(f"low-priority packets{name_text}", count(figures["sent_packets"]), remark)
 
 
 def _causes(name: str, losses: Mapping[str, LostFigures] | None) -> Iterator[KeyFigure]:
@@ -168,15 +168,15 @@ def _flows(summary: Summary) -> Iterator[KeyFigure]:
     completed = summary["flows_completed"]
     mean = f"; mean {octets(summary['mean_flow_bytes'])}" if completed else ""
     yield KeyFigure("flows completed", count(completed), f"to the island, one each connection{mean}")
-    window, crowd = summary.get("initial_window"), summary.get("concurrency")  # absent from older summaries
+    window, concurrency = summary.get("initial_window"), summary.get("concurrency")  # absent from older summaries
     if window and window["flows_share"] is not None:
         remark = f"of them, {percent(window['bytes_share'])} of their bytes: at most {octets(window['bytes'])}"
         yield KeyFigure("in the initial window", percent(window["flows_share"]), remark)
-    if crowd:
+    if concurrency:
         most = summary["concurrent_flows_max"]
-        growth = "; they grow steadily" if crowd["grows"] else ""
-        remark = f"on average, p95 {figure(crowd['p95'], '', 1)}, at most {count(most)}{growth}"
-        yield KeyFigure("open flows", figure(crowd["mean"], "", 1), remark)
+        growth = "; they grow steadily" if concurrency["grows"] else ""
+        remark = f"on average, p95 {figure(concurrency['p95'], '', 1)}, at most {count(most)}{growth}"
+        yield KeyFigure("open flows", figure(concurrency["mean"], "", 1), remark)
 
 
 def _changes(summary: Summary) -> Iterator[KeyFigure]:
@@ -193,8 +193,8 @@ def _start(summary: Summary) -> tuple[str, str]:
         return NOT_MEASURED, ""
     bound_ms = start["clock_bound_ms"]
     clocks = "" if bound_ms is None else f", clocks known to ± {figure(bound_ms, 'ms')}"
-    late = f"p50 {figure(start['late_p50_ms'], 'ms')}, at most {figure(start['late_max_ms'], 'ms')} late"
-    return figure(start["spread_ms"], "ms"), f"apart, bound {START_SPREAD_MS:g} ms; {late}{clocks}"
+    lateness = f"p50 {figure(start['late_p50_ms'], 'ms')}, at most {figure(start['late_max_ms'], 'ms')} late"
+    return figure(start["spread_ms"], "ms"), f"apart, bound {START_SPREAD_MS:g} ms; {lateness}{clocks}"
 
 
 def _stalls(summary: Summary) -> str:
@@ -208,16 +208,16 @@ def _rate(link: LinkFigures) -> str:
 
 
 def _losses(summary: Summary) -> str:
-    by_link, by_captures = summary["loss_bytes_link"], summary["loss_bytes_captures"]
-    if by_link is None or summary["duration_s"] is None:
+    link_bytes, captures_bytes = summary["loss_bytes_link"], summary["loss_bytes_captures"]
+    if link_bytes is None or summary["duration_s"] is None:
         return ""
     if losses_agree(summary):
-        return f"{octets(by_link)}; captures agree"
-    if by_captures is None:
-        return f"{octets(by_link)} by the link's count"
-    if by_captures < 0:
-        return f"{octets(by_link)}; captures show {octets(-by_captures)} more at the island"
-    return f"{octets(by_link)}; captures say {octets(by_captures)}"
+        return f"{octets(link_bytes)}; captures agree"
+    if captures_bytes is None:
+        return f"{octets(link_bytes)} by the link's count"
+    if captures_bytes < 0:
+        return f"{octets(link_bytes)}; captures show {octets(-captures_bytes)} more at the island"
+    return f"{octets(link_bytes)}; captures say {octets(captures_bytes)}"
 
 
 def _bound(summary: Summary) -> str:

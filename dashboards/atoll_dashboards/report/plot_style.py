@@ -86,7 +86,7 @@ def plain_figure(height_in: float, widths: tuple[float, ...]) -> tuple[Figure, l
     return figure, axes
 
 
-def bound(axes: Axes, level: float, text: str) -> None:
+def draw_bound(axes: Axes, level: float, text: str) -> None:
     """A horizontal dashed line at a configured bound, named at the right-hand margin."""
     axes.axhline(level, color=INK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=3)
     axes.annotate(
@@ -103,7 +103,7 @@ def bound(axes: Axes, level: float, text: str) -> None:
     )
 
 
-def instant(axes: Axes, t: float, until: float, text: str) -> None:
+def draw_instant(axes: Axes, t: float, until: float, text: str) -> None:
     """A vertical line at an instant with a text at its head, and a shade from there to ``until``."""
     axes.axvspan(t, until, color=PURPLE, alpha=0.16, linewidth=0, zorder=0)
     axes.axvline(t, color=PURPLE, linewidth=1.2, linestyle=(0, (1, 1.2)), zorder=4)
@@ -123,7 +123,7 @@ def instant(axes: Axes, t: float, until: float, text: str) -> None:
     )
 
 
-def key(axes: Axes, columns: int = 4) -> None:
+def draw_legend(axes: Axes, columns: int = 4) -> None:
     """The legend, above the axes at the right, where no data can be hidden by it."""
     legend = axes.legend(
         loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, handlelength=1.6, borderaxespad=0.3

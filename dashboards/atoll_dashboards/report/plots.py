@@ -34,10 +34,10 @@ from atoll_dashboards.report.plot_style import (
     PURPLE,
     SKY,
     VERMILLION,
-    bound,
     common_style,
-    instant,
-    key,
+    draw_bound,
+    draw_instant,
+    draw_legend,
     plain_figure,
     time_figure,
 )
@@ -79,7 +79,7 @@ def rates(sources: Sources) -> Figure | None:
     if link is not None and not sources.other_links:
         top = max(top, _link_rate(axes, sources, link))
     _time_axis(axes, sources, top)
-    key(axes)
+    draw_legend(axes)
     return figure
 
 
@@ -99,7 +99,7 @@ def chains(sources: Sources) -> Figure | None:
         height = top
     axes.set_ylabel("goodput (Mbit/s)")
     _time_axis(axes, sources, float(height.max(initial=0.0)))
-    key(axes)
+    draw_legend(axes)
     return figure
 
 
@@ -109,7 +109,7 @@ def other_links(sources: Sources) -> Figure | None:
     links = [
         (link, counters)
         for link in sources.other_links
-        if not (counters := _thinned(sources, link, *columns)).is_empty()
+        if not (counters := _link_rows(sources, link, *columns)).is_empty()
     ]
     if not links:
         return None
@@ -123,7 +123,7 @@ def other_links(sources: Sources) -> Figure | None:
         axes.plot(t_s[dropped], capacities_kb, "|", color=VERMILLION, markersize=7, label="drops")
         axes.set_ylabel(f"{link.box} (kB)")
         _time_axis(axes, sources, _queue_limit(axes, sources, link))
-    key(rows[0])
+    draw_legend(rows[0])
     return figure
 
 
@@ -133,7 +133,7 @@ def queue(sources: Sources) -> Figure | None:
     if link is None:
         return None
     pings = extremes(sources.sojourns(), "sojourn_ms")
-    counters = _thinned(sources, link, "queue_max_bytes", "queue_bytes")
+    counters = _link_rows(sources, link, "queue_max_bytes", "queue_bytes")
     if pings.is_empty() and counters.is_empty():
         return None
     figure, (above, below) = time_figure(4.6, rows=2)
@@ -143,10 +143,10 @@ def queue(sources: Sources) -> Figure | None:
     above.set_ylabel("queue sojourn (ms)")
     top = float(sojourn.max(initial=0.0))
     for limit_ms, name in _sojourn_limits(sources.summary, top):
-        bound(above, limit_ms, f"{name}\n{limit_ms:g} ms")
+        draw_bound(above, limit_ms, f"{name}\n{limit_ms:g} ms")
         top = max(top, limit_ms)
     _time_axis(above, sources, top)
-    key(above)
+    draw_legend(above)
     t_s = counters["t_s"].to_numpy() - WINDOW_S
     _area(below, t_s, counters["queue_max_bytes"] / 1e3, ORANGE, 0.5, "largest in each 100 ms")
     queue_kb = counters["queue_bytes"].to_numpy() / 1e3
@@ -157,11 +157,11 @@ def queue(sources: Sources) -> Figure | None:
         below.step(t_s, floor_kb, where="post", color=INK, linewidth=1.2, label="did not drain")
     below.set_ylabel(f"queue of {link.box} (kB)" if sources.other_links else "queue (kB)")
     _time_axis(below, sources, _queue_limit(below, sources, link))
-    key(below)
+    draw_legend(below)
     return figure
 
 
-def _thinned(sources: Sources, link: Link, *columns: str) -> pl.DataFrame:
+def _link_rows(sources: Sources, link: Link, *columns: str) -> pl.DataFrame:
     """These columns of a link's counters to the island."""
     return extremes(sources.link_counters(link.box).select("t_s", *columns).collect(engine="streaming"), *columns)
 
@@ -189,9 +189,9 @@ def loss(sources: Sources) -> Figure | None:
     drops = {direction: sources.drops(link, direction) for direction in DIRECTIONS}
     if drops["to_island"].is_empty():
         return None
-    shown = [direction for direction, lost in drops.items() if lost.width > 1 or direction == "to_island"]
-    figure, rows = time_figure(0.6 + 1.7 * len(shown), rows=len(shown))
-    for axes, direction in zip(rows, shown, strict=True):
+    directions = [direction for direction, lost in drops.items() if lost.width > 1 or direction == "to_island"]
+    figure, rows = time_figure(0.6 + 1.7 * len(directions), rows=len(directions))
+    for axes, direction in zip(rows, directions, strict=True):
         _stack_losses(axes, sources, drops[direction])
         axes.set_ylabel(f"lost {direction.replace('_', ' ')}")
     return figure
@@ -205,14 +205,14 @@ def _stack_losses(axes: Axes, sources: Sources, drops: pl.DataFrame) -> None:
     # Lines: bars as narrow as their windows are less than a pixel in a long run, and take as long as the rest.
     for cause in causes:
         lost = drops[cause].to_numpy()
-        some = lost > 0
+        mask = lost > 0
         label, colour = CAUSES.get(cause, "cause unknown"), _CAUSES.get(cause, GREY)
-        axes.vlines(t_s[some], height[some], (height + lost)[some], color=colour, linewidth=1.0, label=label)
+        axes.vlines(t_s[mask], height[mask], (height + lost)[mask], color=colour, linewidth=1.0, label=label)
         height += lost
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     _time_axis(axes, sources, max(1.0, float(height.max(initial=0))))
     if causes:
-        key(axes)
+        draw_legend(axes)
 
 
 def udp(sources: Sources) -> Figure | None:
@@ -228,17 +228,17 @@ def udp(sources: Sources) -> Figure | None:
     _area(rows[0], t_s, frame["mbit_s"], SKY, 0.6, "received")
     rows[0].set_ylabel("Mbit/s")
     _time_axis(rows[0], sources, max(_udp_rate(rows[0], sources, traffic), float(frame["mbit_s"].to_numpy().max())))
-    key(rows[0])
+    draw_legend(rows[0])
     if has_losses:
         for column, colour, label in (("lost_packets", VERMILLION, "lost"), ("reordered_packets", INK, "out of order")):
             packets = frame[column].to_numpy()
-            some = packets > 0
-            rows[1].vlines(t_s[some] + WINDOW_S / 2, 0, packets[some], color=colour, linewidth=1.0, label=label)
+            mask = packets > 0
+            rows[1].vlines(t_s[mask] + WINDOW_S / 2, 0, packets[mask], color=colour, linewidth=1.0, label=label)
         rows[1].set_ylabel("packets")
         rows[1].yaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))
         most = max(float(frame[column].to_numpy().max()) for column in ("lost_packets", "reordered_packets"))
         _time_axis(rows[1], sources, max(1.0, most))
-        key(rows[1])
+        draw_legend(rows[1])
         jitter_ms = frame["jitter_ms"].fill_null(0).to_numpy()
         rows[2].plot(t_s + WINDOW_S, jitter_ms, color=BLUE, linewidth=0.9)
         rows[2].set_ylabel("jitter (ms)")
@@ -259,7 +259,7 @@ def concurrent(sources: Sources) -> Figure | None:
     axes.set_ylabel("connections")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     _time_axis(axes, sources, max(1.0, float(frame["open"].to_numpy().max(initial=0))))
-    key(axes)
+    draw_legend(axes)
     return figure
 
 
@@ -290,7 +290,7 @@ def terrestrial_rtt(sources: Sources) -> Figure | None:
         axes.grid(visible=True, axis="x")
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        key(axes, 2)
+        draw_legend(axes, 2)
     return figure
 
 
@@ -300,18 +300,18 @@ def flows(sources: Sources) -> Figure | None:
     if frame.is_empty():
         return None
     size, seconds = frame["size_bytes"].to_numpy(), frame["seconds"].to_numpy()
-    drawn = cloud(size, seconds)
+    indices = cloud(size, seconds)
     figure, (axes, shares) = plain_figure(3.4, (1.6, 1.0))
     dots: dict[str, Any] = {"alpha": 0.35, "markersize": 2.65, "markeredgewidth": 0, "rasterized": True}
-    axes.plot(size[drawn], seconds[drawn], "o", color=BLUE, label="completed flow", **dots)
+    axes.plot(size[indices], seconds[indices], "o", color=BLUE, label="completed flow", **dots)
     link = sources.bottleneck
     if link is not None and not sources.other_links:
         sizes = np.geomspace(float(size.min()), float(size.max()), 60)
         # One round trip to connect, one to ask and be answered, then nothing but serialisation, by link or server.
-        written = sources.experiment.traffic.write_rate
+        write_rate = sources.experiment.traffic.write_rate
         rtt_s = (link.to_island.delay.ns + link.to_world.delay.ns) / 1e9
         bounds = sources.over_time(link).rates(*sources.measured_ns)
-        rates = sorted({min(rate, written or rate) for rate in bounds}, reverse=True)
+        rates = sorted({min(rate, write_rate or rate) for rate in bounds}, reverse=True)
         for rate, dashes in zip(rates, ((4, 3), (1, 2)), strict=False):
             alone_s = 2 * rtt_s + 8 * sizes / rate.bit_s
             label = "alone on the link, no slow start" if len(rates) == 1 else f"alone at {rate}"
@@ -320,7 +320,7 @@ def flows(sources: Sources) -> Figure | None:
     _log_axis(axes)
     axes.set_xlabel("flow size (bytes)")
     axes.set_ylabel("connect to last byte (s)")
-    key(axes, 3)
+    draw_legend(axes, 3)
     order = np.sort(size)
     points = share_points(order)
     weights = ((np.ones(len(order)), BLUE, "of flows"), (order.astype(float), PURPLE, "of bytes"))
@@ -331,7 +331,7 @@ def flows(sources: Sources) -> Figure | None:
     shares.set_ylim(0, 102)
     shares.set_xlabel("flow size (bytes)")
     shares.set_ylabel("share up to this size (%)")
-    key(shares, 2)
+    draw_legend(shares, 2)
     return figure
 
 
@@ -377,15 +377,15 @@ def _percentile_bars(
     axes.set_xticks(range(len(classes)), [_class_label(flow_class) for flow_class in classes])
     axes.set_xlim(-0.6, len(classes) - 0.4)
     axes.tick_params(axis="x", length=0)
-    key(axes, 3)
+    draw_legend(axes, 3)
 
 
 def _class_label(flow_class: FlowClass) -> str:
     """The sizes of a class, the number of flows that its percentiles are of, and of all that began."""
-    above, to, completed = Size(flow_class["above_bytes"]), flow_class["to_bytes"], flow_class["completed"]
-    sizes = f"> {above}" if to is None else f"\N{LESS-THAN OR EQUAL TO} {Size(to)}"
-    begun = f"\nof {flow_class['flows']}" if flow_class["flows"] > completed else ""
-    return f"{sizes}\nn = {completed}{begun}"
+    above, to_bytes, completed = Size(flow_class["above_bytes"]), flow_class["to_bytes"], flow_class["completed"]
+    sizes = f"> {above}" if to_bytes is None else f"\N{LESS-THAN OR EQUAL TO} {Size(to_bytes)}"
+    begun_text = f"\nof {flow_class['flows']}" if flow_class["flows"] > completed else ""
+    return f"{sizes}\nn = {completed}{begun_text}"
 
 
 def bursts(sources: Sources) -> Figure | None:
@@ -519,7 +519,7 @@ def _mark_changes(figure: Figure, sources: Sources) -> None:
         if change["began_s"] is not None:
             until = change["began_s"] + (change["duration_s"] or 0.0)
             for axes in figure.axes:
-                instant(axes, change["began_s"], until, str(change["number"]))
+                draw_instant(axes, change["began_s"], until, str(change["number"]))
 
 
 def _link_rate(axes: Axes, sources: Sources, link: Link) -> float:
@@ -537,13 +537,13 @@ def _queue_limit(axes: Axes, sources: Sources, link: Link) -> float:
     return _limit(axes, sources, link, lambda step: step.queue.bytes / 1e3, text, "Q")
 
 
-def _limit(axes: Axes, sources: Sources, link: Link, of: Callable[[LinkStep], float], text: str, label: str) -> float:
+def _limit(axes: Axes, sources: Sources, link: Link, read: Callable[[LinkStep], float], text: str, label: str) -> float:
     """A limit of a link: a bound with a text, or a line with a label if it changes; the most."""
     begin_ns, end_ns = sources.measured_ns
     spans = list(sources.over_time(link).spans(begin_ns, end_ns))
-    limits = [of(step) for _, _, step in spans]
+    limits = [read(step) for _, _, step in spans]
     if len(set(limits)) == 1:
-        bound(axes, limits[0], text)
+        draw_bound(axes, limits[0], text)
     else:
         _steps(axes, sources, [(since_ns - begin_ns) / 1e9 for since_ns, _, _ in spans], limits, label)
     return max(limits)
@@ -553,7 +553,7 @@ def _udp_rate(axes: Axes, sources: Sources, traffic: UdpTraffic) -> float:
     """The rate at which UDP is sent: a bound, or a line if it changes; the most in Mbit/s."""
     mbit_s = [(state.udp or traffic).rate.bit_s / 1e6 for state in sources.experiment.states]
     if len(set(mbit_s)) == 1:
-        bound(axes, mbit_s[0], f"sent\n{mbit_s[0]:g} Mbit/s")
+        draw_bound(axes, mbit_s[0], f"sent\n{mbit_s[0]:g} Mbit/s")
     else:
         _steps(axes, sources, [version.at.s for version in sources.experiment.versions], mbit_s, "sent")
     return max(mbit_s)

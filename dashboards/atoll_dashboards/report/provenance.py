@@ -13,13 +13,13 @@ from atoll_core.plural import counted
 
 Row = tuple[str, str]
 
-_ELSEWHERE = ("name", "seed", "changes")  # parts that are no rows of settings
+_UNLISTED_PARTS = ("name", "seed", "changes")  # parts that are no rows of settings
 
 
 def in_one_line(experiment: Experiment) -> str:
     """The experiment in a sentence without a verb."""
     links = ((link.box, link.to_island) for link in experiment.links)
-    parts = [f"{box}: {way.rate}, {way.delay} one way, queue {way.queue}" for box, way in links]
+    parts = [f"{box}: {direction.rate}, {direction.delay} one way, queue {direction.queue}" for box, direction in links]
     parts.append(counted(experiment.traffic.channels, "channel"))
     if experiment.transfer is not None:
         parts.append(f"a transfer of {experiment.transfer.size}")
@@ -29,7 +29,7 @@ def in_one_line(experiment: Experiment) -> str:
 def settings(experiment: Experiment, network: Network) -> list[Row]:
     """The settings of the experiment, a row for each part of its description and for each of its changes."""
     described = parts(settings_table("", [experiment.described(network)]))
-    rows = [(part, part_text(part, setting)) for part, setting in described.items() if part not in _ELSEWHERE]
+    rows = [(part, part_text(part, setting)) for part, setting in described.items() if part not in _UNLISTED_PARTS]
     for number, (before, after) in enumerate(pairwise(experiment.versions), start=1):
         rows.append((f"change {number}", f"at {after.at}: {'; '.join(version_differences(before, after))}"))
     return rows
@@ -41,22 +41,22 @@ def origin(manifest: Mapping[str, Any]) -> list[Row]:
     started_ns = host.get("started_ns", manifest.get("started_ns"))
     started = datetime.fromtimestamp(started_ns // 10**9, UTC) if isinstance(started_ns, int) else None
     return [
-        *_present(
+        *_rows_present(
             ("started", started and f"{started:%Y-%m-%d %H:%M:%S} UTC"),
             ("outcome", manifest.get("outcome")),
             ("seed", manifest.get("seed")),
         ),
         *platform(manifest),
-        *_present(("host", f"kernel {host['kernel']}, {host['wall_s']:.1f} s of wall time" if host else None)),
+        *_rows_present(("host", f"kernel {host['kernel']}, {host['wall_s']:.1f} s of wall time" if host else None)),
         *program(manifest),
-        *_present(("plan (SHA-256)", manifest.get("plan_sha256")), ("format", manifest.get("format"))),
+        *_rows_present(("plan (SHA-256)", manifest.get("plan_sha256")), ("format", manifest.get("format"))),
     ]
 
 
 def platform(manifest: Mapping[str, Any]) -> list[Row]:
     """The platform of a run and its software except atoll."""
     virtual, version = manifest.get("virtual", {}), manifest.get("ovs")
-    return _present(
+    return _rows_present(
         ("place", manifest.get("place")),
         ("backend", manifest.get("backend")),
         ("switches", f"Open vSwitch {version}, {manifest.get('datapath')} datapath" if version else None),
@@ -70,8 +70,8 @@ def platform(manifest: Mapping[str, Any]) -> list[Row]:
 def program(manifest: Mapping[str, Any]) -> list[Row]:
     """The revision of atoll that made a run, and whether it recorded metrics."""
     metrics = {True: "taken", False: "none"}.get(manifest.get("metrics", None))
-    return _present(("revision", manifest.get("revision")), ("metrics", metrics))
+    return _rows_present(("revision", manifest.get("revision")), ("metrics", metrics))
 
 
-def _present(*rows: tuple[str, object]) -> list[Row]:
+def _rows_present(*rows: tuple[str, object]) -> list[Row]:
     return [(name, str(value)) for name, value in rows if value not in (None, "")]

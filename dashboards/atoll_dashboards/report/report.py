@@ -96,14 +96,14 @@ def _box_tables(sources: "Sources") -> Iterator[dict[str, Any]]:
     """
     from atoll_dashboards.report.number_format import count, octets
 
-    counted = sources.summary.get("boxes", {})
+    counters = sources.summary.get("boxes", {})
     network = from_json(Network, sources.manifest["network"])
-    boxes = [box for box in sources.experiment.as_used(network).boxes if box.name in counted]
+    boxes = [box for box in sources.experiment.as_used(network).boxes if box.name in counters]
     for kind in dict.fromkeys(box.kind for box in boxes if box.kind.counters):
         names = [box.name for box in boxes if box.kind == kind]
         rows: list[tuple[str, str, list[str]]] = []
         for counter in kind.counters:
-            sums = [counted[name].get(counter.name) for name in names]
+            sums = [counters[name].get(counter.name) for name in names]
             unit = "" if counter.unit == "1" else counter.unit
             texts = [octets(number) if unit == "bytes" else count(number, unit) for number in sums]
             rows.append((counter.name, counter.what, texts))

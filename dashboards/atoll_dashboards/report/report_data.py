@@ -12,7 +12,7 @@ import polars as pl
 from atoll_analysis.figures.losses import cause_of
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
-from atoll_analysis.tables.box_counters import CAUSES
+from atoll_analysis.tables.box_counters import COUNTER_CAUSES
 from atoll_analysis.tables.change_timeline import to_island_over_time
 from atoll_analysis.tables.table_schemas import scan_table
 from atoll_analysis.tables.tables import WINDOW_NS
@@ -64,24 +64,24 @@ class Sources:
         """t_s (its beginning) and these columns for every 100 ms window of the measurement; 0 where there is no row."""
         count = max(1, round(self.seconds / WINDOW_S))
         within = pl.col("window").is_between(0, count, closed="left")
-        present = rows.filter(within).select("window", *columns).collect(engine="streaming")
+        measured = rows.filter(within).select("window", *columns).collect(engine="streaming")
         filled = {"t_s": np.arange(count) * WINDOW_S, **{column: np.zeros(count) for column in columns}}
         for column in columns:
-            filled[column][present["window"].to_numpy()] = present[column]
+            filled[column][measured["window"].to_numpy()] = measured[column]
         return pl.DataFrame(filled)
 
     def rates(self) -> pl.DataFrame:
         """t_s, throughput and goodput (Mbit/s) of the arrival capture, a row a window."""
-        arrived = (pl.col("capture") == (self.summary["arrival"] or "")) & pl.col("to_island")
+        at_arrival = (pl.col("capture") == (self.summary["arrival"] or "")) & pl.col("to_island")
         columns = {"throughput": pl.col("ip_bytes") * MBIT_S, "goodput": pl.col("goodput_bytes") * MBIT_S}
-        return self.in_windows(self.table("throughput").filter(arrived).select("window", **columns), *columns)
+        return self.in_windows(self.table("throughput").filter(at_arrival).select("window", **columns), *columns)
 
     def link_counters(self, box: str, direction: str = "to_island") -> pl.LazyFrame:
         """t_s, queue_bytes, queue_max_bytes, and the packets dropped in each interval, by cause, too, in one direction.
 
         Causes that the tables of an older version do not distinguish are null.
         """
-        causes = [f"dropped_{cause}_packets" for cause in CAUSES]
+        causes = [f"dropped_{cause}_packets" for cause in COUNTER_CAUSES]
         rows = self.table("boxes")
         missing = [cause for cause in causes if cause not in rows.collect_schema().names()]
         return (
@@ -116,7 +116,7 @@ class Sources:
         counters = self.link_counters(link.box, direction)
         drops = counters.select("t_s", pl.col("dropped_packets").fill_null(0)).collect(engine="streaming")
         unknown = drops.drop_in_place("dropped_packets")
-        for counter in CAUSES:  # one after the other: most of them lost nothing, and need not be kept
+        for counter in COUNTER_CAUSES:  # one after the other: most of them lost nothing, and need not be kept
             column = counters.select(pl.col(f"dropped_{counter}_packets").fill_null(0))
             packets = column.collect(engine="streaming").to_series()
             if packets.sum():
@@ -200,7 +200,7 @@ def completed_flows(tables: Path) -> pl.DataFrame:
     path = tables / "channel_flows.parquet"
     if not path.exists():
         return pl.DataFrame(schema={"size_bytes": pl.Int64, "seconds": pl.Float64})
-    took_ns = pl.col("end_ns") - pl.col("start_ns")
-    completed = (pl.col("outcome") == "completed") & (took_ns > 0) & (pl.col("size_bytes") > 0)
-    flows = scan_table(path).filter(completed).select("size_bytes", seconds=took_ns / 1e9)
+    duration_ns = pl.col("end_ns") - pl.col("start_ns")
+    completed = (pl.col("outcome") == "completed") & (duration_ns > 0) & (pl.col("size_bytes") > 0)
+    flows = scan_table(path).filter(completed).select("size_bytes", seconds=duration_ns / 1e9)
     return flows.collect(engine="streaming")

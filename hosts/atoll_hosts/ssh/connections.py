@@ -24,25 +24,25 @@ CONNECT_TIMEOUT_S = 15.0
 # would be delayed.
 _HANDSHAKES_AT_ONCE = 16
 
-_USERS_HOSTS = Path("~/.ssh/known_hosts")
-_MACHINES_HOSTS = Path("/etc/ssh/ssh_known_hosts")
+_USER_KNOWN_HOSTS = Path("~/.ssh/known_hosts")
+_SYSTEM_KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
 
 
 def known_hosts_file(access: SshAccess) -> Path:
     """The file to which host keys are added."""
-    return Path(access.known_hosts).expanduser() if access.known_hosts else _USERS_HOSTS.expanduser()
+    return Path(access.known_hosts).expanduser() if access.known_hosts else _USER_KNOWN_HOSTS.expanduser()
 
 
 class _Client(asyncssh.SSHClient):
     """Keeps the key of a host that is not trusted."""
 
     def __init__(self) -> None:
-        self.shown: asyncssh.SSHKey | None = None
+        self.shown_key: asyncssh.SSHKey | None = None
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         """Return False: a key is trusted only if it is in a file of known hosts."""
         del host, addr, port
-        self.shown = key
+        self.shown_key = key
         return False
 
 
@@ -54,7 +54,7 @@ class SshConnections:
 
     def __init__(self) -> None:
         self._jump_connections: dict[SshAccess, asyncio.Task[asyncssh.SSHClientConnection]] = {}
-        self._turn = asyncio.Semaphore(_HANDSHAKES_AT_ONCE)
+        self._handshake_slots = asyncio.Semaphore(_HANDSHAKES_AT_ONCE)
 
     async def __aenter__(self) -> Self:
         return self
@@ -75,7 +75,7 @@ class SshConnections:
         options = await self.options(name, access)
         client = _Client()
         try:
-            async with self._turn, asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with self._handshake_slots, asyncio.timeout(CONNECT_TIMEOUT_S):
                 return await asyncssh.connect(client_factory=lambda: client, **options)
         except TimeoutError:
             raise LabError(f"{name}: {access} does not answer within {CONNECT_TIMEOUT_S:g} s") from None
@@ -141,15 +141,15 @@ def _known_hosts(access: SshAccess) -> Any:
     if access.known_hosts is not None:
         files = [known_hosts_file(access)]
     else:
-        files = [_USERS_HOSTS.expanduser(), _MACHINES_HOSTS]
-    present = [str(file) for file in files if file.is_file()]
-    return present or asyncssh.import_known_hosts("")
+        files = [_USER_KNOWN_HOSTS.expanduser(), _SYSTEM_KNOWN_HOSTS]
+    existing = [str(file) for file in files if file.is_file()]
+    return existing or asyncssh.import_known_hosts("")
 
 
 def _untrusted(name: str, access: SshAccess, client: _Client, error: asyncssh.HostKeyNotVerifiable) -> str:
-    if client.shown is None:
+    if client.shown_key is None:
         return f"{name}: {access}: {error.reason}"
-    shown = client.shown.get_fingerprint()
+    shown = client.shown_key.get_fingerprint()
     where = known_hosts_file(access)
     if _has_keys(access):
         return (
@@ -186,19 +186,19 @@ class Outcome(Generic[T]):
 async def on_each(
     machines: Sequence[InventoryMachine],
     work: Callable[[InventoryMachine], Awaitable[T]],
-    tell: Callable[[Outcome[T]], None] = lambda _: None,
+    report: Callable[[Outcome[T]], None] = lambda _: None,
 ) -> list[Outcome[T]]:
-    """Do ``work`` on all machines in parallel; returns outcomes in their order, and calls ``tell`` as they arrive.
+    """Do ``work`` on all machines in parallel; returns outcomes in their order, and calls ``report`` as they arrive.
 
     A machine that fails (AtollError) does not affect the others.
     """
 
-    async def on(machine: InventoryMachine) -> Outcome[T]:
+    async def work_on(machine: InventoryMachine) -> Outcome[T]:
         try:
             outcome: Outcome[T] = Outcome(machine.name, await work(machine), None)
         except AtollError as error:
             outcome = Outcome(machine.name, None, str(error))
-        tell(outcome)
+        report(outcome)
         return outcome
 
-    return list(await asyncio.gather(*(on(machine) for machine in machines)))
+    return list(await asyncio.gather(*(work_on(machine) for machine in machines)))

@@ -40,16 +40,16 @@ async def show_key(connections: SshConnections, name: str, access: SshAccess) ->
         raise LabError(f"{name}: {access} sent no host key")
     file = known_hosts_file(access)
     host = access.host if access.port in (None, 22) else f"[{access.host}]:{access.port}"
-    public = key.export_public_key().decode().split()
-    line = f"{host} {public[0]} {public[1]}\n"
+    key_fields = key.export_public_key().decode().split()
+    line = f"{host} {key_fields[0]} {key_fields[1]}\n"
     port = access.port if access.port not in (None, 22) else None
-    trusted = asyncssh.match_known_hosts(str(file), access.host, "", port)[0] if file.is_file() else ()
-    if trusted and all(other.public_data != key.public_data for other in trusted):
+    known_keys = asyncssh.match_known_hosts(str(file), access.host, "", port)[0] if file.is_file() else ()
+    if known_keys and all(other.public_data != key.public_data for other in known_keys):
         raise LabError(
             f"{name}: {access} shows {key.get_fingerprint()}, but {file} has another key for it; if you know why the "
             f"key changed, remove the old one: ssh-keygen -f {file} -R {access.host}"
         )
-    return ShownKey(host, key.get_algorithm(), key.get_fingerprint(), line, file, bool(trusted))
+    return ShownKey(host, key.get_algorithm(), key.get_fingerprint(), line, file, bool(known_keys))
 
 
 def enroll(keys: list[ShownKey]) -> None:

@@ -23,20 +23,20 @@ Connect = Callable[[], Awaitable[asyncssh.SSHClientConnection]]
 """Returns a working connection: the previous one, or a new one if that has broken. Raises LabError."""
 
 _CHUNK_BYTES = 1 << 18
-_ATTEMPTS = 4
-_SILENT_S = 10.0
+_MOST_ATTEMPTS = 4
+_SILENCE_TIMEOUT_S = 10.0
 
 # A machine that sends very slowly must not delay the end of a run.
-_START_S = 60.0
+_START_ALLOWANCE_S = 60.0
 _SLOWEST_BYTES_S = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedFile:
-    """A file on a machine: ``there`` is its path on that machine, ``name`` its path below the run directory."""
+    """A file on a machine: ``path`` is its path on that machine, ``name`` its path below the run directory."""
 
     name: str
-    there: str
+    path: str
     size_bytes: int
 
 
@@ -48,10 +48,10 @@ class DiskQuota:
 
     def take(self, machine: str, size_bytes: int) -> None:
         """Reserve space for the files of a machine. Raises LabError if they exceed its share."""
-        most = self._free_bytes // 2
-        if size_bytes > most:
+        most_bytes = self._free_bytes // 2
+        if size_bytes > most_bytes:
             size = f"its files have {size_bytes / 1e6:.1f} MB"
-            share = f"{most / 1e6:.1f} MB, half of the free space on the disk of the runs"
+            share = f"{most_bytes / 1e6:.1f} MB, half of the free space on the disk of the runs"
             raise LabError(
                 f"{machine}: {size}, but the limit for a machine is {share}; the files stay on that machine for a week"
             )
@@ -75,32 +75,32 @@ def offered_files(machine: str, spool: Mapping[str, Any], expected: Collection[s
     return tuple(files)
 
 
-async def fetch(connect: Connect, name: str, file: OfferedFile, here: Path, *, sudo: bool = False) -> None:
-    """Fetch a file of machine ``name`` to ``here``. Raises LabError if it cannot be fetched completely.
+async def fetch(connect: Connect, name: str, file: OfferedFile, local_path: Path, *, sudo: bool = False) -> None:
+    """Fetch a file of machine ``name`` to ``local_path``. Raises LabError if it cannot be fetched completely.
 
-    No more bytes than its size are accepted, and no file is overwritten. The part from an earlier attempt (``here``
+    No more bytes than its size are accepted, and no file is overwritten. The part of an earlier attempt (``local_path``
     with .part appended) is kept and completed. ``sudo``: read it by `sudo -n`, as the agent runs as another user.
     """
-    by = "sudo -n -- " if sudo else ""
-    part = here.with_name(here.name + ".part")
-    if os.path.lexists(here):
+    prefix = "sudo -n -- " if sudo else ""
+    part = local_path.with_name(local_path.name + ".part")
+    if os.path.lexists(local_path):
         raise LabError(f"{name}: {file.name} is in the run directory already and was not overwritten")
-    why = ""
-    for _ in range(_ATTEMPTS):
+    reason = ""
+    for _ in range(_MOST_ATTEMPTS):
         try:
-            async with asyncio.timeout(_START_S + file.size_bytes / _SLOWEST_BYTES_S):
+            async with asyncio.timeout(_START_ALLOWANCE_S + file.size_bytes / _SLOWEST_BYTES_S):
                 connection = await connect()
-                await _append(connection, name, f"{by}tail", file, part)
-                checksum = await run_remote(connection, name, f"{by}sha256sum -- {shlex.quote(file.there)}")
+                await _append(connection, name, f"{prefix}tail", file, part)
+                checksum = await run_remote(connection, name, f"{prefix}sha256sum -- {shlex.quote(file.path)}")
         except (OSError, asyncssh.Error, TimeoutError) as error:
-            why = str(error) or type(error).__name__
+            reason = str(error) or type(error).__name__
             continue
         if checksum.split(" ", 1)[0].lstrip("\\") == await asyncio.to_thread(_sha256, part):
-            part.replace(here)
+            part.replace(local_path)
             return
-        why = "its checksum differs from that of the original"
+        reason = "its checksum differs from that of the original"
         part.unlink()
-    raise LabError(f"{name}: {file.there} could not be fetched: {why}")
+    raise LabError(f"{name}: {file.path} could not be fetched: {reason}")
 
 
 async def _append(
@@ -109,7 +109,7 @@ async def _append(
     """Append the missing bytes to the part. Raises OSError, asyncssh.Error or TimeoutError if the stream ends early."""
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644), "ab") as local:
         size = local.tell()
-        command = f"{tail} -c +{size + 1} -- {shlex.quote(file.there)}"
+        command = f"{tail} -c +{size + 1} -- {shlex.quote(file.path)}"
         async with connection.create_process(command, encoding=None) as process:
             while chunk := await _chunk(process.stdout):
                 if size + len(chunk) > file.size_bytes:
@@ -118,9 +118,9 @@ async def _append(
                         f"{name}: {file.name} has more than the {file.size_bytes} bytes that the machine announced"
                     )
                 size += local.write(chunk)
-            done = await process.wait()
-    if done.returncode != 0:
-        raise OSError(f"tail ended with exit status {done.returncode}")
+            result = await process.wait()
+    if result.returncode != 0:
+        raise OSError(f"tail ended with exit status {result.returncode}")
 
 
 def _sha256(path: Path) -> str:
@@ -130,5 +130,5 @@ def _sha256(path: Path) -> str:
 
 async def _chunk(stream: asyncssh.SSHReader[bytes]) -> bytes:
     """The next chunk, empty at the end. Raises TimeoutError if none arrives."""
-    async with asyncio.timeout(_SILENT_S):
+    async with asyncio.timeout(_SILENCE_TIMEOUT_S):
         return await stream.read(_CHUNK_BYTES)

@@ -22,7 +22,7 @@ FOLDER = "ATOLL_HOST_BINARIES"
 _RELEASED = Path(__file__).resolve().parents[3] / "target" / "release-binaries"
 _ARCHITECTURE = re.compile(r"[A-Za-z0-9_]{1,32}")
 _MOST_OUTPUT_BYTES = 1 << 16
-_LONGEST_COMPLAINT = 500  # characters
+_LONGEST_ERROR = 500  # characters
 _ALIASES = {"arm64": "aarch64", "armv8l": "armv7l", "amd64": "x86_64"}
 
 
@@ -34,20 +34,20 @@ def binary_for(arch: str) -> Path:
     older protocol.
     """
     arch = _ALIASES.get(arch, arch)
-    own = arch == _ALIASES.get(platform.machine(), platform.machine())
+    is_own = arch == _ALIASES.get(platform.machine(), platform.machine())
     file = f"atoll-host-{arch}"
     named, released = os.environ.get(FOLDER), _RELEASED / file
     if named and (Path(named) / file).is_file():
         return Path(named) / file
     if not released.is_file():
-        if own:
+        if is_own:
             return find_binary()
         folders = f"{named} or {_RELEASED}" if named else str(_RELEASED)
         raise MachineError(
             f"there is no {file} in {folders}; `make release ARGS={arch}` builds it, or {FOLDER} names its directory"
         )
-    if own and (used := find_binary()).stat().st_mtime > released.stat().st_mtime:
-        return used
+    if is_own and (in_use := find_binary()).stat().st_mtime > released.stat().st_mtime:
+        return in_use
     return released
 
 
@@ -77,20 +77,20 @@ async def install_binary(
     content = path.read_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
     result = {"arch": machine, "binary": access.binary, "sha256": sha256}
-    there = shlex.quote(access.binary)
+    remote_path = shlex.quote(access.binary)
     with contextlib.suppress(LabError):  # there is none yet
-        if (await run_remote(connection, name, f"sha256sum -- {there}")).startswith(sha256):
+        if (await run_remote(connection, name, f"sha256sum -- {remote_path}")).startswith(sha256):
             return {**result, "bytes_sent": 0}
-    folder, new = shlex.quote(str(Path(access.binary).parent)), shlex.quote(f"{access.binary}.new")
-    await run_remote(connection, name, f"mkdir -p -- {folder} && cat > {new} && chmod 755 {new}", content)
-    if not (await run_remote(connection, name, f"sha256sum -- {new}")).startswith(sha256):
+    folder, new_path = shlex.quote(str(Path(access.binary).parent)), shlex.quote(f"{access.binary}.new")
+    await run_remote(connection, name, f"mkdir -p -- {folder} && cat > {new_path} && chmod 755 {new_path}", content)
+    if not (await run_remote(connection, name, f"sha256sum -- {new_path}")).startswith(sha256):
         raise LabError(f"{name}: {access.binary} arrived damaged; check whether the disk is full")
     try:
-        await run_remote(connection, name, f"{new} --version")
+        await run_remote(connection, name, f"{new_path} --version")
     except LabError as error:
-        await connection.run(f"rm -f -- {new}", check=False)
+        await connection.run(f"rm -f -- {new_path}", check=False)
         raise LabError(f"{error}; `uname -m` says {machine} there, and {path} does not run") from None
-    await run_remote(connection, name, f"mv -f -- {new} {there}")
+    await run_remote(connection, name, f"mv -f -- {new_path} {remote_path}")
     return {**result, "bytes_sent": len(content)}
 
 
@@ -105,15 +105,15 @@ async def run_remote(connection: asyncssh.SSHClientConnection, name: str, comman
             process.stdin.write(content)
             process.stdin.write_eof()
         try:
-            output, complaint = await asyncio.gather(_all_of(process.stdout), _all_of(process.stderr))
+            output, errors = await asyncio.gather(_all_of(process.stdout), _all_of(process.stderr))
         except ValueError as error:
             connection.abort()  # closing only the channel would receive the bytes in flight
             raise LabError(f"{program}: {error}") from None
-        done = await process.wait()
-    if done.returncode != 0:
-        text = (output + complaint).decode(errors="replace")  # nologin(8) complains on standard output
+        result = await process.wait()
+    if result.returncode != 0:
+        text = (output + errors).decode(errors="replace")  # nologin(8) complains on standard output
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        why = plain(lines[-1], _LONGEST_COMPLAINT) if lines else f"exit status {done.returncode}"
+        why = plain(lines[-1], _LONGEST_ERROR) if lines else f"exit status {result.returncode}"
         raise LabError(f"{program}: {why}")
     return output.decode(errors="replace")
 

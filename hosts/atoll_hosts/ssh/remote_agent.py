@@ -22,8 +22,8 @@ IN_BAND_SILENCE_S = 64
 _NOT_FOUND = 127  # of a shell, POSIX 2.8.2
 _NOT_EXECUTABLE = 126
 
-_NO_SUDO = ("sudo: a password is required", "sudo: a terminal is required")
-_SUDO_CHATTER = "sudo: unable to resolve host"  # a warning only
+_SUDO_REFUSALS = ("sudo: a password is required", "sudo: a terminal is required")
+_SUDO_WARNING = "sudo: unable to resolve host"  # a warning only
 _SUDOERS = "a file in /etc/sudoers.d that says 'USER ALL=(ALL) NOPASSWD: ALL'"
 
 _STDERR_LINES = 5  # the last lines explain why a program ended
@@ -55,7 +55,7 @@ async def start_agent(
         return stream
 
     remedy = f"`atoll hosts install --inventory FILE {name}` installs the right one"
-    return await Agent.over(open_channel, name, silence_s=silence_s, remedy=remedy)
+    return await Agent.connect(open_channel, name, silence_s=silence_s, remedy=remedy)
 
 
 class _SshLines(asyncssh.SSHClientSession[bytes]):
@@ -121,9 +121,9 @@ class _SshLines(asyncssh.SSHClientSession[bytes]):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Take the end of the channel or connection."""
-        lost = f"the connection was lost: {exc}" if exc else "the connection was closed"
+        end_text = f"the connection was lost: {exc}" if exc else "the connection was closed"
         if not self._ended.done():
-            self._ended.set_result(self._signal or (lost if self._code is None else self._exited(self._code)))
+            self._ended.set_result(self._signal or (end_text if self._code is None else self._exited(self._code)))
 
     def _exited(self, status: int) -> str:
         """An exit status in words; special statuses of the shell mean that the program was not started."""
@@ -132,8 +132,8 @@ class _SshLines(asyncssh.SSHClientSession[bytes]):
         if status == _NOT_EXECUTABLE:
             return f"{self._access.binary} cannot be executed there; `atoll hosts install` installs the right one"
         lines = [plain(line.strip()) for line in self._stderr.decode(errors="replace").splitlines()]
-        lines = [line for line in lines if not line.startswith(_SUDO_CHATTER)]
-        if self._access.sudo and any(line.startswith(_NO_SUDO) for line in lines):
+        lines = [line for line in lines if not line.startswith(_SUDO_WARNING)]
+        if self._access.sudo and any(line.startswith(_SUDO_REFUSALS) for line in lines):
             return f"the user of {self._access} may not use sudo without a password there; {_SUDOERS} allows it"
         text = "; ".join([line for line in lines if line][-_STDERR_LINES:])
         return f"{text}, exit status {status}" if text else f"exit status {status}"

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.figures.run_figures import FIGURES, LOSSES, limits, measured
+from atoll_analysis.figures.run_figures import FIGURES, LOSS_FIGURES, figure_limits, measured_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.directory import COMPLETED, RUNNING
 from atoll_analysis.summary import Summary
@@ -71,8 +71,8 @@ def _nothing_to_compare(run: RunDir) -> str | None:
     if "plan" not in manifest:
         return f"nothing to analyse: the run ended before its plan was computed ({outcome})"
     if outcome != COMPLETED:
-        how = str(outcome).partition("\n")[0]
-        return f"{how}; `atoll report {run.path}` analyses the recorded part"
+        ending = str(outcome).partition("\n")[0]
+        return f"{ending}; `atoll report {run.path}` analyses the recorded part"
     return None
 
 
@@ -92,44 +92,44 @@ def compare(
     """
     require_figures(figures)
     summaries = [cast("Summary", run.summary()) for run in runs]
-    values = [measured(run.path, summary) for run, summary in zip(runs, summaries, strict=True)]
+    values = [measured_figures(run.path, summary) for run, summary in zip(runs, summaries, strict=True)]
     manifests = [run.manifest() for run in runs]
     if not mixed_kernels:
         _refuse_mixed_kernels(runs, manifests)
-    alike = likeness(manifests)
+    properties = likeness(manifests)
     valid = [summary["verdict"] != Verdict.INVALID for summary in summaries]
     seeds = [int(manifest["experiment"]["seed"]) for manifest in manifests]
-    place, repeats = arrange(
-        alike.kinds, valid, [(seed, *each.values()) for seed, each in zip(seeds, values, strict=True)]
+    configuration_of, repeats = arrange(
+        properties.kinds, valid, [(seed, *each.values()) for seed, each in zip(seeds, values, strict=True)]
     )
-    factors = (*alike.settings, *(row for row in alike.unlike if row[0] != SEED))
-    firsts = [place.index(configuration) for configuration in range(max(place) + 1)]
-    configurations = [{name: texts[run] for name, texts in factors} for run in firsts]
+    factors = (*properties.settings, *(row for row in properties.unlike if row[0] != SEED))
+    first_runs = [configuration_of.index(configuration) for configuration in range(max(configuration_of) + 1)]
+    configurations = [{name: texts[run] for name, texts in factors} for run in first_runs]
     if baseline is None:
-        compared = [None, *(0 for _ in configurations[1:])]
+        baseline_of = [None, *(0 for _ in configurations[1:])]
     else:
         require_baseline(baseline, {name: list(dict.fromkeys(texts)) for name, texts in factors})
-        compared = baselines(configurations, baseline)
-    every = [
+        baseline_of = baselines(configurations, baseline)
+    all_runs = [
         StudyRun(
             number=number + 1,
             path=run.path,
-            configuration=place[number],
+            configuration=configuration_of[number],
             seed=seeds[number],
             verdict=summary["verdict"],
             remarks=tuple(summary["reasons"] or summary.get("caveats", ())),
             figures=values[number],
             provenance=Provenance.of_run(manifest),
             regime=regime_of(summary),
-            limits=limits(summary),
+            limits=figure_limits(summary),
             repeats=None if (earlier := repeats[number]) is None else earlier + 1,
             wall_s=manifest.get("host", {}).get("wall_s"),
         )
         for number, (run, summary, manifest) in enumerate(zip(runs, summaries, manifests, strict=True))
     ]
-    counts = [run for run, good in zip(every, valid, strict=True) if good and run.repeats is None]
-    others = [run for run in every if run not in counts]
-    measured_by_any = [name for name in FIGURES if any(_worth_showing(name, run) for run in every)]
+    counted_runs = [run for run, is_valid in zip(all_runs, valid, strict=True) if is_valid and run.repeats is None]
+    others = [run for run in all_runs if run not in counted_runs]
+    measured_by_any = [name for name in FIGURES if any(_worth_showing(name, run) for run in all_runs)]
     shown = [name for name in FIGURES if name in (figures or measured_by_any)]
     return Results(
         name="comparison",
@@ -138,16 +138,16 @@ def compare(
         seeds=tuple(dict.fromkeys(seeds)),
         shown=tuple(shown),
         plotted=tuple(name for name in shown if figures or name in USUAL_FIGURES),
-        runs=tuple(counts),
+        runs=tuple(counted_runs),
         others=tuple(others),
-        figures=tuple(estimate(counts, compared, others)),
-        described={place[run]: _described(manifests[run]) for run in firsts},
+        figures=tuple(estimate(counted_runs, baseline_of, others)),
+        described={configuration_of[run]: _descriptions(manifests[run]) for run in first_runs},
         baseline_asked=baseline is not None,
-        likeness=alike,
+        likeness=properties,
     )
 
 
-def _described(manifest: Mapping[str, Any]) -> tuple[Network, Experiment]:
+def _descriptions(manifest: Mapping[str, Any]) -> tuple[Network, Experiment]:
     return from_json(Network, manifest["network"]), from_json(Experiment, manifest["experiment"])
 
 
@@ -160,20 +160,20 @@ def arrange(
     the same as an earlier one of its configuration is a repetition, as a seed run twice in virtual time is. All
     sequences have an entry a run.
     """
-    with_samples = {kind for kind, good in zip(kinds, valid, strict=True) if good}
+    with_samples = {kind for kind, is_valid in zip(kinds, valid, strict=True) if is_valid}
     ordered = sorted(dict.fromkeys(kinds), key=lambda kind: kind not in with_samples)
     first: dict[tuple[object, object], int] = {}
     repeats: list[int | None] = []
-    for run, (kind, good, figures) in enumerate(zip(kinds, valid, measured, strict=True)):
-        repeats.append(first.get((kind, figures)) if good else None)
-        if good:
+    for run, (kind, is_valid, figures) in enumerate(zip(kinds, valid, measured, strict=True)):
+        repeats.append(first.get((kind, figures)) if is_valid else None)
+        if is_valid:
             first.setdefault((kind, figures), run)
     return [ordered.index(kind) for kind in kinds], repeats
 
 
 def _worth_showing(name: str, run: StudyRun) -> bool:
     """Whether a run measured the figure or its limits; of losses by a cause: whether it had such a loss."""
-    return bool(run.figures[name]) if name in LOSSES else run.measured(name) is not None
+    return bool(run.figures[name]) if name in LOSS_FIGURES else run.measured(name) is not None
 
 
 def _refuse_mixed_kernels(runs: Sequence[RunDir], manifests: Sequence[Mapping[str, Any]]) -> None:

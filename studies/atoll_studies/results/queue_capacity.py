@@ -19,13 +19,13 @@ from atoll_core.units import Size
 from atoll_studies.results.results import NO_REGIME, Results
 from atoll_studies.results.similarity import SEED
 
-SLOWEST_TRANSFER = 1.25
+MOST_TRANSFER_FACTOR = 1.25
 """A transfer finishes in reasonable time if it takes at most this much of the shortest median of all capacities."""
 
 LEAST_UTILISATION = 0.9
 """Of the highest median of all capacities: the load of the study may not fill the link at any of them."""
 
-MOST_STANDING = 0.1
+MOST_STANDING_SHARE = 0.1
 """Share of time with a standing queue from which on it is significant."""
 
 VOICE_MS = 300.0
@@ -44,9 +44,9 @@ class QueueRun:
     least_rate_bit_s: int
     base_rtt_ms: float | None
     transfer_s: float | None  # inf: it did not finish; None: there was none
-    room_s: float | None  # time that the run had for it
+    time_limit_s: float | None  # time that the run had for it
     utilisation: float | None
-    swinging: float | None
+    swinging_share: float | None
     standing: float | None
     long_flows: float | None
     regime: str | None
@@ -97,9 +97,9 @@ def queue_advice(results: Results) -> list[QueueAdvice]:
     """
     runs_of: dict[int, list[QueueRun]] = {}
     for run in results.runs:
-        measured = _queue_run(cast("Summary", RunDir.open(run.path).summary()))
-        if measured is not None and run.configuration in results.described:
-            runs_of.setdefault(run.configuration, []).append(measured)
+        queue_run = _queue_run(cast("Summary", RunDir.open(run.path).summary()))
+        if queue_run is not None and run.configuration in results.described:
+            runs_of.setdefault(run.configuration, []).append(queue_run)
     for directions in (("to_island",), ("to_island", "to_world")):
         groups: dict[Hashable, list[int]] = {}
         for number, runs in sorted(runs_of.items()):
@@ -115,51 +115,51 @@ def queue_advice(results: Results) -> list[QueueAdvice]:
 
 def advise(others: Mapping[str, str], runs: Sequence[QueueRun]) -> QueueAdvice:
     """Return the advice from runs that differ in their queue and seed alone; at least one."""
-    of_level: dict[int, list[QueueRun]] = {}
+    by_capacity: dict[int, list[QueueRun]] = {}
     for run in sorted(runs, key=lambda run: run.queue_bytes):
-        of_level.setdefault(run.queue_bytes, []).append(run)
-    transfer_s = {queue: _median(run.transfer_s for run in level) for queue, level in of_level.items()}
-    utilisation = {queue: _median(run.utilisation for run in level) for queue, level in of_level.items()}
+        by_capacity.setdefault(run.queue_bytes, []).append(run)
+    transfer_s = {queue: _median(run.transfer_s for run in level) for queue, level in by_capacity.items()}
+    utilisation = {queue: _median(run.utilisation for run in level) for queue, level in by_capacity.items()}
     fastest_s = min((median_s for median_s in transfer_s.values() if median_s is not None), default=None)
-    fullest = max((share for share in utilisation.values() if share is not None), default=None)
-    rtt_ms, long = _median(run.base_rtt_ms for run in runs), _median(run.long_flows for run in runs)
+    highest = max((share for share in utilisation.values() if share is not None), default=None)
+    rtt_ms, long_flows = _median(run.base_rtt_ms for run in runs), _median(run.long_flows for run in runs)
     product = None if rtt_ms is None else round(runs[0].mean_rate_bit_s / 8 * rtt_ms / 1e3)
     return QueueAdvice(
         others=others,
-        levels=tuple(_level(level, fastest_s, fullest) for level in of_level.values()),
+        levels=tuple(_level(level, fastest_s, highest) for level in by_capacity.values()),
         product_bytes=product,
-        long_flows=long,
-        root_bytes=None if product is None or long is None else round(product / math.sqrt(max(1.0, long))),
+        long_flows=long_flows,
+        root_bytes=None if product is None or long_flows is None else round(product / math.sqrt(max(1.0, long_flows))),
     )
 
 
-def _level(runs: Sequence[QueueRun], fastest_s: float | None, fullest: float | None) -> QueueLevel:
+def _level(runs: Sequence[QueueRun], fastest_s: float | None, highest: float | None) -> QueueLevel:
     queue_bytes, rtt_ms = runs[0].queue_bytes, _median(run.base_rtt_ms for run in runs)
     transfer_s, utilisation = _median(run.transfer_s for run in runs), _median(run.utilisation for run in runs)
     times = [run.transfer_s for run in runs if run.transfer_s is not None]
-    swinging, standing = _median(run.swinging for run in runs), _median(run.standing for run in runs)
+    swinging_share, standing = _median(run.swinging_share for run in runs), _median(run.standing for run in runs)
     voice_ms = None if rtt_ms is None else rtt_ms / 2 + 8e3 * queue_bytes / runs[0].least_rate_bit_s
-    checked = {
+    criteria = {
         "transfer": transfer_s is not None
         and fastest_s is not None
-        and (transfer_s == math.inf or transfer_s > SLOWEST_TRANSFER * fastest_s),
-        "oscillation": swinging is not None and swinging >= SWINGING_SHARE,
-        "utilisation": utilisation is not None and fullest is not None and utilisation < LEAST_UTILISATION * fullest,
-        "standing queue": standing is not None and standing >= MOST_STANDING,
+        and (transfer_s == math.inf or transfer_s > MOST_TRANSFER_FACTOR * fastest_s),
+        "oscillation": swinging_share is not None and swinging_share >= SWINGING_SHARE,
+        "utilisation": utilisation is not None and highest is not None and utilisation < LEAST_UTILISATION * highest,
+        "standing queue": standing is not None and standing >= MOST_STANDING_SHARE,
         "voice": voice_ms is not None and voice_ms > VOICE_MARGINAL_MS,
     }
     return QueueLevel(
         queue_bytes=queue_bytes,
         runs=len(runs),
         transfer_s=transfer_s,
-        transfer_at_least_s=_median(run.room_s if run.transfer_s == math.inf else run.transfer_s for run in runs),
+        transfer_at_least_s=_median(run.time_limit_s if run.transfer_s == math.inf else run.transfer_s for run in runs),
         finished_share=sum(time_s != math.inf for time_s in times) / len(times) if times else None,
         utilisation=utilisation,
-        full_and_empty_share=swinging,
+        full_and_empty_share=swinging_share,
         standing_share=standing,
         voice_ms=voice_ms,
         regimes=dict(Counter(run.regime or NO_REGIME for run in runs).most_common()),
-        unmet=tuple(name for name, fails in checked.items() if fails),
+        unmet=tuple(name for name, fails in criteria.items() if fails),
     )
 
 
@@ -178,9 +178,9 @@ def _queue_run(summary: Summary) -> QueueRun | None:
         least_rate_bit_s=least_rate_bit_s(link),
         base_rtt_ms=summary["base_rtt_ms"],
         transfer_s=None if summary["transfer_bytes"] is None else finished,
-        room_s=summary.get("transfer_room_s"),
+        time_limit_s=summary.get("transfer_room_s"),
         utilisation=summary["utilisation"],
-        swinging=regime["swinging_share"] if regime else None,
+        swinging_share=regime["swinging_share"] if regime else None,
         standing=standing["share"] if standing else None,
         long_flows=summary.get("long_flows_mean"),
         regime=regime["regime"] if regime else None,
@@ -212,15 +212,15 @@ def _others(results: Results, group: Sequence[int]) -> dict[str, str]:
     others: dict[str, str] = {}
     for factor in results.factors:
         levels = dict.fromkeys(results.configurations[number][factor] for number in group)
-        every = {levels_of[factor] for levels_of in results.configurations}
-        if len(levels) == 1 or not (factor.endswith("queue") or every == set(levels)):
+        all_levels = {levels_of[factor] for levels_of in results.configurations}
+        if len(levels) == 1 or not (factor.endswith("queue") or all_levels == set(levels)):
             others[factor] = " / ".join(levels)
     return others
 
 
 def _median(values: Iterator[float | None]) -> float | None:
-    measured = [value for value in values if value is not None]
-    return median(measured) if measured else None
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def advice_json(advice: Sequence[QueueAdvice]) -> list[dict[str, Any]]:

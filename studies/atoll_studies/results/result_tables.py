@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from atoll_analysis.figures.run_figures import FIGURES, OF_TRANSFERS
+from atoll_analysis.figures.run_figures import FIGURES, TRANSFER_FIGURES
 from atoll_analysis.run_directory.atomic_files import replacing
 from atoll_analysis.tables.table_schemas import unit_of
 from atoll_studies.results.queue_capacity import advice_json, queue_advice
@@ -24,24 +24,24 @@ RUNS, FIGURE_TABLE = "runs", "figures"
 REGIME_COLUMN = "regime"
 CONTROL_COLUMN = "first_flows_mean_bytes"
 ORIGIN_COLUMNS = ("point", "run", "wall_s", "platform", "revision", "kernel", "kernel_mode")
-_ESTIMATE = ("", "_low", "_high", "_level")
+_SUFFIXES = ("", "_low", "_high", "_level")
 FIGURE_COLUMNS: dict[str, type] = {
     **dict.fromkeys(("figure", "unit"), str),
     **dict.fromkeys(("runs", "finished"), int),
-    **{f"median{part}": float for part in _ESTIMATE},
+    **{f"median{part}": float for part in _SUFFIXES},
     "median_limits": str,
-    **{f"quartile_{number}{part}": float for number in (1, 3) for part in _ESTIMATE},
+    **{f"quartile_{number}{part}": float for number in (1, 3) for part in _SUFFIXES},
     **dict.fromkeys(("quartile_1_limits", "quartile_3_limits"), str),
     **dict.fromkeys(("least", "greatest"), float),
-    **{f"mean{part}": float for part in _ESTIMATE},
-    **{f"controlled{part}": float for part in _ESTIMATE},
+    **{f"mean{part}": float for part in _SUFFIXES},
+    **{f"controlled{part}": float for part in _SUFFIXES},
     "control_correlation": float,
     "stopped": str,
     "replaced": int,
     **dict.fromkeys(("median_without_replaced", "median_of_first_attempts"), float),
     "baseline": str,
     "pairs": int,
-    **{f"difference{part}": float for part in _ESTIMATE},
+    **{f"difference{part}": float for part in _SUFFIXES},
     "difference_limits": str,
     **dict.fromkeys(("pairs_higher", "pairs_lower"), int),
 }
@@ -64,7 +64,7 @@ def columns() -> frozenset[str]:
     """The columns that the tables have besides factors."""
     figures = {column_name(name, unit) for name, (unit, _, _) in FIGURES.items()}
     figures |= {
-        column_name(f"{name} {end}", FIGURES[name][0]) for name in OF_TRANSFERS for end in ("at least", "at most")
+        column_name(f"{name} {end}", FIGURES[name][0]) for name in TRANSFER_FIGURES for end in ("at least", "at most")
     }
     return frozenset({"seed", "verdict", REGIME_COLUMN, CONTROL_COLUMN, *figures, *ORIGIN_COLUMNS, *FIGURE_COLUMNS})
 
@@ -73,21 +73,21 @@ def runs_table(results: Results) -> "pl.DataFrame":
     """A row for each run that counts, in the order of configurations and seeds."""
     import polars as pl
 
-    present = [name for name in FIGURES if any(run.measured(name) for run in results.runs)]
+    measured = [name for name in FIGURES if any(run.measured(name) for run in results.runs)]
     rows: list[dict[str, Any]] = []
     for run in sorted(results.runs, key=lambda each: (each.configuration, results.seeds.index(each.seed))):
         origin = run.provenance
-        by = (origin.platform, origin.revision, origin.kernel, origin.mode)
+        software = (origin.platform, origin.revision, origin.kernel, origin.mode)
         rows.append(
             {
                 **results.configurations[run.configuration],
                 "seed": run.seed,
                 "verdict": run.verdict,
                 REGIME_COLUMN: run.regime,
-                **{column_name(name, FIGURES[name][0]): run.figures[name] for name in present},
+                **{column_name(name, FIGURES[name][0]): run.figures[name] for name in measured},
                 **{_limit_column(name, each): Limits(*each).finite for name, each in run.limits.items()},
                 **({} if (size := run.first_flows_bytes) is None else {CONTROL_COLUMN: size}),
-                **dict(zip(ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *by), strict=True)),
+                **dict(zip(ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *software), strict=True)),
             }
         )
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -109,12 +109,12 @@ def _figure_row(results: Results, each: ConfigurationFigure) -> dict[str, Any]:
         "figure": each.figure,
         "unit": each.unit,
         "runs": each.median.runs,
-        "finished": len(each.exact) if each.figure in OF_TRANSFERS else None,
+        "finished": len(each.exact) if each.figure in TRANSFER_FIGURES else None,
         **_limited_columns("median", each.median),
         **_limited_columns("quartile_1", limited(partial(quantile_estimate, share=0.25), each.values)),
         **_limited_columns("quartile_3", limited(partial(quantile_estimate, share=0.75), each.values)),
         **{
-            name: _known(Limits(most(value.least for value in each.values), most(value.most for value in each.values)))
+            name: _exact(Limits(most(value.least for value in each.values), most(value.most for value in each.values)))
             for name, most in (("least", min), ("greatest", max))
         },
         **_estimate_columns("mean", each.mean()),
@@ -122,8 +122,8 @@ def _figure_row(results: Results, each: ConfigurationFigure) -> dict[str, Any]:
         "control_correlation": controlled.correlation if controlled else None,
         "stopped": stopped.reason.value if stopped else None,
         "replaced": sensitivity.replaced if sensitivity else 0,
-        "median_without_replaced": _known(sensitivity.without) if sensitivity else None,
-        "median_of_first_attempts": _known(sensitivity.first_attempts) if sensitivity else None,
+        "median_without_replaced": _exact(sensitivity.without) if sensitivity else None,
+        "median_of_first_attempts": _exact(sensitivity.first_attempts) if sensitivity else None,
         "baseline": None if each.baseline is None else results.label(each.baseline),
         "pairs": pair.median.runs if pair else None,
         **_limited_columns("difference", pair.median if pair else None),
@@ -133,8 +133,8 @@ def _figure_row(results: Results, each: ConfigurationFigure) -> dict[str, Any]:
 
 
 def _estimate_columns(name: str, each: Estimate | None) -> dict[str, float | None]:
-    held = (each.value, each.low, each.high, each.level) if each else (None,) * len(_ESTIMATE)
-    return {f"{name}{part}": value for part, value in zip(_ESTIMATE, held, strict=True)}
+    cells = (each.value, each.low, each.high, each.level) if each else (None,) * len(_SUFFIXES)
+    return {f"{name}{part}": value for part, value in zip(_SUFFIXES, cells, strict=True)}
 
 
 def _limited_columns(name: str, each: Estimate | None) -> dict[str, float | str | None]:
@@ -144,15 +144,15 @@ def _limited_columns(name: str, each: Estimate | None) -> dict[str, float | str 
     and less than infinite, ``?`` not known.
     """
     signs = "".join(limits.sign for limits in each.limits) if each else None
-    numbers = (*(limits.finite for limits in each.limits), each.level) if each else (None,) * len(_ESTIMATE)
-    return {**dict(zip((f"{name}{part}" for part in _ESTIMATE), numbers, strict=True)), f"{name}_limits": signs}
+    numbers = (*(limits.finite for limits in each.limits), each.level) if each else (None,) * len(_SUFFIXES)
+    return {**dict(zip((f"{name}{part}" for part in _SUFFIXES), numbers, strict=True)), f"{name}_limits": signs}
 
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _known(limits: Limits | None) -> float | None:
+def _exact(limits: Limits | None) -> float | None:
     return limits.least if limits and limits.exact else None
 
 
@@ -172,7 +172,7 @@ def write_tables(results: Results, folder: Path) -> list[Path]:
     """
     if not results.runs:
         return []
-    files = [folder / f"{name}{form}" for name in (RUNS, FIGURE_TABLE) for form in (".csv", ".parquet")]
+    files = [folder / f"{name}{suffix}" for name in (RUNS, FIGURE_TABLE) for suffix in (".csv", ".parquet")]
     for file in files:
         table = runs_table(results) if file.stem == RUNS else figures_table(results)
         with replacing(file) as path, path.open("wb") as sink:
@@ -180,9 +180,9 @@ def write_tables(results: Results, folder: Path) -> list[Path]:
     return files
 
 
-def write_table(table: "pl.DataFrame", sink: IO[bytes], form: str) -> None:
+def write_table(table: "pl.DataFrame", sink: IO[bytes], suffix: str) -> None:
     """Write a table as ``.csv`` or ``.parquet``, whose metadata has the columns' units."""
-    if form == ".csv":
+    if suffix == ".csv":
         table.write_csv(sink)
     else:
         table.write_parquet(sink, metadata=units_of(table))

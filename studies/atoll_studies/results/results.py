@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from atoll_analysis.figures.regimes import Regime
-from atoll_analysis.figures.run_figures import FIGURES, LOSSES, limits, suggest_figure
+from atoll_analysis.figures.run_figures import FIGURES, LOSS_FIGURES, figure_limits, suggest_figure
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.codec import from_json
@@ -21,7 +21,7 @@ from atoll_core.errors import UsageError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_studies.results.similarity import Likeness
-from atoll_studies.results.study_runs import PointRuns, decisions, over, points_of, run_figures, settled, warm_up_of
+from atoll_studies.results.study_runs import PointRuns, decisions, ended, points_of, run_figures, settled, warm_up_of
 from atoll_studies.statistics.estimates import (
     Controlled,
     Estimate,
@@ -188,24 +188,24 @@ def read_results(
 
     Raises RunDirError, UsageError for a factor, level or figure that there is not.
     """
-    about = directory.study()
-    factors: dict[str, list[str]] = about["factors"]
-    against: Mapping[str, str] = about["baseline"] if baseline is None else baseline
-    require_baseline(against, factors)
+    study = directory.study()
+    factors: dict[str, list[str]] = study["factors"]
+    baseline_levels: Mapping[str, str] = study["baseline"] if baseline is None else baseline
+    require_baseline(baseline_levels, factors)
     require_figures(figures)
-    configurations: list[dict[str, str]] = about["configurations"]
-    points = points_of(directory, about["points"])
-    stop = Stop(**about["stop"]) if about.get("stop") else None
-    warm_up = warm_up_of(about.get("warm_up"), points)
-    is_settled = settled(about)
-    stops = decisions(stop, warm_up, points, over(stop, points, is_settled)) if stop else {}
+    configurations: list[dict[str, str]] = study["configurations"]
+    points = points_of(directory, study["points"])
+    stop = Stop(**study["stop"]) if study.get("stop") else None
+    warm_up = warm_up_of(study.get("warm_up"), points)
+    is_settled = settled(study)
+    stops = decisions(stop, warm_up, points, ended(stop, points, is_settled)) if stop else {}
     points = [each for each in points if not stop or each.repetition < stops[each.configuration].repetitions]
     requests = {
         each.configuration: from_json(RunRequest, directory.point(each.id)["request"])
         for each in points
         if each.repetition == 0
     }
-    control = ControlVariate(**about["control"]) if about.get("control") else None
+    control = ControlVariate(**study["control"]) if study.get("control") else None
     controlled = {
         number: request.experiment.first_load
         for number, request in requests.items()
@@ -221,10 +221,10 @@ def read_results(
                     run = replace(run, first_flows_bytes=control.of_run(traffic, point.seed))
                 (runs if each.usable else others).append(run)
     expectations = {number: control.expectation(traffic) for number, traffic in controlled.items()} if control else {}
-    estimates = estimate(runs, baselines(configurations, against), others, expectations)
-    shown = tuple(figures or about["figures"] or USUAL_FIGURES)
+    estimates = estimate(runs, baselines(configurations, baseline_levels), others, expectations)
+    shown = tuple(figures or study["figures"] or USUAL_FIGURES)
     return Results(
-        name=about["name"],
+        name=study["name"],
         factors=tuple(factors),
         configurations=tuple(configurations),
         seeds=tuple(dict.fromkeys(point.seed for point in points)),
@@ -260,7 +260,7 @@ def _run_of_point(number: int, point: PointRuns, attempt: Attempt, warm_up: Warm
         figures=run_figures(attempt, warm_up) if analysed else {},
         provenance=attempt.provenance,
         regime=regime_of(summary) if summary else None,
-        limits=limits(cast("Summary", run.summary())) if analysed else {},
+        limits=figure_limits(cast("Summary", run.summary())) if analysed else {},
         point=point.id,
         wall_s=attempt.wall_s,
     )
@@ -293,7 +293,7 @@ def baselines(configurations: Sequence[Mapping[str, str]], baseline: Mapping[str
     None: it is that one itself, or there is none, as may be among runs that are no study's.
     """
     listed = list(configurations)
-    others = [listed.index(wanted) if (wanted := {**own, **baseline}) in listed else None for own in configurations]
+    others = [listed.index(target) if (target := {**own, **baseline}) in listed else None for own in configurations]
     return [None if other == number else other for number, other in enumerate(others)]
 
 
@@ -307,13 +307,13 @@ def estimate(
 
     ``others``: runs that do not count. ``expectations``: of the control variate, by configuration.
     """
-    lossless = {name for name in LOSSES if not any(run.figures[name] for run in runs)}
+    lossless = {name for name in LOSS_FIGURES if not any(run.figures[name] for run in runs)}
     runs_of: list[list[StudyRun]] = [[] for _ in compared]
     for run in runs:
         runs_of[run.configuration].append(run)
     for configuration, baseline in enumerate(compared):
         own = runs_of[configuration]
-        firsts = _first_attempts([*own, *(run for run in others if run.configuration == configuration)])
+        first_attempts = _first_attempts([*own, *(run for run in others if run.configuration == configuration)])
         for figure, (unit, _, _) in FIGURES.items():
             measured = [(run, value) for run in own if (value := run.measured(figure))]
             values = tuple(value for _, value in measured)
@@ -328,7 +328,7 @@ def estimate(
                 median=limited(quantile_estimate, values),
                 baseline=baseline,
                 difference=None if baseline is None else paired_differences(by_seed(runs_of[baseline]), by_seed(own)),
-                sensitivity=_sensitivity(firsts, {run.number for run in own}, figure),
+                sensitivity=_sensitivity(first_attempts, {run.number for run in own}, figure),
                 controls=tuple(size for run, _ in measured if (size := run.first_flows_bytes) is not None),
                 expectation=(expectations or {}).get(configuration, 0.0),
             )
@@ -336,23 +336,23 @@ def estimate(
 
 def _first_attempts(runs: Sequence[StudyRun]) -> list[StudyRun]:
     """The first attempt at each point. A run that is no study's is the only attempt at a point of its own."""
-    firsts: dict[str | int, StudyRun] = {}
+    first_attempts: dict[str | int, StudyRun] = {}
     for run in sorted(runs, key=lambda run: run.number):
         if run.repeats is None:
-            firsts.setdefault(run.point or run.number, run)
-    return list(firsts.values())
+            first_attempts.setdefault(run.point or run.number, run)
+    return list(first_attempts.values())
 
 
-def _sensitivity(firsts: Sequence[StudyRun], counted: Collection[int], figure: str) -> Sensitivity | None:
+def _sensitivity(first_attempts: Sequence[StudyRun], counted: Collection[int], figure: str) -> Sensitivity | None:
     """``counted``: the numbers of the runs that count."""
-    replaced = sum(run.number not in counted for run in firsts)
+    replaced = sum(run.number not in counted for run in first_attempts)
     if not replaced:
         return None
-    ended = [run for run in firsts if run.verdict != FAILED]
+    completed = [run for run in first_attempts if run.verdict != FAILED]
     return Sensitivity(
         replaced=replaced,
-        without=_median(run.measured(figure) for run in ended if run.number in counted),
-        first_attempts=_median(run.measured(figure) for run in ended),
+        without=_median(run.measured(figure) for run in completed if run.number in counted),
+        first_attempts=_median(run.measured(figure) for run in completed),
     )
 
 

@@ -37,7 +37,7 @@ SEED = "seed"
 
 _CHANNELS = "channels"
 
-_IN_ORIGINS = ("name", "seed", "chain", "branches")  # keys of an experiment that the origins have
+_ORIGIN_KEYS = ("name", "seed", "chain", "branches")  # keys of an experiment that the origins have
 _LAB = "lab."
 _MOST_DETAILS = 12  # of one part, or of laboratories; of more the members are counted
 _MOST_GROUPS = 3  # of clients with equally many channels
@@ -54,30 +54,30 @@ class Likeness:
     @property
     def unlike(self) -> Rows:
         """Properties that differ, except settings, and except channels of clients that follow from a setting."""
-        return tuple(row for row in self.origins if differ(row) and not self._follows(row))
+        return tuple(row for row in self.origins if differs(row) and not self._follows_from_setting(row))
 
-    def _follows(self, row: tuple[str, tuple[str, ...]]) -> bool:
+    def _follows_from_setting(self, row: tuple[str, tuple[str, ...]]) -> bool:
         """Whether a row is that of channels, and equal for all runs that ask for equally many."""
         name, texts = row
-        asked = next((each.texts for each in self.described if each.key == "traffic.channels"), ())
-        return name == _CHANNELS and len(set(zip(asked, texts, strict=False))) == len(set(asked)) > 1
+        channel_counts = next((each.texts for each in self.described if each.key == "traffic.channels"), ())
+        return name == _CHANNELS and len(set(zip(channel_counts, texts, strict=False))) == len(set(channel_counts)) > 1
 
     @cached_property
     def settings(self) -> Rows:
         """Settings that differ; of a part with many differing settings, its number of members."""
         by_part = parts(self.described)
-        details = sum(not each.alike for part, some in by_part.items() if part.startswith(_LAB) for each in some)
+        details = sum(not each.alike for part, group in by_part.items() if part.startswith(_LAB) for each in group)
         most = {part: 0 if part.startswith(_LAB) and details > _MOST_DETAILS else _MOST_DETAILS for part in by_part}
-        rows = (row for part, some in by_part.items() for row in _unlike_rows(part, some, most[part]))
+        rows = (row for part, group in by_part.items() for row in _unlike_rows(part, group, most[part]))
         return (*rows, *_channel_rows(self.channels))
 
     @cached_property
     def alike(self) -> tuple[tuple[str, str], ...]:
         """Equal properties, a row for each part of the descriptions."""
         by_part = parts(self.described)
-        equal = {part: _alike_text(part, [each for each in some if each.alike]) for part, some in by_part.items()}
+        equal = {part: _alike_text(part, [each for each in group if each.alike]) for part, group in by_part.items()}
         return (
-            *((name, texts[0]) for name, texts in self.origins if not differ((name, texts))),
+            *((name, texts[0]) for name, texts in self.origins if not differs((name, texts))),
             *((part, text) for part, text in equal.items() if text),
         )
 
@@ -106,31 +106,31 @@ def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:
     networks = [from_json(Network, manifest["network"]) for manifest in manifests]
     placements = [_placement(manifest) for manifest in manifests]
     origins = [
-        {**_what(experiment, network, placement), **_software(manifest)}
+        {**_origins(experiment, network, placement), **_software(manifest)}
         for experiment, network, placement, manifest in zip(experiments, networks, placements, manifests, strict=True)
     ]
     described = [experiment.described(network) for experiment, network in zip(experiments, networks, strict=True)]
-    asked = (each for each in settings_table("", described) if each.key.partition(".")[0] not in _IN_ORIGINS)
+    settings = (each for each in settings_table("", described) if each.key.partition(".")[0] not in _ORIGIN_KEYS)
     labs = [network.described for network in networks]
     lab = (each for each in settings_table("lab", labs) if each.key != "lab.name")
     return Likeness(
         origins=_rows(origins),
-        described=(*asked, *(lab if any(each != networks[0] for each in networks) else ())),
+        described=(*settings, *(lab if any(each != networks[0] for each in networks) else ())),
         channels=_channels_of_others(placements),
     )
 
 
-def differ(row: tuple[str, tuple[str, ...]]) -> bool:
+def differs(row: tuple[str, tuple[str, ...]]) -> bool:
     """Return whether a row differs between runs."""
     return len(set(row[1])) > 1
 
 
 def grouped(texts: Sequence[str]) -> tuple[tuple[tuple[int, ...], str], ...]:
     """Return every text once, with its runs (counted from 0), in the order of the first run of each."""
-    runs_of: dict[str, list[int]] = {}
+    runs_by_text: dict[str, list[int]] = {}
     for run, text in enumerate(texts):
-        runs_of.setdefault(text, []).append(run)
-    return tuple((tuple(runs), text) for text, runs in runs_of.items())
+        runs_by_text.setdefault(text, []).append(run)
+    return tuple((tuple(runs), text) for text, runs in runs_by_text.items())
 
 
 def _rows(described: Sequence[Mapping[str, str]]) -> Rows:
@@ -138,7 +138,7 @@ def _rows(described: Sequence[Mapping[str, str]]) -> Rows:
     return tuple((name, tuple(texts.get(name, NO_COUNTERPART) for texts in described)) for name in names)
 
 
-def _what(experiment: Experiment, network: Network, placement: tuple[ChannelAllocation, ...]) -> dict[str, str]:
+def _origins(experiment: Experiment, network: Network, placement: tuple[ChannelAllocation, ...]) -> dict[str, str]:
     chains = {"chain": experiment.chain, **{f"chain {each.name}": each for each in experiment.branches}}
     return {
         "experiment": experiment.name,
@@ -233,5 +233,5 @@ def _channels_of_others(placements: Sequence[tuple[ChannelAllocation, ...]]) -> 
 
 
 def _channel_rows(channels: Rows) -> Rows:
-    unlike = tuple((f"channels of {host}", texts) for host, texts in channels if differ((host, texts)))
+    unlike = tuple((f"channels of {host}", texts) for host, texts in channels if differs((host, texts)))
     return unlike if len(unlike) <= _MOST_DETAILS else (_counted("channels of clients", channels),)

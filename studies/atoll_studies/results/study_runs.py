@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.figures.run_figures import limits, measured
+from atoll_analysis.figures.run_figures import figure_limits, measured_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.description.raw_study import ATTEMPTS, MSER_5
@@ -16,7 +16,7 @@ from atoll_core.errors import RunDirError
 from atoll_core.platforms import VIRTUAL
 from atoll_studies.statistics.estimates import Limits
 from atoll_studies.statistics.stopping import Decision, Stop, decide
-from atoll_studies.statistics.warm_up import PILOT, TRIMMED, WarmUp, find_warm_up, trimmed_figures
+from atoll_studies.statistics.warm_up import PILOT_REPETITIONS, TRIMMED_FIGURES, WarmUp, find_warm_up, trimmed_figures
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
 
 
@@ -36,11 +36,11 @@ class PointRuns:
         return next((each for each in self.attempts if each.usable), None)
 
 
-def points_of(directory: StudyDirectory, listed: Sequence[Mapping[str, Any]]) -> list[PointRuns]:
+def points_of(directory: StudyDirectory, listed_points: Sequence[Mapping[str, Any]]) -> list[PointRuns]:
     """The points that study.json lists, block by block. Raises RunDirError."""
     repetitions: Counter[int] = Counter()
     points: list[PointRuns] = []
-    for point in listed:
+    for point in listed_points:
         identity, number = point["id"], point["configuration"]
         points.append(PointRuns(identity, number, repetitions[number], point["seed"], directory.attempts(identity)))
         repetitions[number] += 1
@@ -52,7 +52,7 @@ def run_figures(attempt: Attempt, warm_up: WarmUp) -> dict[str, float | None]:
 
     An attempt that does not count may lack tables, or be shorter than the warm-up: its time averages are then None.
     """
-    figures = measured(attempt.path, cast("Summary", RunDir.open(attempt.path).summary()))
+    figures = measured_figures(attempt.path, cast("Summary", RunDir.open(attempt.path).summary()))
     if not warm_up.seconds:
         return figures
     try:
@@ -60,7 +60,7 @@ def run_figures(attempt: Attempt, warm_up: WarmUp) -> dict[str, float | None]:
     except RunDirError:
         if attempt.usable:
             raise
-        return {**figures, **dict.fromkeys(TRIMMED)}
+        return {**figures, **dict.fromkeys(TRIMMED_FIGURES)}
 
 
 def _limits(attempt: Attempt, warm_up: WarmUp, figure: str) -> Limits | None:
@@ -68,15 +68,15 @@ def _limits(attempt: Attempt, warm_up: WarmUp, figure: str) -> Limits | None:
     value = run_figures(attempt, warm_up)[figure]
     if value is not None:
         return Limits(value, value)
-    ends = limits(cast("Summary", RunDir.open(attempt.path).summary())).get(figure)
-    return None if ends is None else Limits(*ends)
+    limits = figure_limits(cast("Summary", RunDir.open(attempt.path).summary())).get(figure)
+    return None if limits is None else Limits(*limits)
 
 
 def warm_up_of(rule: str | None, points: Sequence[PointRuns]) -> WarmUp:
     """The warm-up of a study by the runs that there are. Raises RunDirError."""
     pilot: dict[int, list[Path]] = {}
     for each in points:
-        if each.repetition < PILOT and each.usable is not None:
+        if each.repetition < PILOT_REPETITIONS and each.usable is not None:
             pilot.setdefault(each.configuration, []).append(each.usable.path)
     return find_warm_up(rule, pilot)
 
@@ -88,45 +88,45 @@ def decisions(
 
     A warm-up that is found depends on the runs of all configurations, so that no look takes place before these ended.
     """
-    warmed_up = warm_up.rule != MSER_5 or all(ended(each) for each in points if each.repetition < PILOT)
+    is_warmed_up = warm_up.rule != MSER_5 or all(ended(each) for each in points if each.repetition < PILOT_REPETITIONS)
     results: dict[int, Decision] = {}
     for number in dict.fromkeys(each.configuration for each in points):
-        own = sorted((each for each in points if each.configuration == number), key=lambda each: each.repetition)
-        own = list(itertools.takewhile(ended, own)) if warmed_up else []
-        values = [None if each.usable is None else _limits(each.usable, warm_up, stop.figure) for each in own]
-        results[number] = decide(stop, values, len(own))
+        runs = sorted((each for each in points if each.configuration == number), key=lambda each: each.repetition)
+        runs = list(itertools.takewhile(ended, runs)) if is_warmed_up else []
+        values = [None if each.usable is None else _limits(each.usable, warm_up, stop.figure) for each in runs]
+        results[number] = decide(stop, values, len(runs))
     return results
 
 
-def out_of_tries(tried: Sequence[Attempt], limit: int, platform: str) -> bool:
+def out_of_tries(attempts: Sequence[Attempt], limit: int, platform: str) -> bool:
     """Whether no further attempt is made after these, of which none is usable.
 
     A failed run is tried again up to the limit. So is an invalid one in real time; in virtual time it would be equal.
     """
-    return len(tried) >= limit or (platform == VIRTUAL and any(attempt.outcome != FAILED for attempt in tried))
+    return len(attempts) >= limit or (platform == VIRTUAL and any(attempt.outcome != FAILED for attempt in attempts))
 
 
-def settled(about: Mapping[str, Any]) -> Callable[[PointRuns], bool]:
+def settled(study: Mapping[str, Any]) -> Callable[[PointRuns], bool]:
     """Whether ``--resume`` makes no attempt at a point, by study.json: it has a usable run, or is out of tries."""
-    wanted = Provenance(**about["provenance"]) if about.get("provenance") else None
+    required = Provenance(**study["provenance"]) if study.get("provenance") else None
 
-    def of(each: PointRuns) -> bool:
-        tried = [attempt for attempt in each.attempts if wanted in (None, attempt.provenance)]
-        return bool(each.usable) or out_of_tries(tried, about.get("attempts", ATTEMPTS), about["platform"])
+    def is_settled(each: PointRuns) -> bool:
+        attempts = [attempt for attempt in each.attempts if required in (None, attempt.provenance)]
+        return bool(each.usable) or out_of_tries(attempts, study.get("attempts", ATTEMPTS), study["platform"])
 
-    return of
+    return is_settled
 
 
-def over(
+def ended(
     stop: Stop, points: Sequence[PointRuns], is_settled: Callable[[PointRuns], bool]
 ) -> Callable[[PointRuns], bool]:
     """Whether a sweep was done with a point: it is settled, or a run after a later look shows that this took place.
 
     Such a point has no run if its attempts left none, killed for example.
     """
-    looked: dict[int, int] = {}  # by configuration: repetitions before the last look that took place
+    last_look: dict[int, int] = {}  # by configuration: repetitions before the last look that took place
     for each in points:
         if each.attempts and each.repetition >= stop.least:
             before = each.repetition - (each.repetition - stop.least) % stop.step
-            looked[each.configuration] = max(before, looked.get(each.configuration, 0))
-    return lambda each: each.repetition < looked.get(each.configuration, 0) or is_settled(each)
+            last_look[each.configuration] = max(before, last_look.get(each.configuration, 0))
+    return lambda each: each.repetition < last_look.get(each.configuration, 0) or is_settled(each)

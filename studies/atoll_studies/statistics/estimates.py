@@ -246,17 +246,17 @@ def controlled_mean(
     if len(figures) != len(control):
         raise ValueError(f"{len(figures)} values and {len(control)} controls")
     runs = len(figures)
-    excludes_zero = _least_correlation(runs, level) if runs > 2 else 1.0
+    least_correlation = _least_correlation(runs, level) if runs > 2 else 1.0
     if runs < 3 or np.ptp(figures) == 0 or np.ptp(control) == 0:
-        return Controlled(None, 0.0, excludes_zero)
+        return Controlled(None, 0.0, least_correlation)
     correlation = float(np.corrcoef(figures, control)[0, 1])
-    if runs < least or abs(correlation) < excludes_zero:
-        return Controlled(None, correlation, excludes_zero)
+    if runs < least or abs(correlation) < least_correlation:
+        return Controlled(None, correlation, least_correlation)
     mean, error = _corrected(figures, control, expectation)
-    drawn = _resampled(runs, seed)
-    interval = _bootstrap_t(mean, error, *_corrected(figures[drawn], control[drawn], expectation), level)
+    indices = _resampled(runs, seed)
+    interval = _bootstrap_t(mean, error, *_corrected(figures[indices], control[indices], expectation), level)
     estimate = None if interval is None else Estimate(float(mean), *interval, level, runs)
-    return Controlled(estimate, correlation, excludes_zero)
+    return Controlled(estimate, correlation, least_correlation)
 
 
 def _least_correlation(runs: int, level: float) -> float:
@@ -281,14 +281,14 @@ def _mean_and_error(samples: Any) -> tuple[Any, Any]:
 def _corrected(figures: Any, controls: Any, expectation: float) -> tuple[Any, Any]:
     """Of each row: the regression line at the control's expectation, and the standard error of this point of it."""
     runs = figures.shape[-1]
-    middle, centre = figures.mean(-1, keepdims=True), controls.mean(-1, keepdims=True)
-    away = controls - centre
-    spread = (away**2).sum(-1, keepdims=True)
+    figure_mean, control_mean = figures.mean(-1, keepdims=True), controls.mean(-1, keepdims=True)
+    deviation = controls - control_mean
+    spread = (deviation**2).sum(-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):  # rows whose controls are all the same one
-        slope = (away * (figures - middle)).sum(-1, keepdims=True) / spread
-        residual = ((figures - middle - slope * away) ** 2).sum(-1, keepdims=True) / (runs - 2)
-        error = np.sqrt(residual * (1 / runs + (centre - expectation) ** 2 / spread))
-    return (middle - slope * (centre - expectation))[..., 0], error[..., 0]
+        slope = (deviation * (figures - figure_mean)).sum(-1, keepdims=True) / spread
+        residual = ((figures - figure_mean - slope * deviation) ** 2).sum(-1, keepdims=True) / (runs - 2)
+        error = np.sqrt(residual * (1 / runs + (control_mean - expectation) ** 2 / spread))
+    return (figure_mean - slope * (control_mean - expectation))[..., 0], error[..., 0]
 
 
 def _bootstrap_t(value: float, error: float, resampled: Any, errors: Any, level: float) -> tuple[float, float] | None:

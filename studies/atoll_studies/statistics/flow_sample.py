@@ -48,21 +48,21 @@ def first_sizes(sizes: FlowSizes, seed: int, channels: int, flows: int) -> Any:
     channel, flow = np.arange(channels, dtype=np.uint64)[:, None], np.arange(flows, dtype=np.uint64)
     state = cast("Any", np.zeros((channels, flows), np.uint64))
     for coordinate in cast("tuple[Any, ...]", (np.uint64(seed), channel, flow)):
-        state = _mixed((state ^ coordinate) + _STEP)
-    drawn = _mixed(state + _STEP + _STEP)  # the second number of the flow's generator; the first one is its server
-    probability = drawn.astype(float) / 2.0**64
+        state = _mix((state ^ coordinate) + _GAMMA)
+    numbers = _mix(state + _GAMMA + _GAMMA)  # the second number of the flow's generator; the first one is its server
+    probability = numbers.astype(float) / 2.0**64
     knots = np.asarray([knot[0] for knot in sizes.knots], float) / ONE
     octets = np.asarray([knot[1] for knot in sizes.knots], float)
     if sizes.kind is Interpolation.STEPS:
-        after = cast("Any", np.searchsorted(knots, probability, side="right"))
-        return octets[np.minimum(after, len(octets) - 1)]
+        index = cast("Any", np.searchsorted(knots, probability, side="right"))
+        return octets[np.minimum(index, len(octets) - 1)]
     return np.exp(cast("Any", np.interp(probability, knots, np.log(octets))))
 
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _mixed(state: Any) -> Any:
+def _mix(state: Any) -> Any:
     """The output of SplitMix64 (Steele, Lea, Flood 2014) at a state; arrays of uint64 wrap around."""
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -87,8 +87,8 @@ def flow_bound(network: Network, experiment: Experiment) -> FlowBound | None:
     if largest is None:
         return None
     sizes = experiment.first_load.distribution
-    beyond = (1 - share for share in (sizes.share_up_to(largest), sizes.bytes_share_up_to(largest)))
-    flows, volume = (share if share > _ROUNDING else 0.0 for share in beyond)
+    shares_above = (1 - share for share in (sizes.share_up_to(largest), sizes.bytes_share_up_to(largest)))
+    flows, volume = (share if share > _ROUNDING else 0.0 for share in shares_above)
     return FlowBound(largest, flows, volume)
 
 
@@ -99,14 +99,14 @@ def largest_flow_bytes(network: Network, experiment: Experiment) -> int | None:
     flow, for the duration without the two round trips in which the connection and the request are made.
     """
     links = {link.box: link_over_time([(0, link.to_island)]) for link in experiment.links_over_time}
-    written = experiment.traffic.write_rate
+    write_rate = experiment.traffic.write_rate
 
     def fastest_bit_s(t_ns: int) -> float:
         rates = [
             min((links[hop].at(t_ns).rate.bit_s for hop in chain.hops if hop in links), default=math.inf)
             for chain in experiment.all_chains
         ]
-        return min(max(rates, default=math.inf), written.bit_s if written else math.inf)
+        return min(max(rates, default=math.inf), write_rate.bit_s if write_rate else math.inf)
 
     rtts = base_rtts_ms(network, experiment)
     end_ns = experiment.duration.ns

@@ -53,13 +53,13 @@ class Decision:
     @property
     def half_width(self) -> float | None:
         """The half width of the last interval, as a share of the median; None: there is none."""
-        each = self.estimate
-        if each is None or not each.level:
+        estimate = self.estimate
+        if estimate is None or not estimate.level:
             return None
-        width = (each.limits[2].most - each.low) / 2
-        if not math.isfinite(width) or not each.limits[0].exact:
+        width = (estimate.limits[2].most - estimate.low) / 2
+        if not math.isfinite(width) or not estimate.limits[0].exact:
             return None
-        return width / abs(each.value) if each.value else (0.0 if not width else None)
+        return width / abs(estimate.value) if estimate.value else (0.0 if not width else None)
 
 
 def decide(stop: Stop, values: Sequence[float | Limits | None], ended: int) -> Decision:
@@ -107,15 +107,15 @@ def repeated_ranks(looks: tuple[int, ...], most: int, level: float = LEVEL) -> t
     ``most`` values.
     """
     paths = [1.0]  # probability that so many values are below the median, and no interval has missed it
-    spent = 0.0
+    spent_probability = 0.0
     ranks: list[int] = []
     for look in looks:
         for _ in range(look - len(paths) + 1):
             paths = [(below + same) / 2 for below, same in zip([0.0, *paths], [*paths, 0.0], strict=True)]
         allowed = (1 - level) * min(1.0, look / most) + _ROUNDING
         rank = 0
-        while rank < (look + 1) // 2 and spent + paths[rank] + paths[look - rank] <= allowed:
-            spent += paths[rank] + paths[look - rank]
+        while rank < (look + 1) // 2 and spent_probability + paths[rank] + paths[look - rank] <= allowed:
+            spent_probability += paths[rank] + paths[look - rank]
             paths[rank] = paths[look - rank] = 0.0
             rank += 1
         ranks.append(rank)

@@ -29,13 +29,13 @@ from atoll_core.errors import RunDirError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.units import Duration
 
-PILOT = 6
+PILOT_REPETITIONS = 6
 """Repetitions whose runs MSER-5 uses. Later ones change nothing: figures stay as they are when a study grows."""
 
-TRIMMED = ("goodput", "throughput", "utilisation", "loss")
+TRIMMED_FIGURES = ("goodput", "throughput", "utilisation", "loss")
 """Figures that leave the warm-up out. Others are of the whole measurement: sojourn times go from mark to mark."""
 
-_BATCH = 5
+_BATCH_WINDOWS = 5
 _WINDOWS_PER_S = 10**9 // WINDOW_NS
 
 
@@ -54,7 +54,7 @@ NO_WARM_UP = WarmUp(0.0, "none")
 def find_warm_up(rule: str | None, runs: Mapping[int, Sequence[Path]]) -> WarmUp:
     """The warm-up of a study by its rule: MSER_5, a duration, or None for no warm-up.
 
-    ``runs``: run directories of the first PILOT repetitions, by configuration. By MSER-5 it is the longest one of any
+    ``runs``: run directories of the first PILOT_REPETITIONS, by configuration. By MSER-5 it is the longest one of any
     configuration that leaves half of the shortest run. Raises RunDirError.
     """
     if rule is None:
@@ -62,11 +62,11 @@ def find_warm_up(rule: str | None, runs: Mapping[int, Sequence[Path]]) -> WarmUp
     if rule != MSER_5:
         return WarmUp(Duration.parse(rule).s, rule)
     values = {number: _mean_goodput(paths) for number, paths in runs.items() if paths}
-    most = min((len(each) // _BATCH // 2 for each in values.values()), default=0)
+    most = min((len(each) // _BATCH_WINDOWS // 2 for each in values.values()), default=0)
     batches_of = {number: mser(each) for number, each in values.items()}
     settled = {number: batches for number, batches in batches_of.items() if batches is not None and batches <= most}
     unsettled = tuple(number for number in values if number not in settled)
-    return WarmUp(max(settled.values(), default=0) * _BATCH / _WINDOWS_PER_S, rule, unsettled)
+    return WarmUp(max(settled.values(), default=0) * _BATCH_WINDOWS / _WINDOWS_PER_S, rule, unsettled)
 
 
 def windows_of(warm_up_s: float) -> int:
@@ -79,23 +79,23 @@ def whole_windows(duration_s: float) -> int:
     return int(duration_s * _WINDOWS_PER_S)
 
 
-def mser(values: Sequence[float], batch: int = _BATCH) -> int | None:
+def mser(values: Sequence[float], batch: int = _BATCH_WINDOWS) -> int | None:
     """The number of batches to leave out; None: more than half of them, so the values are too few to say.
 
     The last five batches are no candidates: the variance of so few is too uncertain (Hoad, Robinson and Davies 2010).
     """
     count = len(values) // batch
-    if count < 2 * _BATCH:
+    if count < 2 * _BATCH_WINDOWS:
         return None
     means = [fmean(values[batch * number : batch * (number + 1)]) for number in range(count)]
     errors: list[float] = []  # squared standard errors of the means of the last 1, 2, ... batches; Welford (1962)
     mean = squares = 0.0
-    for left, value in enumerate(reversed(means), 1):
+    for included, value in enumerate(reversed(means), 1):
         deviation = value - mean
-        mean += deviation / left
+        mean += deviation / included
         squares += deviation * (value - mean)
-        errors.append(squares / left**2)
-    candidates = errors[: _BATCH - 1 : -1]
+        errors.append(squares / included**2)
+    candidates = errors[: _BATCH_WINDOWS - 1 : -1]
     best = candidates.index(min(candidates))
     return best if best <= count // 2 else None
 
@@ -115,46 +115,46 @@ def _goodput(path: Path) -> tuple[int, ...]:
 
 @functools.cache
 def trimmed_figures(path: Path, warm_up_s: float) -> Mapping[str, float | None]:
-    """The figures TRIMMED of a run without its beginning, in the units of comparisons; None: not measured.
+    """The TRIMMED_FIGURES of a run without its beginning, in the units of comparisons; None: not measured.
 
     They are of whole windows of 100 ms, as counted by the arrival capture and the link. Raises RunDirError if the run
     has no such tables, or is not longer than the warm-up.
     """
     run = _Run.open(path)
-    first = windows_of(warm_up_s)
-    if first >= run.windows:
+    first_window = windows_of(warm_up_s)
+    if first_window >= run.windows:
         measured_s = run.windows / _WINDOWS_PER_S
         raise RunDirError(
             f"{path}: the measurement of {measured_s:g} s is not longer than the warm-up of {warm_up_s:g} s"
         )
-    seconds = (run.windows - first) / _WINDOWS_PER_S
-    arrived = run.arrived().filter(pl.col("window") >= first)
+    seconds = (run.windows - first_window) / _WINDOWS_PER_S
+    arrived = run.arrived().filter(pl.col("window") >= first_window)
     columns = {"goodput": "goodput_bytes", "throughput": "ip_bytes"}
     rates = {name: mbit_s(int(arrived[column].sum()), seconds) for name, column in columns.items()}
-    figures = {**(rates if run.summary["arrival"] else dict.fromkeys(rates)), **_link_figures(run, first)}
+    figures = {**(rates if run.summary["arrival"] else dict.fromkeys(rates)), **_link_figures(run, first_window)}
     return {name: None if figure is None else round(figure, 9) for name, figure in figures.items()}
 
 
-def _link_figures(run: "_Run", first: int) -> dict[str, float | None]:
+def _link_figures(run: "_Run", first_window: int) -> dict[str, float | None]:
     """Utilisation and loss of the slowest link, in per cent."""
     if run.summary["bottleneck"] is None:
         return {"utilisation": None, "loss": None}
     link = run.experiment.link(run.summary["bottleneck"])
-    begin_ns, end_ns = (run.summary["origin_ns"] + window * WINDOW_NS for window in (first, run.windows))
+    begin_ns, end_ns = (run.summary["origin_ns"] + window * WINDOW_NS for window in (first_window, run.windows))
     names = ("in_packets", "dropped_packets", "out_bytes", "lost_after_bytes")
-    counted = run.table("boxes").filter(
+    counters = run.table("boxes").filter(
         (pl.col("box") == link.box) & (pl.col("part") == "to_island") & pl.col("t_ns").is_between(begin_ns, end_ns)
     )
-    came, dropped, sent, lost_after = (
-        counted.select((pl.col(name).max() - pl.col(name).min()).alias(name) for name in names).collect().row(0)
+    in_packets, dropped, sent, lost_after = (
+        counters.select((pl.col(name).max() - pl.col(name).min()).alias(name) for name in names).collect().row(0)
     )
-    seen = run.captured(f"link-{link.box}").filter(pl.col("window") >= first)
-    if not seen.is_empty():
-        sent = seen.select(counted_bytes(link).sum()).item()
+    captured = run.captured(f"link-{link.box}").filter(pl.col("window") >= first_window)
+    if not captured.is_empty():
+        sent = captured.select(counted_bytes(link).sum()).item()
     over_time = to_island_over_time(run.experiment, run.events, run.summary["origin_ns"], link.box)
     capacity = capacity_bytes(over_time, link, Window(begin_ns, end_ns))
     used = None if sent is None else (sent + (lost_after or 0)) / capacity
-    lost = dropped / came if came else None
+    lost = dropped / in_packets if in_packets else None
     return {name: None if share is None else 100 * share for name, share in (("utilisation", used), ("loss", lost))}
 
 
@@ -184,8 +184,8 @@ class _Run:
     def captured(self, capture: str | None) -> pl.DataFrame:
         """Island-bound bytes of a capture by window, within the measurement."""
         within = pl.col("window").is_between(0, self.windows - 1)
-        of = (pl.col("capture") == capture) & pl.col("to_island") & within
-        return self.table("throughput").filter(of).collect()
+        is_to_island = (pl.col("capture") == capture) & pl.col("to_island") & within
+        return self.table("throughput").filter(is_to_island).collect()
 
     def arrived(self) -> pl.DataFrame:
         """What reached the island."""

@@ -23,20 +23,20 @@ from atoll_studies.sweeping.remote_attempt import Inputs, Returned, make_attempt
 P = ParamSpec("P")
 Client = Any  # distributed.Client, which has only some of its types
 
-_CONNECT_S = 10
-_KILLED = -9
+_CONNECT_TIMEOUT_S = 10
+_KILLED_EXIT_CODE = -9
 
 
 def require_address(address: str) -> None:
     """Refuse an address by which others could read or change what is sent. Raises UsageError."""
-    form = "write tls://HOST:PORT, or tcp://127.0.0.1:PORT for a scheduler on this machine"
+    remedy = "write tls://HOST:PORT, or tcp://127.0.0.1:PORT for a scheduler on this machine"
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise UsageError(f"--scheduler {address}: not an address; {form}") from None
+        raise UsageError(f"--scheduler {address}: not an address; {remedy}") from None
     if parts.scheme not in ("tcp", "tls") or host is None or port is None:
-        raise UsageError(f"--scheduler {address}: not an address; {form}")
+        raise UsageError(f"--scheduler {address}: not an address; {remedy}")
     if parts.scheme == "tcp" and not _is_loopback(host):
         raise UsageError(
             f"--scheduler {address}: a scheduler elsewhere runs code of whoever reaches it, so TLS is required; "
@@ -62,7 +62,7 @@ async def _connected(address: str) -> AsyncGenerator[Client]:
         if address.startswith("tls:") and security.get_connection_args("client")["ssl_context"] is None:
             raise MachineError(f"--scheduler {address}: Dask's configuration has no keys for TLS (docs/studies.md)")
         client: Client = await distributed.Client(
-            address, asynchronous=True, timeout=_CONNECT_S, direct_to_workers=False, set_as_default=False
+            address, asynchronous=True, timeout=_CONNECT_TIMEOUT_S, direct_to_workers=False, set_as_default=False
         )
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -106,7 +106,7 @@ class Cluster:
             async def attempt(point: str) -> Ended:
                 returned = await self._returned(client, point)
                 if returned.archive:
-                    await _to_the_end(self._keep, point, returned)
+                    await _run_to_the_end(self._keep, point, returned)
                 return Ended(point, returned.exit_code, returned.message)
 
             async def jobs() -> int:
@@ -122,9 +122,9 @@ class Cluster:
         try:
             return await future
         except KilledWorker as error:
-            return Returned(b"", "", _KILLED, " ".join(str(error).split()))
+            return Returned(b"", "", _KILLED_EXIT_CODE, " ".join(str(error).split()))
         except CancelledError:
-            raise self._gone() from None
+            raise self._lost_scheduler() from None
         except AtollError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a task raises: a full disk, a module that is not there
@@ -137,10 +137,10 @@ class Cluster:
         try:
             threads: dict[str, int] = await client.nthreads()
         except (OSError, TimeoutError):
-            raise self._gone() from None
+            raise self._lost_scheduler() from None
         return sum(threads.values())
 
-    def _gone(self) -> MachineError:
+    def _lost_scheduler(self) -> MachineError:
         return MachineError(
             f"the scheduler at {self._address} no longer answers; repeat the sweep with --resume for the remaining runs"
         )
@@ -150,13 +150,13 @@ class Cluster:
         working = self._study.working / point
         shutil.rmtree(working, ignore_errors=True)
         working.mkdir(parents=True)
-        made = unpack(returned, working)
-        attempt = self._study.attempt_in(made)
-        kept = self._study.free_path(point, made.name)
+        directory = unpack(returned, working)
+        attempt = self._study.attempt_in(directory)
+        attempt_path = self._study.free_path(point, directory.name)
         if attempt.outcome != FAILED:
-            run = RunDir.open(made)
-            run.write_summary({**run.summary(), "run_dir": str(kept)})
-        self._study.keep(made, point, replace(attempt, path=kept))
+            run = RunDir.open(directory)
+            run.write_summary({**run.summary(), "run_dir": str(attempt_path)})
+        self._study.keep(directory, point, replace(attempt, path=attempt_path))
         shutil.rmtree(working, ignore_errors=True)
 
 
@@ -167,7 +167,7 @@ def _attempt_on_worker(inputs: Inputs) -> Returned:
     return make_attempt(inputs, Path(get_worker().local_directory))
 
 
-async def _to_the_end(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+async def _run_to_the_end(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
     """Do work in a thread. Cancelled, it waits for the thread, which cannot be stopped, before it raises."""
     thread = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
     cancelled: asyncio.CancelledError | None = None
@@ -182,5 +182,5 @@ async def _to_the_end(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs
 
 
 def _reason(error: Exception) -> str:
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

@@ -13,8 +13,8 @@ from atoll_core.errors import RunError
 from atoll_studies.study_directory import NoAttemptError
 
 _LAST_LINES = 10  # of a worker's standard error: several for a DescriptionError or a traceback
-_LOOK_S = 1.0  # between two looks at how many there may be: workers of a cluster come and go
-_END_S = 60.0  # for a process that was asked to end: a lab of real time takes itself down
+_POLL_S = 1.0  # between two looks at how many there may be: workers of a cluster come and go
+_END_TIMEOUT_S = 60.0  # for a process that was asked to end: a lab of real time takes itself down
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ async def attempt_all(
                 point = queue.popleft()
                 on_start(point)
                 running.add(asyncio.create_task(attempt(point)))
-            done, running = await asyncio.wait(running, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+            done, running = await asyncio.wait(running, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 ended = task.result()
                 if ended.exit_code > 0 and ended.exit_code != NoAttemptError.exit_code:
@@ -103,7 +103,7 @@ class Pool:
         except asyncio.CancelledError:
             process.terminate()
             try:
-                async with asyncio.timeout(_END_S):
+                async with asyncio.timeout(_END_TIMEOUT_S):
                     await process.wait()
             except TimeoutError:
                 process.kill()

@@ -20,7 +20,7 @@ from atoll_core.errors import RunError
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.sweeping.pool import last_lines
 
-_LAB = "lab.yaml"  # beside which the files of programs are
+_LAB_FILE = "lab.yaml"  # beside which the files of programs are
 
 
 Inputs = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, bytes]]
@@ -49,25 +49,25 @@ def read_inputs(directory: StudyDirectory, identity: str) -> Inputs:
     return directory.study(), point, files
 
 
-def make_attempt(inputs: Inputs, within: Path) -> Returned:
+def make_attempt(inputs: Inputs, parent: Path) -> Returned:
     """Make an attempt in a folder of its own, which is removed."""
     study, point, files = inputs
-    with tempfile.TemporaryDirectory(prefix="attempt-", dir=within) as folder:
-        place = Path(folder)
+    with tempfile.TemporaryDirectory(prefix="attempt-", dir=parent) as folder:
+        root = Path(folder)
         for name, content in files.items():
-            path = place / "lab" / name
+            path = root / "lab" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
             path.chmod(0o755)
-        (place / "lab").mkdir(exist_ok=True)
-        network = {**point["request"]["network"], "file": str(place / "lab" / _LAB)}
+        (root / "lab").mkdir(exist_ok=True)
+        network = {**point["request"]["network"], "file": str(root / "lab" / _LAB_FILE)}
         point = {**point, "request": {**point["request"], "network": network}}
-        directory = StudyDirectory(place / "study")
+        directory = StudyDirectory(root / "study")
         identity = str(point["id"])
         directory.point_path(identity).mkdir(parents=True)
         (directory.path / "study.json").write_text(json.dumps(study))
         (directory.point_path(identity) / "point.json").write_text(json.dumps(point))
-        done = subprocess.run(
+        process = subprocess.run(
             # It dies with the thread of the worker that waits for it.
             [
                 *("setpriv", "--pdeathsig", "KILL"),
@@ -78,34 +78,34 @@ def make_attempt(inputs: Inputs, within: Path) -> Returned:
             stderr=subprocess.PIPE,
             check=False,
         )
-        made = [attempt.path for attempt in directory.attempts(identity)]
-        archive = _pack(made[0]) if made else b""
-        exit_code = 0 if made else done.returncode  # the attempt is whole, whatever its process did afterwards
-        return Returned(archive, hashlib.sha256(archive).hexdigest(), exit_code, last_lines(done.stderr))
+        attempts = [attempt.path for attempt in directory.attempts(identity)]
+        archive = _pack(attempts[0]) if attempts else b""
+        exit_code = 0 if attempts else process.returncode  # the attempt is whole, whatever its process did afterwards
+        return Returned(archive, hashlib.sha256(archive).hexdigest(), exit_code, last_lines(process.stderr))
 
 
-def unpack(returned: Returned, into: Path) -> Path:
-    """Unpack an attempt below ``into``; returns its directory. Raises RunError if it is not what the worker packed."""
+def unpack(returned: Returned, folder: Path) -> Path:
+    """Unpack an attempt in ``folder``; returns its directory. Raises RunError if it is not what the worker packed."""
     if hashlib.sha256(returned.archive).hexdigest() != returned.sha256:
         raise RunError("an attempt was damaged on its way from the worker: its SHA-256 differs")
     try:
         with tarfile.open(fileobj=io.BytesIO(returned.archive)) as archive:
-            for each in archive:
-                path = Path(each.name)
-                if not (each.isfile() or each.isdir()) or path.is_absolute() or ".." in path.parts:
+            for entry in archive:
+                path = Path(entry.name)
+                if not (entry.isfile() or entry.isdir()) or path.is_absolute() or ".." in path.parts:
                     raise RunError(
-                        f"the archive of an attempt contains {each.name!r}, a link, device or path outside the run"
+                        f"the archive of an attempt contains {entry.name!r}, a link, device or path outside the run"
                     )
-                archive.extract(each, into)
+                archive.extract(entry, folder)
     except (tarfile.TarError, OSError) as error:
-        raise RunError(f"an attempt could not be unpacked in {into}: {error}") from None
-    (made,) = into.iterdir()
-    return made
+        raise RunError(f"an attempt could not be unpacked in {folder}: {error}") from None
+    (directory,) = folder.iterdir()
+    return directory
 
 
 def _pack(directory: Path) -> bytes:
     """The archive of a directory. Captures and tables are compressed already."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(directory, directory.name)
-    return packed.getvalue()
+    return buffer.getvalue()

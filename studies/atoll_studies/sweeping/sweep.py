@@ -48,10 +48,10 @@ class PointState:
     estimate_s: float
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     state: State = State.WAITING
-    made: list[Attempt] = field(default_factory=list[Attempt])  # those of this sweep
+    new_attempts: list[Attempt] = field(default_factory=list[Attempt])  # those of this sweep
     lost: int = 0  # tries of this sweep of which no attempt is left: killed, or ended before the run had a directory
-    loss: str = ""  # why the last try left none; empty if it left one
-    began: float | None = None  # time.monotonic() of the attempt that runs
+    loss_reason: str = ""  # why the last try left none; empty if it left one
+    began_s: float | None = None  # time.monotonic() of the attempt that runs
 
     @property
     def usable(self) -> Attempt | None:
@@ -114,12 +114,12 @@ class Sweep:
             )
         for each in self.points.values():
             each.attempts = self.directory.attempts(each.point.id)
-        there = [attempt for each in self.points.values() for attempt in each.attempts]
+        attempts = [attempt for each in self.points.values() for attempt in each.attempts]
         if not resume and (kept := self.directory.count_attempts()):
             raise UsageError(
                 f"{self.directory.path} has {counted(kept, 'run')}; --resume keeps them and makes the missing runs"
             )
-        others = {attempt.provenance for attempt in there if attempt.usable} - {self.origin}
+        others = {attempt.provenance for attempt in attempts if attempt.usable} - {self.origin}
         if others and not mix:
             made = "\n".join(f"  {other}" for other in sorted(others, key=str))
             raise UsageError(
@@ -128,14 +128,14 @@ class Sweep:
             )
         for each in self.points.values():
             each.state = self._state(each)
-        self._look()
+        self._update_optional()
 
     @property
     def unused(self) -> int:
         """The number of runs in the directory whose points are no longer of the study. They are kept."""
         return self.directory.count_attempts() - sum(len(each.attempts) for each in self.points.values())
 
-    def _look(self) -> None:
+    def _update_optional(self) -> None:
         """Find out which repetitions a study with ``stop`` takes, as far as its runs show it."""
         if self.study.stop is None:
             return
@@ -159,7 +159,7 @@ class Sweep:
         """The state by what is in the directory. Earlier attempts of another provenance are no tries of this one."""
         if each.usable:
             return State.DONE
-        tried = [try_ for try_ in each.attempts if try_.provenance == self.origin or try_ in each.made]
+        tried = [try_ for try_ in each.attempts if try_.provenance == self.origin or try_ in each.new_attempts]
         if not out_of_tries(tried, self.study.attempts - each.lost, self.study.platform):
             return State.WAITING
         return State.FAILED if not tried or tried[-1].outcome == FAILED else State.INVALID
@@ -181,7 +181,7 @@ class Sweep:
         """Points that are made only if intervals are still too wide after those before."""
         return [each for each in self.points.values() if each.state is State.OPTIONAL]
 
-    def jobs(self, given: int | None) -> int:
+    def jobs(self, wanted: int | None) -> int:
         """The number of attempts at a time: as given, or one a core as far as memory allows; in real time one.
 
         Of a cluster the number of its workers' threads.
@@ -189,14 +189,14 @@ class Sweep:
         Raises UsageError for several in real time, MachineError if not even one has the memory.
         """
         if self.study.platform != VIRTUAL:
-            if given not in (None, 1):
-                raise UsageError(f"--jobs {given}: runs on {self.study.platform} are made one at a time")
+            if wanted not in (None, 1):
+                raise UsageError(f"--jobs {wanted}: runs on {self.study.platform} are made one at a time")
             return 1
         if self.cluster is not None:
             return self.cluster.jobs()
         largest = max(self.study.configurations, key=lambda each: memory(each.network, each.experiment))
-        fitting = fitting_runs(largest.experiment, memory(largest.network, largest.experiment))
-        return given or min(usable_cores(), fitting)
+        most_jobs = fitting_runs(largest.experiment, memory(largest.network, largest.experiment))
+        return wanted or min(usable_cores(), most_jobs)
 
     def predict(self, jobs: int, *, at_most: bool = False) -> Prediction:
         """Estimate the wall time and the disk space that is left to do, to a factor of two.
@@ -215,11 +215,11 @@ class Sweep:
     def time_left_s(self, jobs: int) -> float:
         """The estimated wall time to the end, corrected by how the estimates of ended runs met."""
         ended = [(each.usable.wall_s, each.estimate_s) for each in self.points.values() if each.usable]
-        pace = sum(took for took, _ in ended) / sum(estimated for _, estimated in ended) if ended else 1.0
+        slowness = sum(wall_s for wall_s, _ in ended) / sum(estimated for _, estimated in ended) if ended else 1.0
         now = time.monotonic()
         # read once: attempts end while a terminal's thread is here
-        spent = {each.point.id: now - began for each in self.left() if (began := each.began) is not None}
-        work = [max(0.0, pace * each.estimate_s - spent.get(each.point.id, 0.0)) for each in self.left()]
+        spent = {each.point.id: now - began_s for each in self.left() if (began_s := each.began_s) is not None}
+        work = [max(0.0, slowness * each.estimate_s - spent.get(each.point.id, 0.0)) for each in self.left()]
         return makespan(work, jobs)
 
     async def run(self, jobs: int) -> None:
@@ -235,23 +235,23 @@ class Sweep:
             pool = self.cluster or Pool(self.directory.path, jobs)
             while waiting := [each.point.id for each in self.points.values() if each.state is State.WAITING]:
                 await pool.run(waiting, self._started, self._ended)
-                self._look()
+                self._update_optional()
         finally:
             self.directory.clear_working()
 
     def _started(self, point: str) -> None:
         each = self.points[point]
-        each.state, each.began = State.RUNNING, time.monotonic()
+        each.state, each.began_s = State.RUNNING, time.monotonic()
         self.on_change(each)
 
     def _ended(self, ended: Ended) -> bool:
         each = self.points[ended.point]
         before, each.attempts = each.attempts, self.directory.attempts(ended.point)
-        each.made += [attempt for attempt in each.attempts if attempt not in before]
+        each.new_attempts += [attempt for attempt in each.attempts if attempt not in before]
         lost = ended.lost and len(each.attempts) == len(before)
         each.lost += lost
-        each.loss = "" if not lost else "killed" if ended.exit_code < 0 else ended.message
-        each.state, each.began = self._state(each), None
+        each.loss_reason = "" if not lost else "killed" if ended.exit_code < 0 else ended.message
+        each.state, each.began_s = self._state(each), None
         self.on_change(each)
         return each.state is State.WAITING
 

@@ -28,7 +28,7 @@ from atoll_emulation.this_machine.core_pinning import claimed_core
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
 from atoll_hosts.binary import find_binary
 from atoll_studies.points import program_files
-from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory, unwritten
+from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory, is_disk_full
 from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_request import RunRequest, create_run, installed_version, revision
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
@@ -75,10 +75,10 @@ class _Worker:
         self.discard()
         kernel = find_virtual_kernel() if self._platform == VIRTUAL else None
         origin = provenance(self._platform, kernel, self._inventory)
-        before = self._about["provenance"] and Provenance(**self._about["provenance"])
-        if before is not None and origin != before:
+        wanted = self._about["provenance"] and Provenance(**self._about["provenance"])
+        if wanted is not None and origin != wanted:
             raise RunError(
-                f"atoll, its kernel or the inventory was changed during the sweep, from {before} to {origin}; continue "
+                f"atoll, its kernel or the inventory was changed during the sweep, from {wanted} to {origin}; continue "
                 "with `--resume --mix` (results then say so), or choose another directory for a new study"
             )
         self._require_programs()
@@ -87,7 +87,7 @@ class _Worker:
             summary = await (self._live() if kernel is None else self._virtual(kernel))
             outcome, message = summary["verdict"], "; ".join(summary["reasons"] or summary.get("caveats", ()))
         except AtollError as error:
-            if isinstance(error, RunError) and unwritten(error):
+            if isinstance(error, RunError) and is_disk_full(error):
                 raise
             if self._run is None:
                 raise NoAttemptError(str(error)) from error
@@ -98,16 +98,16 @@ class _Worker:
         self._require_programs()
         self._require_descriptions(self._run)
         made = self._run.path
-        kept = self._directory.free_path(self._id, made.name)
+        attempt_path = self._directory.free_path(self._id, made.name)
         if outcome != FAILED:
-            self._run.write_summary({**self._run.summary(), "run_dir": str(kept)})
-        self._directory.keep(made, self._id, Attempt(kept, outcome, message, wall_s, origin))
+            self._run.write_summary({**self._run.summary(), "run_dir": str(attempt_path)})
+        self._directory.keep(made, self._id, Attempt(attempt_path, outcome, message, wall_s, origin))
         self.discard()
 
     def _require_programs(self) -> None:
         """Raise RunError if a file of a box's program differs from when the sweep began. New ones are output."""
-        now = dict(program_files(self._request.network))
-        if changed := [name for name, digest in self._point["programs"].items() if now.get(name) != digest]:
+        digests = dict(program_files(self._request.network))
+        if changed := [name for name, digest in self._point["programs"].items() if digests.get(name) != digest]:
             folder = Path(self._request.network.file).parent
             raise RunError(f"{folder / changed[0]}: {_CHANGED}")
 
@@ -132,14 +132,14 @@ class _Worker:
         """Run on the lab that is up, else on one of its own, which is taken down afterwards; returns the summary."""
         from atoll_studies.sweeping.live_attempt import run_on_daemon
 
-        def take(line: dict[str, Any]) -> None:
+        def take_line(line: dict[str, Any]) -> None:
             if line["type"] == "run":
                 self._run = RunDir.open(Path(line["run_dir"]))
 
         target = LabTarget(self._platform, self._inventory)
         about = self._point["description"]
         file = DescriptionFile.read(Path(about["file"]), about["settings"])
-        return await run_on_daemon(target, file, self._request.options, self._working, take)
+        return await run_on_daemon(target, file, self._request.options, self._working, take_line)
 
     def discard(self) -> None:
         """Remove what is left in the folder in which the attempt is made."""

@@ -23,16 +23,16 @@ def results_files(results: Results, path: Path, *, each_run: bool = False) -> di
     A table is that of figures, or with ``each_run`` that of runs; a plot is of the first figure shown. Raises
     UsageError if no run measured the figure.
     """
-    form = path.suffix.lower()
-    if form == ".html":
+    suffix = path.suffix.lower()
+    if suffix == ".html":
         return _page_files(results, path)
-    match form:
+    match suffix:
         case ".md":
             content = markdown(results).encode()
         case ".json":
             content = (json.dumps(results_json(results), indent=1) + "\n").encode()
         case ".csv" | ".parquet":
-            write_table(runs_table(results) if each_run else figures_table(results), sink := io.BytesIO(), form)
+            write_table(runs_table(results) if each_run else figures_table(results), sink := io.BytesIO(), suffix)
             content = sink.getvalue()
         case _:
             from atoll_dashboards.report.plot_style import image
@@ -40,7 +40,7 @@ def results_files(results: Results, path: Path, *, each_run: bool = False) -> di
 
             if not results.shown:
                 raise UsageError(f"--out {path}: there is no figure that a run measured")
-            content = image(figure_plot(results, results.shown[0]), form)
+            content = image(figure_plot(results, results.shown[0]), suffix)
     return {path: content}
 
 
@@ -56,9 +56,9 @@ def _page_files(results: Results, path: Path) -> dict[Path, bytes]:
     files: dict[Path, bytes] = {}
     sections: list[tuple[str, str, bytes]] = []
     for title, name, figure in plots(results):
-        own = {form: image(figure, form) for form in (".svg", ".pdf")}
-        files |= {folder / f"{name}{form}": content for form, content in own.items()}
-        sections.append((title, f"{folder.name}/{name}", own[".svg"]))
+        images = {suffix: image(figure, suffix) for suffix in (".svg", ".pdf")}
+        files |= {folder / f"{name}{suffix}": content for suffix, content in images.items()}
+        sections.append((title, f"{folder.name}/{name}", images[".svg"]))
     return {path: page(results, sections).encode(), **files}
 
 
@@ -95,7 +95,7 @@ def _item(row: Sequence[str]) -> str:
 
 def _table(table: Table) -> Iterator[str]:
     yield _line(table.columns)
-    yield "|---|" + "".join("---|" if place < table.texts else "---:|" for place in range(1, len(table.columns)))
+    yield "|---|" + "".join("---|" if index < table.texts else "---:|" for index in range(1, len(table.columns)))
     for section, rows in table.sections:
         if section:
             yield _line([f"**{section}**", *("" for _ in table.columns[1:])])

@@ -43,8 +43,8 @@ from atoll_studies.views.tables import configuration_name, limits_text
 
 _COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BROWN, GREY)
 _MARKERS = "osD^vP"
-_ACROSS = {"=": "o", ">": ">", "<": "<", "~": "D"}  # markers of what is known exactly, or by its limits
-_UP = {">": "^", "<": "v", "~": "D"}
+_MARKERS_ACROSS = {"=": "o", ">": ">", "<": "<", "~": "D"}  # markers of what is known exactly, or by its limits
+_MARKERS_UP = {">": "^", "<": "v", "~": "D"}
 _LEAST_POINTS = 3  # levels of a factor that is an axis
 _MOST_CURVES = 8
 _MOST_PANELS = 6
@@ -53,7 +53,7 @@ _SPREAD = 0.22  # of single runs around their row
 _MOST_BANDS = 4  # distributions whose ranges can be told apart
 _DODGE = 0.012  # of the axis, between curves, so that intervals don't cover each other
 _GRID = 200  # instants at which distributions are compared
-_LOG_FROM = 5  # an axis whose greatest value is so many times its least one is logarithmic
+_LOG_FROM_RATIO = 5  # an axis whose greatest value is so many times its least one is logarithmic
 
 
 def plots(results: Results) -> Iterator[tuple[str, str, Figure]]:
@@ -63,10 +63,10 @@ def plots(results: Results) -> Iterator[tuple[str, str, Figure]]:
             continue
         slug = re.sub(r"[^a-z0-9]+", "-", figure.lower())
         yield figure, slug, figure_plot(results, figure)
-        if (drawn := heat_map(results, figure)) is not None:
-            yield f"{figure}, medians", f"{slug}-map", drawn
-    if (drawn := completion_times(results)) is not None:
-        yield "flow completion times", "flow-completion-times", drawn
+        if (plot := heat_map(results, figure)) is not None:
+            yield f"{figure}, medians", f"{slug}-map", plot
+    if (plot := completion_times(results)) is not None:
+        yield "flow completion times", "flow-completion-times", plot
 
 
 # A figure over configurations
@@ -89,47 +89,47 @@ def figure_plot(results: Results, figure: str) -> Figure:
     compared = any(row.difference for row in figures)
     height_in = 3.6 if axis else 1.1 + _ROW_IN * len(figures)
     with common_style():
-        drawn = Figure(figsize=(WIDTH_IN if compared else 0.65 * WIDTH_IN, height_in), layout="constrained")
+        plot = Figure(figsize=(WIDTH_IN if compared else 0.65 * WIDTH_IN, height_in), layout="constrained")
         ratios = (1.15, 1)[: 1 + compared]
         panels: list[Axes] = list(
-            drawn.subplots(1, 1 + compared, squeeze=False, sharey=axis is None, width_ratios=ratios)[0]
+            plot.subplots(1, 1 + compared, squeeze=False, sharey=axis is None, width_ratios=ratios)[0]
         )
         for panel, differences in zip(panels, (False, True), strict=False):
             if axis is None:
-                _rows(panel, results, figures, differences=differences)
+                _draw_rows(panel, results, figures, differences=differences)
             else:
-                _over(panel, results, figures, axis, numeric[axis], differences=differences)
-            _label(panel, figure, figures, differences=differences, vertical=axis is not None)
+                _draw_curves(panel, results, figures, axis, numeric[axis], differences=differences)
+            _draw_label(panel, figure, figures, differences=differences, vertical=axis is not None)
         if axis is not None and len(panels[0].get_legend_handles_labels()[0]) > 1:
             others = ", ".join(factor for factor in results.factors if factor != axis)
             handles = panels[0].get_legend_handles_labels()
-            drawn.legend(*handles, title=others, title_fontsize=9, loc="outside lower center", ncols=4)
-    return drawn
+            plot.legend(*handles, title=others, title_fontsize=9, loc="outside lower center", ncols=4)
+    return plot
 
 
-def _rows(panel: Axes, results: Results, figures: Sequence[ConfigurationFigure], *, differences: bool) -> None:
+def _draw_rows(panel: Axes, results: Results, figures: Sequence[ConfigurationFigure], *, differences: bool) -> None:
     """A row for each configuration: every run or pair, the median and its interval."""
     for row, of_row in enumerate(figures):
-        estimate, values = _shown(results, of_row, differences=differences)
+        estimate, values = _estimate_and_values(results, of_row, differences=differences)
         if estimate is None:
             continue
         offsets = [row + _SPREAD * (2 * (index + 0.5) / len(values) - 1) for index in range(len(values))]
-        for sign, marker in _ACROSS.items():
-            at = [
+        for sign, marker in _MARKERS_ACROSS.items():
+            points = [
                 (position, offset)
                 for value, offset in zip(values, offsets, strict=True)
                 if value.sign == sign and (position := value.finite) is not None
             ]
-            if at:
-                panel.plot(*np.transpose(at), marker, color=GREY, markersize=3, alpha=0.6, zorder=2)
+            if points:
+                panel.plot(*np.transpose(points), marker, color=GREY, markersize=3, alpha=0.6, zorder=2)
         middle = estimate.limits[0]
         if middle.finite is not None:
             arms = np.transpose([_arms(estimate)])
             panel.errorbar(middle.finite, row, xerr=arms, fmt="none", color=BLUE, capsize=4, zorder=3)
             if middle.exact:
                 panel.plot(middle.finite, row, "o", color=BLUE, markersize=6, zorder=3)
-            for at, sign in _limits(estimate):
-                panel.plot(at, row, _ACROSS[sign], color=BLUE, markersize=6, zorder=3)
+            for position, sign in _limits(estimate):
+                panel.plot(position, row, _MARKERS_ACROSS[sign], color=BLUE, markersize=6, zorder=3)
     if differences:
         panel.axvline(0, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     panel.set_yticks(range(len(figures)), [configuration_name(results, of_row.configuration) for of_row in figures])
@@ -138,7 +138,7 @@ def _rows(panel: Axes, results: Results, figures: Sequence[ConfigurationFigure],
     panel.grid(visible=False, axis="y")
 
 
-def _over(
+def _draw_curves(
     panel: Axes,
     results: Results,
     figures: Sequence[ConfigurationFigure],
@@ -150,13 +150,13 @@ def _over(
     """A curve for each combination of the other factors' levels: medians and their intervals over a factor."""
     ordered = sorted({position: level for level, position in positions.items()}.items())
     low, high = ordered[0][0], ordered[-1][0]
-    logarithmic = low > 0 and high >= _LOG_FROM * low
+    logarithmic = low > 0 and high >= _LOG_FROM_RATIO * low
     curves = _curves(results, [axis])
     for number, (label, configurations) in enumerate(curves.items()):
         shift = _DODGE * (number - (len(curves) - 1) / 2)
         points: list[tuple[float, float, Estimate]] = []
         for row in figures:
-            estimate = _shown(results, row, differences=differences)[0]
+            estimate = _estimate_and_values(results, row, differences=differences)[0]
             middle = estimate.limits[0].finite if estimate else None
             if estimate is not None and middle is not None and row.configuration in configurations:
                 x = positions[results.configurations[row.configuration][axis]]
@@ -178,8 +178,8 @@ def _over(
                 label=label,
             )
             for x, _, estimate in points:
-                for at, sign in _limits(estimate):
-                    panel.plot(x, at, _UP[sign], color=colour, markersize=7, zorder=3)
+                for position, sign in _limits(estimate):
+                    panel.plot(x, position, _MARKERS_UP[sign], color=colour, markersize=7, zorder=3)
     if differences:
         panel.axhline(0, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     if logarithmic:
@@ -190,7 +190,7 @@ def _over(
     panel.set_xlabel(axis)
 
 
-def _shown(
+def _estimate_and_values(
     results: Results, row: ConfigurationFigure, *, differences: bool
 ) -> tuple[Estimate | None, Sequence[Limits]]:
     """The estimate of a panel, and the values that it is of."""
@@ -198,8 +198,8 @@ def _shown(
         return row.median, row.values
     if row.difference is None or row.baseline is None:
         return None, ()
-    of_seeds = (results.values(number, row.figure) for number in (row.baseline, row.configuration))
-    return row.difference.median, paired(*of_seeds)
+    by_seed = (results.values(number, row.figure) for number in (row.baseline, row.configuration))
+    return row.difference.median, paired(*by_seed)
 
 
 def _arms(estimate: Estimate) -> tuple[float, float]:
@@ -216,7 +216,7 @@ def _limits(estimate: Estimate) -> list[tuple[float, str]]:
     return [(at, bound.sign) for bound in bounds if not bound.exact and (at := bound.finite) is not None]
 
 
-def _label(
+def _draw_label(
     panel: Axes, figure: str, figures: Sequence[ConfigurationFigure], *, differences: bool, vertical: bool
 ) -> None:
     unit = FIGURES[figure][0]
@@ -236,13 +236,13 @@ def _label(
     panel.set_title(title, fontsize=8.5, fontweight="normal", color=INK)
 
 
-def _curves(results: Results, without: Sequence[str]) -> dict[str, list[int]]:
+def _curves(results: Results, left_out: Sequence[str]) -> dict[str, list[int]]:
     """Configurations by their levels of the other factors."""
-    curves: dict[str, list[int]] = {}
+    by_label: dict[str, list[int]] = {}
     for number, levels in enumerate(results.configurations):
-        label = ", ".join(level for factor, level in levels.items() if factor not in without)
-        curves.setdefault(label, []).append(number)
-    return curves
+        label = ", ".join(level for factor, level in levels.items() if factor not in left_out)
+        by_label.setdefault(label, []).append(number)
+    return by_label
 
 
 def _numeric_factors(results: Results) -> dict[str, dict[str, float]]:
@@ -299,8 +299,8 @@ def heat_map(results: Results, figure: str) -> Figure | None:
     unit = FIGURES[figure][0]
     with common_style():
         size = (1.4 + len(panels) * (0.5 + 0.75 * len(x)), max(2.9, 1.5 + 0.42 * len(y)))
-        drawn = Figure(figsize=size, layout="constrained")
-        axes: list[Axes] = list(drawn.subplots(1, len(panels), squeeze=False, sharey=True)[0])
+        plot = Figure(figsize=size, layout="constrained")
+        axes: list[Axes] = list(plot.subplots(1, len(panels), squeeze=False, sharey=True)[0])
         for panel, (label, configurations) in zip(axes, panels.items(), strict=True):
             values = np.full((len(y), len(x)), np.nan)
             for number in configurations:
@@ -318,8 +318,8 @@ def heat_map(results: Results, figure: str) -> Figure | None:
             panel.set_xlabel(across)
             panel.set_title(label, fontsize=8.5, fontweight="normal")
         axes[0].set_ylabel(up)
-        drawn.colorbar(ScalarMappable(scale, "cividis"), ax=axes, label=f"{figure} ({unit})" if unit else figure)
-    return drawn
+        plot.colorbar(ScalarMappable(scale, "cividis"), ax=axes, label=f"{figure} ({unit})" if unit else figure)
+    return plot
 
 
 # Distributions
@@ -339,15 +339,15 @@ def completion_times(results: Results) -> Figure | None:
                 distributions.setdefault(run.configuration, []).append(seconds)
     if not distributions:
         return None
-    every = [seconds for runs in distributions.values() for seconds in runs]
-    low, high = min(seconds[0] for seconds in every), max(seconds[-1] for seconds in every)
+    all_seconds = [seconds for runs in distributions.values() for seconds in runs]
+    low, high = min(seconds[0] for seconds in all_seconds), max(seconds[-1] for seconds in all_seconds)
     grid = low * (max(high, 1.01 * low) / low) ** np.linspace(0, 1, _GRID)
     with common_style():
-        drawn = Figure(figsize=(0.75 * WIDTH_IN, 3.8), layout="constrained")
-        axes = drawn.subplots()
-        for place, (number, runs) in enumerate(sorted(distributions.items())):
+        plot = Figure(figsize=(0.75 * WIDTH_IN, 3.8), layout="constrained")
+        axes = plot.subplots()
+        for index, (number, runs) in enumerate(sorted(distributions.items())):
             shares = np.array([_shares(seconds, grid) for seconds in runs])
-            colour = _COLOURS[place]
+            colour = _COLOURS[index]
             label = configuration_name(results, number) if results.factors else None
             axes.plot(grid, np.median(shares, axis=0), color=colour, linewidth=1.5, label=label)
             if len(runs) > 1 and len(distributions) <= _MOST_BANDS:
@@ -360,13 +360,13 @@ def completion_times(results: Results) -> Figure | None:
         axes.set_xlabel("flow completion time (s)")
         axes.set_ylabel("share of the flows")
         left_out = len({run.configuration for run in results.runs}) - len(distributions)
-        said = "median of the runs' distributions"
-        said += "; shaded: least to greatest" if len(distributions) <= _MOST_BANDS else ""
-        said += f"; {counted(left_out, 'configuration')} not shown" if left_out else ""
-        axes.set_title(said, fontsize=8.5, fontweight="normal", color=INK)
+        title = "median of the runs' distributions"
+        title += "; shaded: least to greatest" if len(distributions) <= _MOST_BANDS else ""
+        title += f"; {counted(left_out, 'configuration')} not shown" if left_out else ""
+        axes.set_title(title, fontsize=8.5, fontweight="normal", color=INK)
         if results.factors:
             axes.legend(loc="lower right")
-    return drawn
+    return plot
 
 
 def _shares(seconds: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:

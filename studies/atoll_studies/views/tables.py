@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from atoll_analysis.figures.regimes import Regime
-from atoll_analysis.figures.run_figures import FIGURES, OF_TRANSFERS, RATE
+from atoll_analysis.figures.run_figures import FIGURES, RATE_UNIT, TRANSFER_FIGURES
 from atoll_analysis.verdict.findings import Verdict
 from atoll_controller.planner.virtual_cost import rough_size
 from atoll_core.plural import counted, listed, significant
@@ -23,7 +23,7 @@ from atoll_studies.results.results import LEAST_SAMPLES, NO_REGIME, Configuratio
 from atoll_studies.results.similarity import SEED, Rows, grouped
 from atoll_studies.statistics.estimates import LEAST_CONTROLLED, LEVEL, Controlled, Estimate, Limits, Paired, least_runs
 from atoll_studies.statistics.stopping import Stop
-from atoll_studies.statistics.warm_up import TRIMMED
+from atoll_studies.statistics.warm_up import TRIMMED_FIGURES
 from atoll_studies.study_directory import FAILED
 
 OVER_RUNS = "over runs"
@@ -60,7 +60,7 @@ class Table:
 
 def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
     """The tables of results in their order. ``each_run``: also the figures of every run, however many there are."""
-    few = len(results.all_runs) <= MOST_COLUMNS
+    is_few = len(results.all_runs) <= MOST_COLUMNS
     if results.likeness:
         yield _listed_runs(results)
         if rows := tuple(_unlike(results)):
@@ -68,13 +68,13 @@ def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
     if results.sampled:
         if results.likeness or not _labelled(results):
             yield _configurations(results)
-        yield _figures(results, hidden=bool(results.likeness) and not (few or each_run))
+        yield _figures(results, runs_are_hidden=bool(results.likeness) and not (is_few or each_run))
         if results.stop:
             yield _repetitions(results, results.stop)
         views = (_regimes(results), _control(results), _sensitivity(results))
         yield from (table for table in views if table.rows)
     yield from map(_queue, queue_advice(results))
-    if each_run or not results.sampled or (results.likeness and few):
+    if each_run or not results.sampled or (results.likeness and is_few):
         yield _runs(results)
     if results.likeness:
         yield _plain("alike", results.likeness.alike)
@@ -106,7 +106,7 @@ def number_text(name: str, found: float | None, sign: str = "") -> str:
 
 def _digits(name: str, found: float | None) -> int:
     unit, digits, _ = FIGURES[name]
-    return decimals(found, digits) if unit == RATE else digits
+    return decimals(found, digits) if unit == RATE_UNIT else digits
 
 
 def limits_text(name: str, found: Limits | None, sign: str = "") -> str:
@@ -118,11 +118,11 @@ def limits_text(name: str, found: Limits | None, sign: str = "") -> str:
     return UNKNOWN if found.finite is None else f"{found.sign} {number_text(name, found.finite, sign)}"
 
 
-def percent_text(name: str, first: float | None, then: float | None) -> str:
+def percent_text(name: str, first: float | None, second: float | None) -> str:
     """The difference of two values in per cent of the first one; of rounded values, as those are shown."""
-    if first is None or then is None:
+    if first is None or second is None:
         return ""
-    before, after = (round(value, _digits(name, value)) for value in (first, then))
+    before, after = (round(value, _digits(name, value)) for value in (first, second))
     if before == after:
         return "=" if before else ""
     share = 100 * (after - before) / abs(before) if before else math.inf
@@ -222,7 +222,7 @@ def _configurations(results: Results) -> Table:
     texts = [
         *((name, [levels[name] for levels in results.configurations]) for name in names),
         *([("runs", runs)] if results.likeness else []),
-        ("samples", [str(_made(results, number)) for number in numbers]),
+        ("samples", [str(_counted_runs(results, number)) for number in numbers]),
     ]
     return _oriented("configurations", [letters(number) for number in numbers], texts, [])
 
@@ -231,7 +231,7 @@ _FIGURE_COLUMNS = ("runs", "median", "interval", "level")
 _DIFFERENCE_COLUMNS = ("difference", "", "interval", "pairs")
 
 
-def _figures(results: Results, *, hidden: bool) -> Table:
+def _figures(results: Results, *, runs_are_hidden: bool) -> Table:
     """The shown figures: a section each, a row for each configuration that measured it."""
     compared = any(each.difference for each in results.figures)
     sections: list[tuple[str, tuple[tuple[str, ...], ...]]] = []
@@ -244,7 +244,7 @@ def _figures(results: Results, *, hidden: bool) -> Table:
         elif found:
             rows = tuple(tuple(_figure_row(results, each, compared=compared)) for each in found)
             sections.append((heading(name), rows))
-    hint = ("figures of every run: --per-run, --out, --json",) if hidden else ()
+    hint = ("figures of every run: --per-run, --out, --json",) if runs_are_hidden else ()
     notes = (*_same_of_all(equal), *_notes(results), *hint)
     factors = ", ".join(factor.rpartition(".")[2] for factor in results.factors) if _labelled(results) else ""
     columns = (factors, *_FIGURE_COLUMNS, *(_DIFFERENCE_COLUMNS if compared else ()))
@@ -255,8 +255,8 @@ def _figure_row(results: Results, each: ConfigurationFigure, *, compared: bool) 
     pair = each.difference
     levels = dict.fromkeys(each.level for each in (each.median, *([pair.median] if pair else [])) if each.level)
     yield configuration_name(results, each.configuration)
-    made = _made(results, each.configuration)
-    if each.figure in OF_TRANSFERS:
+    made = _counted_runs(results, each.configuration)
+    if each.figure in TRANSFER_FIGURES:
         yield f"{each.median.runs}, {percent(len(each.exact) / each.median.runs)} finished"
     else:
         yield str(each.median.runs) if each.median.runs == made else f"{each.median.runs} of {made}"
@@ -266,10 +266,10 @@ def _figure_row(results: Results, each: ConfigurationFigure, *, compared: bool) 
         before = results.of(each.baseline, each.figure)
         value, interval = _estimate(each.figure, pair.median, sign="+")
         yield value
-        lone = pair.median.runs == 1 < made  # one pair of several says nothing about the medians
+        is_single_pair = pair.median.runs == 1 < made  # one pair of several says nothing about the medians
         yield (
             percent_text(each.figure, before.median.value, before.median.value + pair.median.value)
-            if before and not (lone or before.median.most or pair.median.most)
+            if before and not (is_single_pair or before.median.most or pair.median.most)
             else ""
         )
         yield interval
@@ -278,7 +278,7 @@ def _figure_row(results: Results, each: ConfigurationFigure, *, compared: bool) 
         yield from ("",) * len(_DIFFERENCE_COLUMNS)
 
 
-def _made(results: Results, configuration: int) -> int:
+def _counted_runs(results: Results, configuration: int) -> int:
     """The number of runs of a configuration that count."""
     return sum(run.configuration == configuration for run in results.runs)
 
@@ -328,7 +328,7 @@ def _notes(results: Results) -> Iterator[str]:
         yield f"runs of different provenance are mixed: {'; '.join(sorted(map(str, origins)))}"
     if results.warm_up.seconds:
         yield (
-            f"{listed(TRIMMED)}: without the first {results.warm_up.seconds:g} s of each run "
+            f"{listed(TRIMMED_FIGURES)}: without the first {results.warm_up.seconds:g} s of each run "
             f"(warm_up: {results.warm_up.rule}); other figures are of the whole measurement"
         )
     if results.warm_up.unsettled:
@@ -337,9 +337,9 @@ def _notes(results: Results) -> Iterator[str]:
             "does not settle in the first half of the shortest run; nothing is left out for it, longer runs may settle"
         )
     for bound in dict.fromkeys(results.flow_bounds.values()):
-        have = [number for number, each in results.flow_bounds.items() if each == bound]
-        of_all = len(have) == len(results.configurations)
-        where = "" if of_all else f" of {listed([configuration_name(results, each) for each in have])}"
+        numbers = [number for number, each in results.flow_bounds.items() if each == bound]
+        of_all = len(numbers) == len(results.configurations)
+        where = "" if of_all else f" of {listed([configuration_name(results, each) for each in numbers])}"
         larger = f"{_share(bound.share_of_flows)} of flows are larger, with {_share(bound.share_of_bytes)} of all bytes"
         yield (
             f"largest flow that a run{where} can receive: {rough_size(Size(bound.largest_bytes))}; "
@@ -368,12 +368,12 @@ def _with_remarks(results: Results, run: StudyRun) -> str:
 
 def _not_counted(results: Results) -> Iterator[str]:
     """The runs that do not count. Those of a study are listed nowhere else."""
-    bad = [run for run in results.others if run.repeats is None]
+    invalid = [run for run in results.others if run.repeats is None]
     if results.likeness is None:
-        yield from (_with_remarks(results, run) for run in bad)
+        yield from (_with_remarks(results, run) for run in invalid)
         return
-    if bad:
-        yield f"not counted, invalid: {by_number(run.number for run in bad)}"
+    if invalid:
+        yield f"not counted, invalid: {by_number(run.number for run in invalid)}"
     if equal := [f"#{run.number} (#{run.repeats})" for run in results.others if run.repeats]:
         yield f"not counted, because every figure equals that of an earlier run: {', '.join(equal)}"
 
@@ -383,7 +383,7 @@ def _measured(results: Results, name: str) -> Iterator[tuple[int, int]]:
     for number in range(len(results.configurations)):
         found = results.of(number, name)
         if found:
-            yield found.median.runs, _made(results, number)
+            yield found.median.runs, _counted_runs(results, number)
 
 
 # How the runs of a study were chosen, and what corrects their means
@@ -515,10 +515,10 @@ def _sensitivity(results: Results) -> Table:
 def _runs(results: Results) -> Table:
     """The figures of every run. Of few runs each with its difference from the first one."""
     runs = [run for run in results.all_runs if run.verdict != FAILED]
-    few = len(runs) <= MOST_COLUMNS
+    is_few = len(runs) <= MOST_COLUMNS
     verdicts = [("verdict", [run.verdict for run in runs])] if {run.verdict for run in runs} != {"valid"} else []
     seeds = [(SEED, [str(run.seed) for run in runs])] if len(results.seeds) > 1 else []
-    figures = [(heading(name), _cells(name, runs, differences=few)) for name in results.shown]
+    figures = [(heading(name), _cells(name, runs, differences=is_few)) for name in results.shown]
     settings = [(name, list(texts)) for name, texts in _short_settings(results)]
     if results.likeness is None:  # whose failed runs have no column
         settings = [(name, [results.configurations[run.configuration][name] for run in runs]) for name, _ in settings]

@@ -47,8 +47,8 @@ class RunJobs:
         """Start a job. If it is one of our own programs, wait until it is ready. Raises LabError."""
         record = self._recording.job_line(spec, self._testbed.machine(spec.host).clock_offset_ns)
         job = self._started[spec.name] = await self._testbed.start_job(spec, self._directory, on_line=record)
-        if job.unheld is not None:
-            self._recording.event("note", message=f"{spec.name}: {job.unheld}")
+        if job.unapplied_limit is not None:
+            self._recording.event("note", message=f"{spec.name}: {job.unapplied_limit}")
         if spec.config is not None:  # one of our own programs, which report when they are ready
             await job.ready()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import Appender
-from atoll_analysis.run_directory.directory import PROGRESS
+from atoll_analysis.run_directory.directory import PROGRESS_FILE
 from atoll_core.errors import AtollError
 from atoll_core.events.event_bus import EventBus, reporting
 from atoll_core.events.events import STREAMED, StepBegun
@@ -37,7 +37,7 @@ async def measure(directory: Path) -> int:
     The lab is not taken down: the process outside ends the kernel.
     """
     run_dir = RunDir.open(directory, inside=True)
-    progress = Appender(directory / PROGRESS)
+    progress = Appender(directory / PROGRESS_FILE)
 
     def write(line: dict[str, Any]) -> None:
         progress.append(json.dumps(line, separators=(",", ":")).encode() + b"\n")

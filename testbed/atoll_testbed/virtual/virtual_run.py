@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.run_directory.directory import COUNTERS_FILE, PROGRESS, RUNNING
+from atoll_analysis.run_directory.directory import COUNTERS_FILE, PROGRESS_FILE, RUNNING
 from atoll_controller.planner.virtual_cost import memory
 from atoll_core.errors import AtollError, RunError
 from atoll_core.events.events import Progress
@@ -169,7 +169,7 @@ class _Follower:
         self._start_s = time.monotonic()
         self._steps_s: dict[str, float] = {}
         self._progress_size = (0, self._start_s)  # bytes of progress, and since when so many
-        self._lines = _new_lines(run_dir.path / PROGRESS)
+        self._lines = _new_lines(run_dir.path / PROGRESS_FILE)
 
     def times(self) -> dict[str, Any]:
         """Start and end by the host's clock, the duration until now, and the start of each step."""
@@ -225,7 +225,7 @@ class _Follower:
         return {"wall_s": wall_s, "factor": factor, "left_s": max(0.0, self._duration_s - elapsed_s) / factor}
 
     def _raise_if_stuck(self, running: RunningKernel) -> None:
-        files = (self._dir.path / PROGRESS, self._dir.path / COUNTERS_FILE, self._dir.path / "events.jsonl")
+        files = (self._dir.path / PROGRESS_FILE, self._dir.path / COUNTERS_FILE, self._dir.path / "events.jsonl")
         size = sum(map(_size, files))
         now = time.monotonic()
         if size != self._progress_size[0]:

@@ -142,7 +142,7 @@ async def test_stopping_asks_first_and_kills_after_the_grace_time(agent: Agent) 
 async def test_a_start_that_is_cancelled_leaves_no_job(agent: Agent) -> None:
     """Nobody would know of it, and its name would be taken for as long as the agent lives."""
     start = asyncio.create_task(agent.start_job("sleeper", ["sleep", "100"]))
-    while not agent._waiting:  # noqa: ASYNC110 - not a moment later
+    while not agent._answers:  # noqa: ASYNC110 - not a moment later
         await asyncio.sleep(0)
     start.cancel()
     with pytest.raises(asyncio.CancelledError):

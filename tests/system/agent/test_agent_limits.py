@@ -17,13 +17,13 @@ from atoll_core.errors import LabError
 from atoll_core.plan.plan import JobLimits
 from atoll_hosts.agent import Agent, Exit
 from atoll_hosts.binary import find_binary
-from atoll_hosts.message_shapes import SPEAKS, version_text
+from atoll_hosts.message_shapes import OUR_VERSIONS, version_text
 from tests.support.agent_lab import alive, eventually
 
 pytestmark = pytest.mark.lab
 
 MB = 1_000_000
-OURS = version_text(SPEAKS)
+OURS = version_text(OUR_VERSIONS)
 
 WITH_GROUPS = ["sh", "-c", 'exec "$1" agent --silence 60', "sh"]
 WITHOUT = ["sh", "-c", 'exec "$1" agent --silence 60 --no-cgroups', "sh"]
@@ -208,7 +208,7 @@ async def test_niceness_that_the_session_could_not_be_given_is_said() -> None:
     )
     async with agent_of(["unshare", "--mount", *user, "sh", "-c", read_only, "sh"]) as agent:
         said = {
-            nice: (await agent.start_job(f"nice-{nice}", ["sleep", "60"], limits=JobLimits(nice=nice))).unheld
+            nice: (await agent.start_job(f"nice-{nice}", ["sleep", "60"], limits=JobLimits(nice=nice))).unapplied_limit
             for nice in (None, 0, 7)
         }
     assert said == {

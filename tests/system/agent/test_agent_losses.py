@@ -71,7 +71,7 @@ send(17, struct.pack("!HHHHI", 5002, 5001, 12, 0, 4711), 6, damage=1)
 def answer(found: dict[str, Any]) -> list[str]:
     """The caveats on what the hosts' sockets counted."""
     lost = lost_outside({"lost_outside": {**found, "machines": {}}}, ())
-    return [finding.text for finding in judge_lost_outside(lost, blamed=False)]
+    return [finding.text for finding in judge_lost_outside(lost, causes_are_named=False)]
 
 
 async def test_what_sockets_have_no_room_for_is_told_of_their_host(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.tables.change_timeline import changes, standing
+from atoll_analysis.tables.change_timeline import changes, steering_periods
 from atoll_core.experiment.experiment import MAIN, Chain, Experiment, Protocol, SteeringVersion, TrafficSelector
 from atoll_core.lab.box_kind import LINK
 from atoll_core.lab.network import ChainBox, Interface, Network, Tap
@@ -246,7 +246,7 @@ def test_a_change_stands_from_its_last_shift_unless_it_was_undone() -> None:
     ]
     found = changes(given, events)
     assert [change.shifted_ns for change in found] == [12, None, None]
-    assert [(since_ns, steered.chain.hops) for since_ns, steered in standing(given, found)] == [
+    assert [(since_ns, steered.chain.hops) for since_ns, steered in steering_periods(given, found)] == [
         (0, one.chain.hops),
         (12, ("sat",)),
     ]
@@ -279,7 +279,7 @@ def test_a_change_of_the_load_alone_begins_no_period_of_steering() -> None:
     assert [(each.what, each.failure) for each in found] == [
         ((f"traffic.channels {louder.channels} instead of {one.traffic.channels}",), None)
     ]
-    ((_, steered),) = standing(given, found)
+    ((_, steered),) = steering_periods(given, found)
     assert steered.steering == one.steering
 
 

@@ -34,16 +34,16 @@ WHOLE_CHECKSUMS = "check for checksum offloads, and for boxes that change packet
 
 def outside_remarks(lost: LostOutside | None, *, blamed: bool) -> list[str]:
     """Caveats, then notes."""
-    return [*(finding.text for finding in judge_lost_outside(lost, blamed=blamed)), *outside_notes(lost)]
+    return [*(finding.text for finding in judge_lost_outside(lost, causes_are_named=blamed)), *outside_notes(lost)]
 
 
 def reasons(summary: Summary) -> list[str]:
-    return [finding.text for finding in judge(summary) if finding.grave]
+    return [finding.text for finding in judge(summary) if finding.is_reason]
 
 
 def remarks(summary: Summary) -> list[str]:
     """Caveats of the whole summary, then notes."""
-    caveats = [finding.text for finding in judge(summary) if not finding.grave]
+    caveats = [finding.text for finding in judge(summary) if not finding.is_reason]
     return [*caveats, *outside_notes(summary.get("lost_outside"))]
 
 

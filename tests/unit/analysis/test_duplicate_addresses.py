@@ -25,7 +25,7 @@ def network(project: Path) -> Network:
 def findings(network: Network, captures: Mapping[str, list[tuple[str, str, bool]]]) -> list[str]:
     decoded = {name: Decoded(9, 0, truncated=False, senders=tuple(senders)) for name, senders in captures.items()}
     found = list(judge_duplicates(duplicate_addresses(network, decoded)))
-    assert all(finding.grave for finding in found)
+    assert all(finding.is_reason for finding in found)
     return [finding.text for finding in found]
 
 
@@ -70,5 +70,5 @@ def test_it_makes_a_run_invalid() -> None:
     entry = {"host": "i1", "address": "10.20.0.1", "mac": "02:00:00:00:00:01", "other_mac": FOREIGN}
     summary: Any = {**VALID, "duplicate_addresses": [{**entry, "captures": ["world"], "arp": True}]}
     (finding,) = judge(summary)
-    assert finding.grave
+    assert finding.is_reason
     assert finding.text.startswith("DUPLICATE_ADDRESS: 10.20.0.1 of i1 ")

@@ -4,7 +4,7 @@
 import polars as pl
 import pytest
 
-from atoll_analysis.figures.flows import BOUNDS_BYTES, flow_classes, initial_window, long_flows
+from atoll_analysis.figures.flows import CLASS_BOUNDS_BYTES, flow_classes, initial_window, long_flows
 
 SECOND_NS = 10**9
 
@@ -41,7 +41,7 @@ def test_percentiles_are_of_the_completed_flows_of_each_class() -> None:
     assert small["completion_s"] == {"p50": 4, "p90": 4, "p95": 4, "p99": 4}
     assert (middle["flows"], middle["completion_s"]) == (0, None)
     assert (large["flows"], large["completed"], large["rate_mbit_s"]) == (1, 0, None)
-    assert (largest["above_bytes"], largest["to_bytes"]) == (BOUNDS_BYTES[-1], None)
+    assert (largest["above_bytes"], largest["to_bytes"]) == (CLASS_BOUNDS_BYTES[-1], None)
 
 
 def test_shares_within_the_initial_window_are_of_completed_flows_and_their_bytes() -> None:

@@ -22,13 +22,13 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 from scapy.utils import rdpcap, wrpcap
 
-from atoll_analysis.importers.flow_records import Form, Wanted, import_flows
+from atoll_analysis.importers.flow_records import FlowFilter, Form, import_flows
 from atoll_core.errors import DescriptionError
 from atoll_hosts.binary import find_binary
 from tests.support.sandbox import ATOLL
 
 RECORDS = Path(__file__).parents[2] / "data" / "flow-records"
-ISLAND = Wanted(IPv4Network("10.20.0.0/16"), "tcp")
+ISLAND = FlowFilter(IPv4Network("10.20.0.0/16"), "tcp")
 # Two hosts fetched 100, 100, 1000, 1000, 5000, 20000 bytes each; with 20 bytes of IPv4 and 32 of TCP in each packet,
 # 40 of TCP in that with SYN.
 DOWNLOADS = Counter({368: 4, 1268: 4, 5268: 2, 20268: 2})
@@ -46,13 +46,13 @@ FILES = {
 def test_downloads_have_their_sizes_whoever_recorded_them(name: str, form: Form) -> None:
     found = import_flows(RECORDS / name, None, ISLAND, find_binary)
     assert (found.form, found.counts, found.damaged) == (form, DOWNLOADS, 0)
-    assert import_flows(RECORDS / name, form, Wanted(None, "tcp"), find_binary).counts == DOWNLOADS + REQUESTS
+    assert import_flows(RECORDS / name, form, FlowFilter(None, "tcp"), find_binary).counts == DOWNLOADS + REQUESTS
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_datagrams_are_flows_too(name: str) -> None:
     """Three of 400 bytes from one port to each host: some recorders make one flow of them, some three."""
-    counts = import_flows(RECORDS / name, None, Wanted(ISLAND.to, "udp"), find_binary).counts
+    counts = import_flows(RECORDS / name, None, FlowFilter(ISLAND.to, "udp"), find_binary).counts
     assert sum(size * count for size, count in counts.items()) == 6 * 428
 
 
@@ -76,7 +76,7 @@ def test_damaged_records_are_left_out_and_told(name: str, tmp_path: Path) -> Non
     )
     lines[wanted] = lines[wanted][:40]
     (tmp_path / name).write_text("\n".join(lines))
-    found = import_flows(tmp_path / name, None, Wanted(None, "tcp"), find_binary)
+    found = import_flows(tmp_path / name, None, FlowFilter(None, "tcp"), find_binary)
     assert found.damaged == 1
     assert found.first_damage.startswith(f"{tmp_path / name}:{wanted + 1}: ")
     assert "cells where the header names" in found.first_damage
@@ -84,14 +84,14 @@ def test_damaged_records_are_left_out_and_told(name: str, tmp_path: Path) -> Non
 
 
 def test_the_header_of_nfdump_since_1_7_5_is_read() -> None:
-    found = import_flows(RECORDS / "nfdump-1.7.5.csv", None, Wanted(IPv4Network("10.20.0.0/16")), find_binary)
+    found = import_flows(RECORDS / "nfdump-1.7.5.csv", None, FlowFilter(IPv4Network("10.20.0.0/16")), find_binary)
     assert (found.form, found.counts, found.left_out, found.damaged) == (Form.NFDUMP, Counter([14230, 180]), 1, 0)
 
 
 def test_a_damaged_gzip_is_one_line() -> None:
     path = RECORDS / "zeek-damaged.log.gz"
     with pytest.raises(DescriptionError) as refused:
-        import_flows(path, None, Wanted(), find_binary)
+        import_flows(path, None, FlowFilter(), find_binary)
     assert re.fullmatch(rf"{path}(:\d+: after this line|:) the compressed file is damaged; .*", str(refused.value))
 
 
@@ -101,7 +101,7 @@ def test_a_cut_gzip_is_one_line(name: str, tmp_path: Path) -> None:
     packed = gzip.compress((RECORDS / name).read_bytes())
     path.write_bytes(packed[: len(packed) // 2])
     with pytest.raises(DescriptionError, match=rf"^{path}.*the compressed file is damaged; copy or export it again$"):
-        import_flows(path, None, Wanted(), find_binary)
+        import_flows(path, None, FlowFilter(), find_binary)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -198,7 +198,7 @@ TO_ISLAND = Counter([download(600, 500), download(3, 700), download(90, 300), 3 
 
 
 def test_a_capture_has_whole_flows(traffic: Path) -> None:
-    assert import_flows(traffic, None, Wanted(ISLAND.to), find_binary).counts == TO_ISLAND
+    assert import_flows(traffic, None, FlowFilter(ISLAND.to), find_binary).counts == TO_ISLAND
 
 
 @pytest.mark.skipif(not shutil.which("nfpcapd"), reason="nfdump is not here (apt install nfdump)")
@@ -219,7 +219,7 @@ def test_nfdump_and_its_newer_header_have_the_flows_of_the_capture(
     newer = "\n".join([names, *(",".join([*row, "1"]) for row in rows)])
     for header, csv in (("old", text), ("new", newer)):
         (tmp_path / f"{header}.csv").write_text(csv)
-        found = import_flows(tmp_path / f"{header}.csv", None, Wanted(ISLAND.to), find_binary)
+        found = import_flows(tmp_path / f"{header}.csv", None, FlowFilter(ISLAND.to), find_binary)
         assert (found.counts, found.damaged) == (TO_ISLAND, 0)
         assert (found.joined > 0) == (not aggregated)
 
@@ -231,7 +231,7 @@ def test_nfdump_and_its_newer_header_have_the_flows_of_the_capture(
 def test_argus_has_the_flows_of_the_capture(traffic: Path, program: str, tmp_path: Path) -> None:
     records = argus_records(traffic, tmp_path)
     (tmp_path / "now.csv").write_bytes(argus_csv(program, records))
-    found = import_flows(tmp_path / "now.csv", None, Wanted(ISLAND.to), find_binary)
+    found = import_flows(tmp_path / "now.csv", None, FlowFilter(ISLAND.to), find_binary)
     assert (found.counts, found.damaged) == (TO_ISLAND, 0)
     assert (found.joined > 100) == (program == "ra")
 
@@ -291,10 +291,10 @@ def test_a_log_by_the_rules_of_zeek_has_the_flows_of_the_capture(traffic: Path, 
     """Flows of both directions are those of the capture itself."""
     log = tmp_path / "conn.log"
     log.write_text(zeek_log(traffic))
-    found = import_flows(log, None, Wanted(ISLAND.to), find_binary)
+    found = import_flows(log, None, FlowFilter(ISLAND.to), find_binary)
     assert (found.form, found.counts, found.damaged) == (Form.ZEEK, TO_ISLAND, 0)
-    everything = import_flows(traffic, None, Wanted(), find_binary)
-    assert import_flows(log, None, Wanted(), find_binary).counts == everything.counts
+    everything = import_flows(traffic, None, FlowFilter(), find_binary)
+    assert import_flows(log, None, FlowFilter(), find_binary).counts == everything.counts
 
 
 @pytest.mark.skipif(
@@ -307,7 +307,7 @@ def test_connections_on_ports_that_were_used_before_are_flows_of_their_own(tmp_p
     (tmp_path / "ra.csv").write_bytes(argus_csv("ra", argus_records(tmp_path / "a.pcap", tmp_path)))
     (tmp_path / "conn.log").write_text(zeek_log(tmp_path / "a.pcap"))
     for name in ("a.pcap", "ra.csv", "conn.log"):
-        counts = import_flows(tmp_path / name, None, Wanted(ISLAND.to), find_binary).counts
+        counts = import_flows(tmp_path / name, None, FlowFilter(ISLAND.to), find_binary).counts
         assert counts == Counter([download(3, 700), download(4, 700)])
 
 
@@ -329,7 +329,7 @@ def test_records_that_continue_a_flow_are_joined(
 ) -> None:
     lines = [RECORD.format(begin, lasts, flags, size) for begin, lasts, flags, size in records]
     (tmp_path / "a.csv").write_text("\n".join(["ts,td,pr,sa,sp,da,dp,flg,ibyt", *lines]))
-    found = import_flows(tmp_path / "a.csv", None, Wanted(), find_binary)
+    found = import_flows(tmp_path / "a.csv", None, FlowFilter(), find_binary)
     assert (found.counts, found.joined) == (Counter(sizes), len(records) - len(sizes))
 
 
@@ -340,7 +340,7 @@ def test_fragments_of_a_datagram_are_of_its_flow(tmp_path: Path) -> None:
     ]
     frames = [Ether() / part for datagram in datagrams for part in fragment(datagram, fragsize=1400)]
     wrpcap(str(tmp_path / "a.pcap"), frames)
-    found = import_flows(tmp_path / "a.pcap", None, Wanted(), find_binary)
+    found = import_flows(tmp_path / "a.pcap", None, FlowFilter(), find_binary)
     assert found.counts == Counter([2 * (3 * 20 + 8 + 3000)])
 
 

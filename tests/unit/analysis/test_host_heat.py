@@ -29,7 +29,7 @@ def changed(sample: dict[str, Any], **figures: float | None) -> DropSample:
 def findings(begin: dict[str, DropSample], end: dict[str, DropSample]) -> list[str]:
     """Findings of a run between two samples; none of them makes it invalid."""
     found = list(judge_heat({name: HostHeat(**heat) for name, heat in heat_between(begin, end).items()}))
-    assert not any(finding.grave for finding in found)
+    assert not any(finding.is_reason for finding in found)
     return [finding.text for finding in found]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from atoll_analysis import analyse
-from atoll_analysis.figures.run_figures import measured
+from atoll_analysis.figures.run_figures import measured_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_core.codec import to_json
 from atoll_core.lab.box_kind import ROUTER, BoxKind
@@ -49,7 +49,7 @@ def test_packets_that_stay_lost_are_counted_by_burst_length(tmp_path: Path) -> N
     uncoded: Any = analyse(simulate(tmp_path / "uncoded"), find_binary())
     assert bursts["lengths"] == uncoded["loss_bursts"]["sat"]["lengths"]
     assert bursts["packets"] == uncoded["loss_bursts"]["sat"]["packets"]
-    figures = measured(run.path, summary)
+    figures = measured_figures(run.path, summary)
     assert figures["packets lost behind coders"] == bursts["lost"]
     assert figures["longest burst behind coders"] == bursts["longest"] > 1
     (shown,) = (each for each in key_figures(summary) if each.name == "lost behind coders")
@@ -64,4 +64,4 @@ def test_without_coders_or_with_a_pep_among_them_there_is_no_such_figure(
     run = with_coders(tmp_path, kind, between)
     summary: Any = analyse(run, find_binary())
     assert "residual_bursts" not in summary
-    assert measured(run.path, summary)["packets lost behind coders"] is None
+    assert measured_figures(run.path, summary)["packets lost behind coders"] is None

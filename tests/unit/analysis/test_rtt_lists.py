@@ -41,7 +41,7 @@ no answer yet for icmp_seq=2
 def test_of_each_target_that_ping_reached_the_median_counts() -> None:
     found = read_rtts([("pings.txt", PING)])
     assert found.mistakes == ()
-    assert found.ms == (0.035, 13.0)
+    assert found.rtts_ms == (0.035, 13.0)
 
 
 def test_what_ping_prints_today_is_read() -> None:
@@ -53,7 +53,7 @@ def test_what_ping_prints_today_is_read() -> None:
         pytest.skip("ping does not run here")
     found = read_rtts([("now", done.stdout)])
     assert found.mistakes == ()
-    assert len(found.ms) == 1
+    assert len(found.rtts_ms) == 1
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_ping_prints_today_is_read() -> None:
 )
 def test_lists_of_rtts_are_read(text: str) -> None:
     found = read_rtts([("rtts.csv", text)])
-    assert (found.ms, found.mistakes) == ((1.5, 2.0, 30.0), ())
+    assert (found.rtts_ms, found.mistakes) == ((1.5, 2.0, 30.0), ())
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_lists_of_rtts_are_read(text: str) -> None:
 )
 def test_columns_are_those_that_the_header_names(text: str, ms: tuple[float, ...]) -> None:
     found = read_rtts([("rtts.csv", text)])
-    assert (found.ms, found.mistakes) == (ms, ())
+    assert (found.rtts_ms, found.mistakes) == (ms, ())
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_columns_are_those_that_the_header_names(text: str, ms: tuple[float, ...
 )
 def test_a_line_that_may_be_misread_is_refused(text: str, mistake: str) -> None:
     found = read_rtts([("rtts.csv", text)])
-    assert found.ms == ()
+    assert found.rtts_ms == ()
     assert str(found.mistakes[0]).startswith(f"rtts.csv{mistake}")
 
 
@@ -134,7 +134,7 @@ PING 192.0.2.3 (192.0.2.3) 56(84) Bytes Daten.
 def test_replies_of_ping_in_other_locales_of_ipv6_and_with_dates_are_read() -> None:
     found = read_rtts([("pings.txt", REPLIES)])
     assert found.mistakes == ()
-    assert found.ms == (20.5, 30.5, 40.0, 50.0, 60.5, 70.5, 80.5, 90.05)
+    assert found.rtts_ms == (20.5, 30.5, 40.0, 50.0, 60.5, 70.5, 80.5, 90.05)
 
 
 def test_what_is_no_rtt_is_told_with_its_line() -> None:

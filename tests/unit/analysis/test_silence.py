@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from atoll_analysis import analyse
-from atoll_analysis.verdict.silence import Begun, PayloadSpan, judged, silences, tries
+from atoll_analysis.verdict.silence import FlowLog, PayloadSpan, judge_silences, silences, tries
 from atoll_core.experiment.experiment import LinkDirection
 from atoll_core.experiment.flow_sizes import published
 from atoll_core.units import Duration, Rate, Size
@@ -33,7 +33,7 @@ class Run:
     servers: dict[str, PayloadSpan] = field(default_factory=lambda: {f"w{name}": ALL for name in NAMES})
     clients: dict[str, PayloadSpan] = field(default_factory=lambda: {f"i{name}": ALL for name in NAMES})
     channels: dict[str, int] = field(default_factory=lambda: {f"i{name}": 4 for name in NAMES})
-    begun: tuple[Begun, ...] = ()
+    begun: tuple[FlowLog, ...] = ()
     end_s: float = 60.0
     loss: float = 0.002
     idle_s: float = 0.0
@@ -43,12 +43,12 @@ class Run:
         found = silences(
             self.servers, self.clients, self.channels, self.begun, self.end_s, TIMEOUT_S, self.idle_s, self.loss
         )
-        said = judged(found, len(self.clients), self.loss)
+        said = judge_silences(found, len(self.clients), self.loss)
         return [each["host"] for each, sure in said if sure], [each["host"] for each, sure in said if not sure]
 
 
-def flow(client: str, channel: int, server: str, start_s: float, end_s: float = 60.0, **changes: object) -> Begun:
-    plain = Begun(client, channel, server, start_s, end_s, received_bytes=0, failed=False)
+def flow(client: str, channel: int, server: str, start_s: float, end_s: float = 60.0, **changes: object) -> FlowLog:
+    plain = FlowLog(client, channel, server, start_s, end_s, received_bytes=0, failed=False)
     return replace(plain, **changes)  # pyright: ignore[reportArgumentType]
 
 

@@ -38,8 +38,8 @@ def test_tables_are_the_same_in_slices_of_whatever_size(tmp_path: Path, monkeypa
     run = synthetic_run.simulate(tmp_path, seconds=5)
     whole = analyse(run, find_binary())
     before = {path.name: pl.read_parquet(path) for path in run.tables.glob("*.parquet")}
-    monkeypatch.setattr(tables, "_FLOWS", 3)
-    monkeypatch.setattr(tables, "_WINDOWS", 7)
+    monkeypatch.setattr(tables, "_SLICE_FLOWS", 3)
+    monkeypatch.setattr(tables, "_SLICE_WINDOWS", 7)
     assert analyse(run, find_binary()) == whole
     assert len(before["flows.parquet"]) > 30
     for name, frame in before.items():

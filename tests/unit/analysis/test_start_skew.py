@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from atoll_analysis.figures.clocks import START_SPREAD_MS, StartFigures, judge_start, silent_starts, start_figures
+from atoll_analysis.figures.clocks import START_SPREAD_MS, StartFigures, judge_start, start_figures, unknown_start_notes
 from atoll_analysis.tables.run_data import read_run_data
 from atoll_controller.planner.traffic_jobs import load_jobs
 from atoll_core.codec import to_json
@@ -71,12 +71,12 @@ def test_more_than_the_bound_is_told_with_who_was_first_and_last(tmp_path: Path,
     found = list(judge_start(figures(tmp_path, {"i1": 5, "i2": 0, "i3": last_ms, "i4": 1}, EVENT)))
     assert len(found) == words
     assert all("50.1 ms apart, bound 50 ms: i2 first, i3 last, 50.1 ms late" in each.text for each in found)
-    assert not any(each.grave for each in found)
+    assert not any(each.is_reason for each in found)
 
 
 def test_a_client_that_never_began_is_named(tmp_path: Path) -> None:
     found = figures(tmp_path, {"i1": 0, "i4": 0}, EVENT)
-    assert silent_starts(found) == ["i2, i3 did not report when the load began there"]
+    assert unknown_start_notes(found) == ["i2, i3 did not report when the load began there"]
 
 
 def test_the_instant_is_further_ahead_the_more_programs_there_are_to_start() -> None:

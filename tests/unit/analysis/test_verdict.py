@@ -94,7 +94,7 @@ def found(*changes: tuple[str, Any]) -> list[Finding]:
 
 def judged(*changes: tuple[str, Any]) -> list[str]:
     """The reasons for which such a run is invalid."""
-    return [finding.text for finding in found(*changes) if finding.grave]
+    return [finding.text for finding in found(*changes) if finding.is_reason]
 
 
 def caveats(*changes: tuple[str, Any]) -> list[str]:
@@ -249,13 +249,13 @@ def test_a_start_whistle_that_a_lossy_link_may_have_dropped_makes_no_run_invalid
 @pytest.mark.parametrize(("loss", "grave"), [(1e-6, True), (0.0009, True), (0.001, False), (0.5, False)])
 def test_a_missing_start_whistle_is_explained_by_a_loss_of_one_packet_in_a_thousand(loss: float, grave: bool) -> None:
     (finding,) = found(("whistles.island.start", False), ("path_loss", loss), ("ping_path_loss", loss))
-    assert finding.grave == grave
+    assert finding.is_reason == grave
 
 
 def test_a_link_that_is_blocked_at_the_start_may_have_dropped_the_whistle() -> None:
     """Losses by blockages are part of the loss of the pings' path only."""
     (finding,) = found(("whistles.island.start", False), ("path_loss", 0.0), ("ping_path_loss", 0.2))
-    assert not finding.grave
+    assert not finding.is_reason
 
 
 def test_a_loss_that_differs_because_the_link_had_not_drained_says_so() -> None:

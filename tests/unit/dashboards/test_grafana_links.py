@@ -17,9 +17,9 @@ from atoll_core.errors import UsageError
 from atoll_dashboards.grafana.grafana_dashboards import files
 from atoll_dashboards.grafana.grafana_links import (
     RunInDatabase,
-    carried_link,
     comparison_link,
     grafana_address,
+    recorded_link,
     run_link,
 )
 from atoll_dashboards.influx.influx_load import ALIGNED_NS, Times
@@ -121,8 +121,8 @@ def test_a_run_that_does_not_say_when_it_was_is_loaded_without_a_link(
 def test_the_link_of_a_run_that_was_carried_as_it_lasted_is_where_it_was_recorded(tmp_path: Path) -> None:
     """One that does not say when that was has none."""
     run_dir = made(tmp_path)
-    assert carried_link(run_dir) == run_link(RunInDatabase.of(run_dir, Times.RECORDED))
-    assert carried_link(RunDir.create(tmp_path, "bare", 0)) is None
+    assert recorded_link(run_dir) == run_link(RunInDatabase.of(run_dir, Times.RECORDED))
+    assert recorded_link(RunDir.create(tmp_path, "bare", 0)) is None
 
 
 def test_an_address_that_is_none_is_named_with_its_variable() -> None:

@@ -189,7 +189,7 @@ def test_an_outage_is_told_once_and_nothing_is_lost(tmp_path: Path) -> None:
     spool(tmp_path / SPOOL, 4).close()
     database, ended, answer = Counting(away=3), Impatient(), []
     sink = Sink(SpoolTail(tmp_path / SPOOL), database.write, ended, answer.append)
-    carrying = threading.Thread(target=sink.carry)
+    carrying = threading.Thread(target=sink.copy_all)
     carrying.start()
     while not database.lines:
         pass
@@ -207,7 +207,7 @@ def test_at_the_end_a_database_that_is_away_is_not_waited_for(tmp_path: Path) ->
     ended = threading.Event()
     ended.set()
     sink = Sink(SpoolTail(run_dir.path / SPOOL), Counting(away=1000).write, ended, lambda _: None)
-    sink.carry()
+    sink.copy_all()
     assert (sink.tally.delivered, sink.tally.left) == (0, 6)
     database = Counting()
     assert load_run(run_dir, database.write).delivered == 6
@@ -287,7 +287,7 @@ def test_settings_that_cannot_be_used_are_named_with_their_file(tmp_path: Path, 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine starts the sink seconds later."""
-    monkeypatch.setattr("atoll_dashboards.influx.sink_supervisor.END_S", 200.0)
+    monkeypatch.setattr("atoll_dashboards.influx.sink_supervisor.END_TIMEOUT_S", 200.0)
 
 
 def fed(run_dir: RunDir, monkeypatch: pytest.MonkeyPatch, url: str) -> list[str]:
@@ -367,7 +367,7 @@ async def test_a_database_that_stands_still_is_waited_for_so_long_and_that_is_sh
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that takes connections and says nothing, as one that was stopped does."""
-    monkeypatch.setattr("atoll_dashboards.influx.sink_supervisor.END_S", 1.5)
+    monkeypatch.setattr("atoll_dashboards.influx.sink_supervisor.END_TIMEOUT_S", 1.5)
     run_dir = RunDir.create(tmp_path, "geo", 0)
     spool(run_dir.path / SPOOL, 2).close()
     notes: list[str] = []

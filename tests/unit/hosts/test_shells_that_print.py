@@ -25,7 +25,7 @@ async def connect(script: str) -> Agent:
         await process.start(["sh", "-c", script])
         return process
 
-    return await Agent.over(open_stream, "ws", silence_s=8, remedy="install the right one")
+    return await Agent.connect(open_stream, "ws", silence_s=8, remedy="install the right one")
 
 
 @pytest.mark.parametrize("text", ["Welcome to ws", r"\n{}\nWelcome to ws\nhave fun", "5"])

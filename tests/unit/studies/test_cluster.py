@@ -16,7 +16,7 @@ from atoll_core.errors import RunError, UsageError
 from atoll_studies.points import make_points
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Provenance, StudyDirectory
-from atoll_studies.sweeping.cluster import _to_the_end, require_address
+from atoll_studies.sweeping.cluster import _run_to_the_end, require_address
 from atoll_studies.sweeping.remote_attempt import Returned, _pack, make_attempt, read_inputs, unpack
 from atoll_studies.sweeping.sweep import Sweep
 from tests.support.sandbox import QUICK
@@ -54,7 +54,7 @@ def test_work_in_a_thread_ends_before_its_cancellation_does() -> None:
         done.set()
 
     async def cancelled() -> None:
-        task = asyncio.create_task(_to_the_end(work))
+        task = asyncio.create_task(_run_to_the_end(work))
         await asyncio.to_thread(begun.wait, 60)
         for _ in range(2):  # a second Ctrl-C, too
             task.cancel()

@@ -32,9 +32,9 @@ def run(queue_kb: int, **changes: Any) -> QueueRun:
         "least_rate_bit_s": 16_000_000,
         "base_rtt_ms": 560.0,
         "transfer_s": 20.0,
-        "room_s": 58.0,
+        "time_limit_s": 58.0,
         "utilisation": 0.8,
-        "swinging": 0.0,
+        "swinging_share": 0.0,
         "standing": 0.0,
         "long_flows": 16.0,
         "regime": "pre-oscillation",
@@ -56,7 +56,7 @@ def test_the_smallest_capacity_that_meets_all_criteria_is_recommended() -> None:
             run(60, utilisation=0.71),
             run(120),
             run(240),
-            run(90, swinging=0.1),
+            run(90, swinging_share=0.1),
         ],
     )
     assert unmet(advice) == {
@@ -92,7 +92,7 @@ def test_figures_are_medians_of_runs_and_a_transfer_that_does_not_end_is_the_slo
 
 
 def test_a_criterion_that_no_run_measured_is_not_applied() -> None:
-    nothing = {"transfer_s": None, "utilisation": None, "swinging": None, "standing": None, "base_rtt_ms": None}
+    nothing = {"transfer_s": None, "utilisation": None, "swinging_share": None, "standing": None, "base_rtt_ms": None}
     assert unmet(advise({}, [run(100, **nothing), run(800, **nothing)])) == {100: (), 800: ()}
 
 

@@ -174,7 +174,7 @@ def test_a_run_that_does_not_begin_is_tried_again_up_to_the_limit(
     done.read(resume=False, mix=False)
     execute(done, monkeypatch, {1: [NOT_BEGUN, "valid"], 2: [NOT_BEGUN] * 3})
     assert states(done) == [State.DONE, State.FAILED]
-    assert [each.loss for each in done.points.values()] == ["", NOT_BEGUN]
+    assert [each.loss_reason for each in done.points.values()] == ["", NOT_BEGUN]
 
 
 def test_attempts_of_an_atoll_that_changed_during_the_sweep_are_tries_too(

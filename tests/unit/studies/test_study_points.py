@@ -10,7 +10,7 @@ import pytest
 
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Bernoulli, Where
-from atoll_studies.points import Point, _compared, make_points
+from atoll_studies.points import Point, _compared_json, make_points
 from atoll_studies.study import load_study
 from tests.support.sandbox import QUICK, ROOT
 
@@ -81,14 +81,14 @@ class Way(StrEnum):
 
 def test_a_field_that_is_added_to_a_class_changes_no_id_until_it_is_used() -> None:
     was = make_dataclass("Loss", [("probability", float)], frozen=True)
-    before = _compared(was(0.5))
+    before = _compared_json(was(0.5))
     limit = ("limit", int | None, None)
     way = ("way", Way, field(default=Way.NEW, metadata={"unrecorded": Way.OLD}))
     now = make_dataclass("Loss", [("probability", float), limit, way], frozen=True)
-    assert _compared(now(0.5, way=Way.OLD)) == before
-    assert _compared(now(0.5)) != before  # what data without the field do not mean
-    assert _compared(now(0.5, limit=0, way=Way.OLD)) != before
-    assert _compared(Bernoulli(0.5)) != _compared(Bernoulli(0.5, Where.BEFORE))
+    assert _compared_json(now(0.5, way=Way.OLD)) == before
+    assert _compared_json(now(0.5)) != before  # what data without the field do not mean
+    assert _compared_json(now(0.5, limit=0, way=Way.OLD)) != before
+    assert _compared_json(Bernoulli(0.5)) != _compared_json(Bernoulli(0.5, Where.BEFORE))
 
 
 def with_program(folder: Path, start: str) -> None:

@@ -19,7 +19,7 @@ use std::io;
 use std::time::Duration;
 
 /// Between two lines of counters.
-const REPORT_NS: u64 = 100_000_000;
+const REPORT_INTERVAL_NS: u64 = 100_000_000;
 /// Longest time for which arrivals are left in the ring, which holds some 5 ms of minimum-size frames at
 /// 1 Gbit/s and 98 ms of large ones.
 const HOLD_MAX_NS: u64 = 1_000_000;
@@ -29,7 +29,7 @@ const VIRTUAL_HOLD_MAX_NS: u64 = 4_000_000;
 /// into the socket's buffer, and enough are given at once.
 const AHEAD_MAX_NS: u64 = 8_000_000;
 /// A real-time thread wakes 5 to 50 us after its timer; spinning longer gains nothing.
-const SPIN_NS: u64 = 60_000;
+const SPIN_MAX_NS: u64 = 60_000;
 
 /// The mechanism that sends a frame when it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -126,13 +126,13 @@ impl<P: FrameProgram> Engine<P> {
         let mut pace = PreciseWait::new(be_awake_in_time(self.settings.spin_ns)?, monotonic_ns());
         output.line(&self.program.ready());
 
-        let mut report_ns = monotonic_ns() + REPORT_NS;
+        let mut report_ns = monotonic_ns() + REPORT_INTERVAL_NS;
         loop {
             let begin_ns = monotonic_ns();
             let arrivals = self.receive(begin_ns);
             let now = self.send_due();
             if now >= report_ns {
-                report_ns += REPORT_NS * ((now - report_ns) / REPORT_NS + 1);
+                report_ns += REPORT_INTERVAL_NS * ((now - report_ns) / REPORT_INTERVAL_NS + 1);
                 self.count_lost()?;
                 self.offset.update();
                 // As it was when the last arrival was looked for.
@@ -364,7 +364,7 @@ fn be_awake_in_time(spin_ns: Option<u64>) -> io::Result<Waking> {
     let alone =
         std::thread::available_parallelism().map_or(true, |processors| processors.get() == 1);
     Ok(Waking {
-        spin_ns: spin_ns.unwrap_or(if real_time && !alone { SPIN_NS } else { 0 }),
+        spin_ns: spin_ns.unwrap_or(if real_time && !alone { SPIN_MAX_NS } else { 0 }),
         exact: real_time,
     })
 }

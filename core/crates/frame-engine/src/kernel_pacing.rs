@@ -34,12 +34,12 @@ impl FairQueue {
         let installed = Self {
             interface: interface.clone(),
         };
-        let shown = tc(&format!("-j qdisc show dev {name} root"))?;
+        let qdiscs_json = tc(&format!("-j qdisc show dev {name} root"))?;
         let is_ours = |qdisc: &Value| {
             let options = &qdisc["options"];
             qdisc["kind"] == "fq" && options["orphan_mask"] == 0
         };
-        let qdiscs: Vec<Value> = serde_json::from_slice(&shown)?;
+        let qdiscs: Vec<Value> = serde_json::from_slice(&qdiscs_json)?;
         if qdiscs.iter().any(is_ours) {
             return Ok(installed);
         }

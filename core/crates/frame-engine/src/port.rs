@@ -33,9 +33,9 @@ fn longest_frame(mtu: u32) -> u32 {
 
 /// Whether a frame on its way out carries a packet of `mtu` at most.
 fn carries(mtu: u32, frame: &[u8]) -> bool {
-    let most = mtu as usize;
+    let mtu_bytes = mtu as usize;
     // Most frames are short enough whatever their tags.
-    frame.len() <= ETHERNET_BYTES + most || frame.len() - ethernet_header(frame).0 <= most
+    frame.len() <= ETHERNET_BYTES + mtu_bytes || frame.len() - ethernet_header(frame).0 <= mtu_bytes
 }
 
 /// One interface.

@@ -7,12 +7,12 @@
 //! real-time threads (it stops them for 50 ms a second, `sched_rt_runtime_us`): a budget ends it.
 
 /// Share of time that may be spent spinning: one part in this many.
-const SHARE: u64 = 10;
+const SPIN_SHARE: u64 = 10;
 /// Longest time that can be saved up for spinning.
 const BUDGET_MAX_NS: u64 = 1_000_000;
 /// `poll` adds up to 1/1000 of its time-out to it for threads that are not real-time
 /// (`select_estimate_accuracy` in fs/select.c of Linux).
-const POLL_SLACK: u64 = 1000;
+const POLL_SLACK_SHARE: u64 = 1000;
 
 /// How the machine lets a thread wait.
 #[derive(Debug, Clone, Copy)]
@@ -45,13 +45,13 @@ impl PreciseWait {
     /// waited for with [`PreciseWait::spin`], or it has come.
     pub(crate) fn sleep_ns(&mut self, now: u64, due: u64) -> u64 {
         let passed_ns = now.saturating_sub(self.refilled_ns);
-        self.budget_ns = (self.budget_ns + passed_ns / SHARE).min(BUDGET_MAX_NS);
-        self.refilled_ns = now - passed_ns % SHARE;
+        self.budget_ns = (self.budget_ns + passed_ns / SPIN_SHARE).min(BUDGET_MAX_NS);
+        self.refilled_ns = now - passed_ns % SPIN_SHARE;
         let sleep_ns = due.saturating_sub(now).saturating_sub(self.affordable_ns());
         if self.waking.exact {
             sleep_ns
         } else {
-            sleep_ns - sleep_ns / POLL_SLACK
+            sleep_ns - sleep_ns / POLL_SLACK_SHARE
         }
     }
 

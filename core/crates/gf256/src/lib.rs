@@ -84,14 +84,14 @@ impl Arithmetic {
             }
             // Those that end within the next block leave, each after its own rest.
             while let Some((last, others)) = rest.split_last() {
-                let own = last.source.len();
-                if own >= start + kernels::BLOCK {
+                let length = last.source.len();
+                if length >= start + kernels::BLOCK {
                     break;
                 }
-                if start < own {
-                    let own = own.min(destination.len());
+                if start < length {
+                    let length = length.min(destination.len());
                     self.kernel
-                        .run(self.field, &mut destination[start..own], &[*last], start);
+                        .run(self.field, &mut destination[start..length], &[*last], start);
                 }
                 rest = others;
             }

@@ -51,10 +51,10 @@ impl Histogram {
     #[must_use]
     pub fn quantile_ns(&self, permille: u64) -> u64 {
         let rank = (self.count * permille).div_ceil(1000);
-        let mut seen = 0;
+        let mut cumulative = 0;
         for (upper_ns, count) in self.non_empty() {
-            seen += count;
-            if seen >= rank {
+            cumulative += count;
+            if cumulative >= rank {
                 return upper_ns.min(self.max_ns);
             }
         }

@@ -33,7 +33,7 @@ pub struct ChildLimits {
 }
 
 /// The interval at which unprivileged processes, all together, may set the niceness of an autogroup (`kernel/sched/autogroup.c`).
-const AUTOGROUP_EVERY: Timespec = Timespec {
+const AUTOGROUP_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
@@ -90,7 +90,7 @@ fn set_autogroup_nice(nice: &[u8]) -> rustix::io::Result<()> {
     };
     for _ in 0..AUTOGROUP_TRIES {
         match write(&file, nice) {
-            Err(Errno::AGAIN) => drop(nanosleep(&AUTOGROUP_EVERY)),
+            Err(Errno::AGAIN) => drop(nanosleep(&AUTOGROUP_INTERVAL)),
             outcome => return outcome.map(drop),
         }
     }
@@ -108,12 +108,12 @@ pub fn autogroup_nice(pid: i32) -> Option<i32> {
 /// this process could not raise a hard one later.
 #[must_use]
 pub fn data_limit(bytes: u64) -> Rlimit {
-    let most = getrlimit(Resource::Data).maximum;
-    let current = Some(bytes.min(most.unwrap_or(u64::MAX)));
+    let hard_limit = getrlimit(Resource::Data).maximum;
+    let current = Some(bytes.min(hard_limit.unwrap_or(u64::MAX)));
     let maximum = if can_raise_hard_limits() {
         current
     } else {
-        most
+        hard_limit
     };
     Rlimit { current, maximum }
 }

@@ -42,10 +42,10 @@ impl SynSocket {
     /// # Errors
     /// `ENETDOWN` when the interface went down or away.
     pub fn receive(&mut self, limit: usize, mut take: impl FnMut(&Received<'_>)) -> io::Result<()> {
-        let taken = (0..limit)
+        let count = (0..limit)
             .take_while(|_| self.ring.receive(&mut take))
             .count();
-        match taken {
+        match count {
             0 => take_error(&self.socket).map_or(Ok(()), Err),
             _ => Ok(()),
         }

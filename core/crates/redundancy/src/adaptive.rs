@@ -10,13 +10,13 @@ const SHORT_BURSTS: f64 = 20.0;
 /// Packets of the second one at most: after a long time without losses, it notices the first ones.
 const SHORT_PACKETS: f64 = 5000.0;
 /// Square roots of the expected number by which the two may differ: more bursts, and fewer. The number is no less than 1 then.
-const MORE: f64 = 4.0;
-const FEWER: f64 = 3.0;
+const MORE_DEVIATIONS: f64 = 4.0;
+const FEWER_DEVIATIONS: f64 = 3.0;
 /// Standard deviations by which their mean lengths may differ.
-const SIGNIFICANT: f64 = 4.0;
+const LENGTH_DEVIATIONS: f64 = 4.0;
 /// Repair packets become fewer if the residual loss is then below this share of the target: without a margin, their number
 /// would follow the noise of the estimate.
-const MARGIN: f64 = 0.7;
+const RESIDUAL_MARGIN: f64 = 0.7;
 
 /// What is to be reached, and with what.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,7 +45,7 @@ pub struct AdaptiveRedundancy {
     long: Memory,
     short: Memory,
     /// The sums of the last report.
-    before: LossSums,
+    last_sums: LossSums,
     /// Found by the last report; `None` before there is evidence.
     adapted: Option<u16>,
     /// When the first packet since the last report was sent.
@@ -67,10 +67,10 @@ struct Memory {
 impl Memory {
     /// `share`: how much of the memory this fills.
     fn add(&mut self, new: Memory, share: f64) {
-        let kept = 1.0 / (1.0 + share);
-        self.packets = self.packets * kept + new.packets;
-        self.lost = self.lost * kept + new.lost;
-        self.bursts = self.bursts * kept + new.bursts;
+        let remaining = 1.0 / (1.0 + share);
+        self.packets = self.packets * remaining + new.packets;
+        self.lost = self.lost * remaining + new.lost;
+        self.bursts = self.bursts * remaining + new.bursts;
     }
 
     fn chain(&self) -> LossChain {
@@ -90,13 +90,13 @@ impl Memory {
     fn is_contradicted_by(&self, recent: &Memory) -> bool {
         let expected = self.expected_bursts(recent.packets);
         let deviation = expected.max(1.0).sqrt();
-        let differs = recent.bursts > expected + MORE * deviation
-            || recent.bursts < expected - FEWER * deviation;
+        let differs = recent.bursts > expected + MORE_DEVIATIONS * deviation
+            || recent.bursts < expected - FEWER_DEVIATIONS * deviation;
         let length = |memory: &Memory| memory.lost / memory.bursts.max(1.0);
         let (mean, recent_mean) = (length(self), length(recent));
         let length_deviation = mean.max(1.0) / recent.bursts.max(1.0).sqrt();
         let are_enough = self.bursts >= 1.0 && recent.bursts >= 3.0;
-        differs || (are_enough && (recent_mean - mean).abs() > SIGNIFICANT * length_deviation)
+        differs || (are_enough && (recent_mean - mean).abs() > LENGTH_DEVIATIONS * length_deviation)
     }
 }
 
@@ -108,7 +108,7 @@ impl AdaptiveRedundancy {
             target,
             long: Memory::default(),
             short: Memory::default(),
-            before: LossSums::default(),
+            last_sums: LossSums::default(),
             adapted: None,
             unanswered_ns: None,
             in_use: target.fallback,
@@ -126,18 +126,18 @@ impl AdaptiveRedundancy {
     /// The receiver reported its sums since its start.
     pub fn learn(&mut self, now_ns: u64, sums: LossSums) {
         self.unanswered_ns = None;
-        let before = std::mem::replace(&mut self.before, sums);
+        let last = std::mem::replace(&mut self.last_sums, sums);
         self.remember(Memory {
-            packets: sums.packets().saturating_sub(before.packets()) as f64,
-            lost: sums.lost.saturating_sub(before.lost) as f64,
-            bursts: sums.bursts().saturating_sub(before.bursts()) as f64,
+            packets: sums.packets().saturating_sub(last.packets()) as f64,
+            lost: sums.lost.saturating_sub(last.lost) as f64,
+            bursts: sums.bursts().saturating_sub(last.bursts()) as f64,
         });
         self.update(now_ns);
     }
 
     /// The receiver begins again: its sums begin at 0. What they said of the losses is still true.
     pub fn restart(&mut self) {
-        self.before = LossSums::default();
+        self.last_sums = LossSums::default();
     }
 
     /// Repair packets of a generation at present.
@@ -192,7 +192,7 @@ impl AdaptiveRedundancy {
             let repairs = residuals.iter().position(|share| *share <= limit);
             repairs.map_or(most, |repairs| repairs as u16)
         };
-        present.clamp(least(residual), least(residual * MARGIN))
+        present.clamp(least(residual), least(residual * RESIDUAL_MARGIN))
     }
 
     fn update(&mut self, now_ns: u64) {

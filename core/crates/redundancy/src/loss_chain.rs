@@ -32,9 +32,9 @@ impl LossChain {
     /// The share of packets that are lost.
     #[must_use]
     pub fn loss(&self) -> f64 {
-        let either = self.to_bad + self.to_good;
-        if either > 0.0 {
-            self.to_bad / either
+        let changes = self.to_bad + self.to_good;
+        if changes > 0.0 {
+            self.to_bad / changes
         } else {
             0.0
         }
@@ -42,14 +42,14 @@ impl LossChain {
 
     /// The chain of every `distance`-th packet.
     #[must_use]
-    pub fn every(&self, distance: u16) -> Self {
+    pub fn subsampled(&self, distance: u16) -> Self {
         let loss = self.loss();
-        let kept = (0..distance).fold(1.0, |product, _| {
+        let correlation = (0..distance).fold(1.0, |product, _| {
             product * (1.0 - self.to_bad - self.to_good)
         });
         Self {
-            to_bad: loss * (1.0 - kept),
-            to_good: (1.0 - loss) * (1.0 - kept),
+            to_bad: loss * (1.0 - correlation),
+            to_good: (1.0 - loss) * (1.0 - correlation),
         }
     }
 
@@ -61,10 +61,10 @@ impl LossChain {
     /// error rates for codes on burst-noise channels", 1963).
     #[must_use]
     pub fn residual(&self, size: u16, depth: u16, most: u16) -> Vec<f64> {
-        let mut losses = Losses::first(self.loss(), most);
-        let apart = self.every(depth.max(1));
+        let mut losses = Losses::of_one_packet(self.loss(), most);
+        let spaced = self.subsampled(depth.max(1));
         for _ in 1..size {
-            losses.step(apart);
+            losses.step(spaced);
         }
         let lost = self.loss() * f64::from(size);
         // From here on only repair packets: what counts is how many of the packets before were lost.
@@ -85,14 +85,14 @@ impl LossChain {
 struct Losses(Vec<[f64; 2]>);
 
 impl Losses {
-    /// Of one packet.
-    fn first(loss: f64, most: u16) -> Self {
-        let mut each = vec![[0.0; 2]; usize::from(most) + 1];
-        each[0][0] = 1.0 - loss;
-        if let Some(one) = each.get_mut(1) {
-            one[1] = loss;
+    /// Those of one packet.
+    fn of_one_packet(loss: f64, most: u16) -> Self {
+        let mut losses = vec![[0.0; 2]; usize::from(most) + 1];
+        losses[0][0] = 1.0 - loss;
+        if let Some(one_lost) = losses.get_mut(1) {
+            one_lost[1] = loss;
         }
-        Self(each)
+        Self(losses)
     }
 
     /// With one more packet.
@@ -140,7 +140,7 @@ mod tests {
             };
             for at in 1..count {
                 let step = if at < u32::from(size) {
-                    chain.every(depth)
+                    chain.subsampled(depth)
                 } else {
                     chain
                 };
@@ -163,8 +163,8 @@ mod tests {
     fn independent_losses_are_a_chain_without_memory() {
         let chain = LossChain::of_bursts(1000.0, 100.0, 90.0);
         assert!(close(chain.to_bad, 0.1) && close(chain.to_good, 0.9));
-        assert_eq!(chain.every(7).residual(5, 1, 0).len(), 1);
-        assert!(close(chain.every(7).to_bad, 0.1));
+        assert_eq!(chain.subsampled(7).residual(5, 1, 0).len(), 1);
+        assert!(close(chain.subsampled(7).to_bad, 0.1));
     }
 
     #[test]

@@ -191,17 +191,17 @@ impl Elimination {
             }
             return Ok(false);
         };
-        let mut held = self.spare.symbols.take();
-        held.extend_from_slice(symbol);
+        let mut copy = self.spare.symbols.take();
+        copy.extend_from_slice(symbol);
         if slot == self.repairs.len() {
             self.repairs.push(None);
         }
         self.repairs[slot] = Some(Repair {
-            symbol: held,
+            symbol: copy,
             coefficients,
         });
         self.subtract_known(slot);
-        self.put(Row::new(reduced, pivot));
+        self.insert_row(Row::new(reduced, pivot));
         self.solve()?;
         Ok(true)
     }
@@ -221,7 +221,7 @@ impl Elimination {
         if let Some(holder) = holder {
             let mut row = self.rows.swap_remove(holder);
             row.pivot = column;
-            self.put(row);
+            self.insert_row(row);
             if let Some(row) = self.rows.pop() {
                 self.release(row);
             }
@@ -292,7 +292,7 @@ impl Elimination {
     }
 
     /// Append a row with a coefficient at its pivot, and clear that column in the others.
-    fn put(&mut self, mut row: Row) {
+    fn insert_row(&mut self, mut row: Row) {
         let inverse = self
             .arithmetic
             .field()
@@ -310,18 +310,18 @@ impl Elimination {
 
     /// A column is no unknown any more. The row whose pivot it was gets another one, or has nothing left to say.
     fn clear_column(&mut self, column: usize) {
-        let mut without = None;
+        let mut holder = None;
         for (number, row) in self.rows.iter_mut().enumerate() {
             row.values[column] = 0;
             if row.pivot == column {
-                without = Some(number);
+                holder = Some(number);
             }
         }
-        if let Some(number) = without {
+        if let Some(number) = holder {
             let mut row = self.rows.swap_remove(number);
             if let Some(pivot) = self.first_unknown(&row.values) {
                 row.pivot = pivot;
-                self.put(row);
+                self.insert_row(row);
             } else {
                 self.release(row);
                 self.release_repairs();
@@ -336,13 +336,13 @@ impl Elimination {
         let rows = self.rows.iter_mut().enumerate();
         solved
             .extend(rows.filter_map(|(number, row)| row.is_solved(self.columns).then_some(number)));
-        let done = if solved.is_empty() {
+        let result = if solved.is_empty() {
             Ok(())
         } else {
             self.solve_rows(&solved)
         };
         self.spare.solved = solved;
-        done
+        result
     }
 
     /// Compute the columns of these rows, in the order of the rows.

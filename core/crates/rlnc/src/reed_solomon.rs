@@ -222,11 +222,11 @@ impl BlockDecoder for Decoder {
             return Err(CodeError::Damaged);
         }
         let number = seed as usize;
-        let Some(before) = self.repairs.get(number) else {
+        let Some(stored) = self.repairs.get(number) else {
             return Err(CodeError::Repairs(usize::from(self.code.repairs)));
         };
         (self.count, self.closed) = (count, true);
-        if before.is_some() || self.missing() == 0 {
+        if stored.is_some() || self.missing() == 0 {
             return Ok(Progress::Redundant);
         }
         self.repairs[number] = Some(symbol.to_vec());
@@ -249,7 +249,7 @@ impl BlockDecoder for Decoder {
     }
 
     fn missing(&self) -> u16 {
-        let there = self.sources.iter().flatten().count() + self.repairs.iter().flatten().count();
-        usize::from(self.count).saturating_sub(there) as u16
+        let held = self.sources.iter().flatten().count() + self.repairs.iter().flatten().count();
+        usize::from(self.count).saturating_sub(held) as u16
     }
 }

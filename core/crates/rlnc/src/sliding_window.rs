@@ -255,12 +255,12 @@ impl WindowDecoder {
     /// Move the window so that it contains the newest of these packets. False if the oldest of them has left it.
     fn reach(&mut self, first: u32, count: u16) -> bool {
         let width = self.elimination.columns() as u32;
-        let after = first.wrapping_add(u32::from(count));
-        let (mut begin, mut end) = self.window.unwrap_or((first, after));
-        if is_after(after, end) {
-            let ahead = after.wrapping_sub(end);
+        let new_end = first.wrapping_add(u32::from(count));
+        let (mut begin, mut end) = self.window.unwrap_or((first, new_end));
+        if is_after(new_end, end) {
+            let ahead = new_end.wrapping_sub(end);
             if ahead < width {
-                for new in ids(end, after) {
+                for new in ids(end, new_end) {
                     begin = self.make_room(new, begin);
                 }
             } else {
@@ -270,7 +270,7 @@ impl WindowDecoder {
                 self.lost += u64::from(left_out);
                 begin = end.wrapping_add(left_out);
             }
-            end = after;
+            end = new_end;
         }
         let is_older = is_after(begin, first);
         let is_in = end.wrapping_sub(first) <= width && !(is_older && self.has_forgotten);
@@ -300,14 +300,14 @@ impl WindowDecoder {
         &mut self,
         step: impl FnOnce(&mut Elimination) -> Result<bool, CodeError>,
     ) -> Result<Progress, CodeError> {
-        let done = step(&mut self.elimination);
+        let result = step(&mut self.elimination);
         if self.elimination.is_damaged() {
             self.give_up();
             self.elimination.clear();
             self.window = self.window.map(|(_, end)| (end, end));
             self.has_forgotten = true;
         }
-        done.map(Progress::of)
+        result.map(Progress::of)
     }
 }
 

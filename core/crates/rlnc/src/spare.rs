@@ -52,10 +52,10 @@ pub(crate) fn longest(terms: &[Term<'_>]) -> usize {
 /// Append so many zeros, by copying them: `resize` of a buffer that has been used stores byte by byte.
 pub(crate) fn extend_with_zeros(buffer: &mut Vec<u8>, count: usize) {
     const ZEROS: [u8; 2048] = [0; 2048];
-    let mut left = count;
-    while left > 0 {
-        let part = left.min(ZEROS.len());
+    let mut remaining = count;
+    while remaining > 0 {
+        let part = remaining.min(ZEROS.len());
         buffer.extend_from_slice(&ZEROS[..part]);
-        left -= part;
+        remaining -= part;
     }
 }

@@ -86,7 +86,7 @@ impl Emulation for DelayProgram {
             self.common.oversize_packets += 1;
             return;
         }
-        let bytes = lengths.counted(Counted::Ip);
+        let bytes = lengths.counted_bytes(Counted::Ip);
         class.sums.in_packets += 1;
         class.sums.in_bytes += u64::from(bytes);
         self.common.doubtful.no_checksum_packets += u64::from(received.checksum_missing);
@@ -106,13 +106,13 @@ impl Emulation for DelayProgram {
     }
 
     fn pop_due(&mut self, now: u64) -> Option<Outgoing<Passed>> {
-        let (line, class) = self
+        let (part, class) = self
             .classes
             .iter_mut()
             .enumerate()
             .min_by_key(|(_, class)| class.line.next_departure().unwrap_or(u64::MAX))?;
         let departure = class.line.pop_due(now)?;
-        Some(Passed::outgoing(line, class.to, departure))
+        Some(Passed::outgoing(part, class.to, departure))
     }
 
     fn shortest_delay_ns(&self) -> u64 {
@@ -121,11 +121,11 @@ impl Emulation for DelayProgram {
 
     fn on_sent(&mut self, frame: &Outgoing<Passed>, now_ns: u64) {
         let Passed {
-            line,
+            part,
             bytes,
             due_ns,
         } = frame.tag;
-        let class = &mut self.classes[line];
+        let class = &mut self.classes[part];
         class.sums.out_packets += 1;
         class.sums.out_bytes += u64::from(bytes);
         class.punctuality.departed(due_ns, now_ns);

@@ -103,12 +103,12 @@ impl<E: Emulation> FrameProgram for Emulator<E> {
         let t_ns = now.real_time_ns;
         match request {
             Request::Set(change) => {
-                let done = self.0.set(now.monotonic_ns, &change);
-                Line::Set(LinkAnswer::new(change.id, t_ns, done))
+                let result = self.0.set(now.monotonic_ns, &change);
+                Line::Set(LinkAnswer::new(change.id, t_ns, result))
             }
             Request::TraceStart { id } => {
-                let done = self.0.start_trace(now.monotonic_ns);
-                Line::TraceStart(LinkAnswer::new(id, t_ns, done))
+                let result = self.0.start_trace(now.monotonic_ns);
+                Line::TraceStart(LinkAnswer::new(id, t_ns, result))
             }
             Request::Mark { id } => Line::Mark {
                 id,

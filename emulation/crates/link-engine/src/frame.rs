@@ -25,23 +25,23 @@ pub(crate) struct Held {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Passed {
     /// Direction or class it belongs to, as the program numbers them.
-    pub(crate) line: usize,
+    pub(crate) part: usize,
     /// Bytes it counts for.
     pub(crate) bytes: u32,
-    /// When it should leave: as scheduled, and earlier where the schedule is of an arrival that was moved.
+    /// When it should leave: as scheduled, less `clamped_ns`.
     pub(crate) due_ns: u64,
 }
 
 impl Passed {
     /// A frame that has left the model, to be sent at `port`.
-    pub(crate) fn outgoing(line: usize, port: usize, departure: Departure<Held>) -> Outgoing<Self> {
+    pub(crate) fn outgoing(part: usize, port: usize, departure: Departure<Held>) -> Outgoing<Self> {
         let Held { frame, clamped_ns } = departure.packet;
         Outgoing {
             port,
             scheduled_ns: departure.scheduled_ns,
             frame,
             tag: Self {
-                line,
+                part,
                 bytes: departure.bytes,
                 due_ns: departure.scheduled_ns - clamped_ns,
             },
@@ -91,7 +91,7 @@ impl Lengths {
     }
 
     /// The bytes a link counts the packet for.
-    pub(crate) fn counted(self, counts: Counted) -> u32 {
+    pub(crate) fn counted_bytes(self, counts: Counted) -> u32 {
         match counts {
             Counted::Ip => self.ip_bytes,
             Counted::Ethernet => self.ip_bytes + ETHERNET_BYTES as u32,
@@ -185,8 +185,8 @@ mod tests {
         let lengths = Lengths::of(&frame(&[TYPE_IPV4], 40, 60), 60);
         assert_eq!(
             (
-                lengths.counted(Counted::Ip),
-                lengths.counted(Counted::Ethernet)
+                lengths.counted_bytes(Counted::Ip),
+                lengths.counted_bytes(Counted::Ethernet)
             ),
             (40, 54)
         );

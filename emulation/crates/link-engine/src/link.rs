@@ -74,7 +74,7 @@ impl Emulation for LinkProgram {
             frame: out.copy(received),
             clamped_ns: direction.punctuality.arrived(now, earliest_ns),
         };
-        let (link, bytes) = (&mut direction.link, lengths.counted(self.counts));
+        let (link, bytes) = (&mut direction.link, lengths.counted_bytes(self.counts));
         if link.has_low_priority() && is_lower_effort(received.frame) {
             link.enqueue_low_priority(now, bytes, held);
         } else {
@@ -109,7 +109,7 @@ impl Emulation for LinkProgram {
     }
 
     fn on_sent(&mut self, frame: &Outgoing<Passed>, now_ns: u64) {
-        let direction = &mut self.directions[frame.tag.line];
+        let direction = &mut self.directions[frame.tag.part];
         direction.punctuality.departed(frame.tag.due_ns, now_ns);
         if frame.scheduled_ns > now_ns {
             let paced = &mut direction.kernel_paced;
@@ -118,7 +118,7 @@ impl Emulation for LinkProgram {
     }
 
     fn on_refused(&mut self, frame: &Outgoing<Passed>) {
-        let direction = &mut self.directions[frame.tag.line];
+        let direction = &mut self.directions[frame.tag.part];
         direction.unsent.record(frame.tag.bytes);
         direction.overloaded = true;
     }

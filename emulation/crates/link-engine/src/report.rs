@@ -107,13 +107,13 @@ impl LowPrioritySojourn {
     }
 }
 
-/// The parts of `dropped_packets` and `dropped_bytes`, in the order of [`CAUSES`].
+/// The parts of `dropped_packets` and `dropped_bytes`, in the order of [`CAUSE_KEYS`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct DroppedByCause([Count; CAUSES.len()]);
+pub(crate) struct DroppedByCause([Count; CAUSE_KEYS.len()]);
 
 /// Names of the sums of each cause. `unsent`: left the link, but the interface would not take them, which is the engine's
 /// failure and not the link's behaviour.
-const CAUSES: [[&str; 2]; 5] = [
+const CAUSE_KEYS: [[&str; 2]; 5] = [
     ["dropped_queue_packets", "dropped_queue_bytes"],
     ["dropped_loss_packets", "dropped_loss_bytes"],
     ["dropped_aqm_packets", "dropped_aqm_bytes"],
@@ -142,8 +142,8 @@ impl Since for DroppedByCause {
 
 impl Serialize for DroppedByCause {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(2 * CAUSES.len()))?;
-        for ([packets, bytes], count) in CAUSES.iter().zip(&self.0) {
+        let mut map = serializer.serialize_map(Some(2 * CAUSE_KEYS.len()))?;
+        for ([packets, bytes], count) in CAUSE_KEYS.iter().zip(&self.0) {
             map.serialize_entry(packets, &count.packets)?;
             map.serialize_entry(bytes, &count.bytes)?;
         }

@@ -58,7 +58,7 @@ impl CoDel {
                 taken = next;
                 self.dropping = taken.ok_to_drop;
                 if self.dropping {
-                    self.drop_next_ns = self.after(self.drop_next_ns);
+                    self.drop_next_ns = self.control_law(self.drop_next_ns);
                 }
             }
         } else if taken.ok_to_drop {
@@ -68,9 +68,9 @@ impl CoDel {
             self.dropping = true;
             // Resume at the rate that controlled the queue, if it was controlled not long ago.
             let delta = self.count.saturating_sub(self.last_count);
-            let recently = now.saturating_sub(self.drop_next_ns) < 16 * self.interval_ns;
-            self.count = if delta > 1 && recently { delta } else { 1 };
-            self.drop_next_ns = self.after(now);
+            let is_recent = now.saturating_sub(self.drop_next_ns) < 16 * self.interval_ns;
+            self.count = if delta > 1 && is_recent { delta } else { 1 };
+            self.drop_next_ns = self.control_law(now);
             self.last_count = self.count;
             taken = next?;
         }
@@ -102,7 +102,7 @@ impl CoDel {
     }
 
     /// `control_law` of the RFC.
-    fn after(&self, now: Nanoseconds) -> Nanoseconds {
+    fn control_law(&self, now: Nanoseconds) -> Nanoseconds {
         let interval_ns = self.interval_ns as f64 / libm::sqrt(f64::from(self.count));
         #[expect(clippy::cast_sign_loss, reason = "a quotient of positive numbers")]
         let interval_ns = interval_ns as Nanoseconds;

@@ -59,7 +59,7 @@ pub enum LossKind {
         #[cfg_attr(feature = "serde", serde(default))]
         loss_good: f64,
         /// Probability of loss in the bad state.
-        #[cfg_attr(feature = "serde", serde(default = "certain"))]
+        #[cfg_attr(feature = "serde", serde(default = "probability_one"))]
         loss_bad: f64,
     },
     /// As recorded, a packet after the other, from the begin again after the end.
@@ -70,7 +70,7 @@ pub enum LossKind {
 }
 
 #[cfg(feature = "serde")]
-fn certain() -> f64 {
+fn probability_one() -> f64 {
     1.0
 }
 
@@ -133,8 +133,8 @@ impl Loss {
 
     /// Lose by other settings from now on, from their beginning.
     pub(crate) fn change(&mut self, settings: Option<&LossSettings>) {
-        let here = settings.filter(|settings| settings.place == self.place);
-        self.kind = here.map(|settings| settings.kind.clone());
+        let own_settings = settings.filter(|settings| settings.place == self.place);
+        self.kind = own_settings.map(|settings| settings.kind.clone());
         self.bad = false;
         self.next = 0;
     }

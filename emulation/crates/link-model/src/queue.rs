@@ -27,8 +27,8 @@ pub(crate) struct Queue<P> {
     waiting: VecDeque<Waiting<P>>,
     waiting_bytes: u64,
     /// When packets left the queue that had to wait, and their bytes; the latest last.
-    left: VecDeque<(Nanoseconds, u32)>,
-    left_bytes: u64,
+    departed: VecDeque<(Nanoseconds, u32)>,
+    departed_bytes: u64,
     empty_since_ns: Nanoseconds,
 }
 
@@ -44,8 +44,8 @@ impl<P> Queue<P> {
             capacity_packets,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            left: VecDeque::new(),
-            left_bytes: 0,
+            departed: VecDeque::new(),
+            departed_bytes: 0,
             empty_since_ns: start_ns,
         }
     }
@@ -58,30 +58,30 @@ impl<P> Queue<P> {
 
     /// Forget what happened up to `now`, the instant of an arrival. Later calls must not lie before it.
     pub(crate) fn forget(&mut self, now: Nanoseconds) {
-        while let Some(&(left_ns, bytes)) = self.left.front() {
+        while let Some(&(left_ns, bytes)) = self.departed.front() {
             if left_ns > now {
                 break;
             }
-            self.left_bytes -= u64::from(bytes);
-            self.left.pop_front();
+            self.departed_bytes -= u64::from(bytes);
+            self.departed.pop_front();
         }
     }
 
     /// Whether a packet of `bytes` finds room at the instant of the last [`Queue::forget`].
     pub(crate) fn has_room(&self, bytes: u32) -> bool {
-        let packets = (self.waiting.len() + self.left.len()) as u64;
+        let packets = (self.waiting.len() + self.departed.len()) as u64;
         self.bytes() + u64::from(bytes) <= self.capacity_bytes
             && self.capacity_packets.is_none_or(|limit| packets < limit)
     }
 
     /// Bytes that waited at the instant of the last [`Queue::forget`], all of which have arrived.
     pub(crate) fn bytes(&self) -> u64 {
-        self.waiting_bytes + self.left_bytes
+        self.waiting_bytes + self.departed_bytes
     }
 
     /// Bytes that wait at `now`, as far as departures are computed.
     pub(crate) fn bytes_at(&self, now: Nanoseconds) -> u64 {
-        let left_later = self.left.iter().rev().take_while(|&&(at, _)| at > now);
+        let left_later = self.departed.iter().rev().take_while(|&&(at, _)| at > now);
         self.waiting_bytes + left_later.map(|&(_, bytes)| u64::from(bytes)).sum::<u64>()
     }
 
@@ -111,8 +111,8 @@ impl<P> Queue<P> {
         self.waiting_bytes -= u64::from(first.bytes);
         let taken_ns = free_ns.max(first.arrival_ns);
         if taken_ns > first.arrival_ns {
-            self.left.push_back((taken_ns, first.bytes));
-            self.left_bytes += u64::from(first.bytes);
+            self.departed.push_back((taken_ns, first.bytes));
+            self.departed_bytes += u64::from(first.bytes);
         }
         self.empty_since_ns = taken_ns;
         Some((taken_ns, first))

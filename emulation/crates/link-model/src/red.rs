@@ -68,8 +68,8 @@ impl Red {
         // Between drops there are then 1 to 1/probability arrivals, evenly distributed.
         let count = self.count.map_or(0, |count| count + 1);
         let probability = self.max_probability * (self.average_bytes - min) / (max - min);
-        let left = 1.0 - f64::from(count) * probability;
-        let refused = left <= 0.0 || self.random.chance(probability / left);
+        let denominator = 1.0 - f64::from(count) * probability;
+        let refused = denominator <= 0.0 || self.random.chance(probability / denominator);
         self.count = Some(if refused { 0 } else { count });
         refused
     }

@@ -56,16 +56,16 @@ pub(crate) fn end_of(rate: &impl RateAt, from: Position, work: u128) -> Position
         if until_ns == NEVER && rate_bit_s == 0 {
             return Position::at(NEVER);
         }
-        let done = u128::from(from.work) + work;
+        let total = u128::from(from.work) + work;
         let possible = u128::from(until_ns - from.ns) * u128::from(rate_bit_s);
-        if done < possible {
-            let (whole_ns, rest) = divide(done, rate_bit_s);
+        if total < possible {
+            let (whole_ns, rest) = divide(total, rate_bit_s);
             return Position {
                 ns: from.ns + whole_ns,
                 work: rest,
             };
         }
-        work = done - possible;
+        work = total - possible;
         from = Position::at(until_ns);
         if work == 0 {
             return from;

@@ -77,7 +77,7 @@ pub(crate) fn check_trace(rows: &[TraceRow]) -> Result<(), ConfigError> {
     let mut pairs = rows.windows(2);
     match pairs.position(|pair| pair[0].t_ns >= pair[1].t_ns) {
         None => Ok(()),
-        Some(before) => Err(in_trace(before + 1, ConfigError::TraceOrder)),
+        Some(index) => Err(in_trace(index + 1, ConfigError::TraceOrder)),
     }
 }
 

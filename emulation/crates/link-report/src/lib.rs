@@ -61,12 +61,12 @@ pub struct LinkAnswer {
 impl LinkAnswer {
     /// The answer to request `id`, given at `t_ns`.
     #[must_use]
-    pub fn new(id: u64, t_ns: u64, done: Result<(), impl ToString>) -> Self {
+    pub fn new(id: u64, t_ns: u64, result: Result<(), impl ToString>) -> Self {
         Self {
             id,
             t_ns,
-            ok: done.is_ok(),
-            error: done.err().map(|error| error.to_string()),
+            ok: result.is_ok(),
+            error: result.err().map(|error| error.to_string()),
         }
     }
 }

@@ -17,7 +17,7 @@ use std::num::NonZeroU64;
 
 const NS_OF_BYTE_AT_BIT_S: u64 = 8_000_000_000;
 /// At a mark: packets that pass all the while leave one of a few readings without one between two counters.
-const MORE_READINGS: usize = 5;
+const MARK_READINGS: usize = 5;
 
 /// The counters, with their values at the last mark.
 #[derive(Debug)]
@@ -141,8 +141,8 @@ impl Counters {
     /// # Errors
     /// When an interface is gone.
     pub(crate) fn change(&mut self, directions: &config::Directions) -> Result<(), TcError> {
-        if let Self::Link(both) = self {
-            let [to_island, to_world] = &mut **both;
+        if let Self::Link(total) = self {
+            let [to_island, to_world] = &mut **total;
             to_island.change(&directions.to_island)?;
             to_world.change(&directions.to_world)?;
         }
@@ -161,7 +161,7 @@ impl Counters {
         for direction in &mut **directions {
             let queues = direction.queues(&qdiscs)?;
             let delay = direction.delay.statistics(&qdiscs)?;
-            direction.look(&queues, &delay);
+            direction.record_queues(&queues, &delay);
         }
         Ok(())
     }
@@ -187,7 +187,7 @@ impl Counters {
     /// When a queueing discipline or filter is gone.
     pub(crate) fn measurement(&mut self, kernel: &mut Kernel) -> Result<Measurement, TcError> {
         let mut figures = self.read(kernel)?;
-        for _ in 0..MORE_READINGS {
+        for _ in 0..MARK_READINGS {
             if self.is_exact() {
                 break;
             }
@@ -312,12 +312,12 @@ impl Direction {
     fn queues(&self, qdiscs: &Qdiscs) -> Result<Queues, TcError> {
         let low_priority = self.low_priority.as_ref();
         Ok(Queues {
-            both: self.queue.statistics(qdiscs)?,
+            total: self.queue.statistics(qdiscs)?,
             low_priority: low_priority.map(|low| low.statistics(qdiscs)).transpose()?,
         })
     }
 
-    fn look(&mut self, queues: &Queues, delay: &Statistics) {
+    fn record_queues(&mut self, queues: &Queues, delay: &Statistics) {
         let backlog_bytes = queues.main_bytes();
         self.queue_max_bytes.record(backlog_bytes);
         if let Some(low) = &queues.low_priority {
@@ -338,11 +338,11 @@ impl Direction {
         delays: &Qdiscs,
     ) -> Result<DirectionFigures, TcError> {
         let waiting = self.queues(queues)?;
-        let (queue, low_priority) = (waiting.both, waiting.low_priority);
+        let (queue, low_priority) = (waiting.total, waiting.low_priority);
         let delay = self.delay.statistics(delays)?;
-        self.look(&waiting, &delay);
+        self.record_queues(&waiting, &delay);
         let in_bytes = arrived.bytes + self.header_bytes * arrived.packets;
-        let passed = queue.bytes + queue.backlog_bytes;
+        let passed_bytes = queue.bytes + queue.backlog_bytes;
         let (mut lost_before, mut lost_after) = (0, 0);
         match &self.loss {
             Loss::None => self.refused = delay.drops,
@@ -366,7 +366,7 @@ impl Direction {
         let low_priority_drops = low_priority.map_or(0, |low| low.drops);
         Ok(DirectionFigures {
             in_packets: queue.packets + queue.backlog_packets + dropped_before,
-            in_bytes: before_bytes + passed,
+            in_bytes: before_bytes + passed_bytes,
             out_packets: delay.packets,
             out_bytes: delay.bytes,
             dropped_packets: dropped_before + delay.drops,
@@ -415,7 +415,7 @@ impl Direction {
 #[derive(Debug, Clone, Copy)]
 struct Queues {
     /// All that waits for the rate.
-    both: Statistics,
+    total: Statistics,
     /// The part that is of low priority; `None`: no packet has a queue of its own.
     low_priority: Option<Statistics>,
 }
@@ -423,7 +423,7 @@ struct Queues {
 impl Queues {
     fn main_bytes(&self) -> u64 {
         let low_priority_bytes = self.low_priority.map_or(0, |low| low.backlog_bytes);
-        self.both.backlog_bytes.saturating_sub(low_priority_bytes)
+        self.total.backlog_bytes.saturating_sub(low_priority_bytes)
     }
 }
 

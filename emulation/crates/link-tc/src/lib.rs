@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 /// Between two lines of a link's counters, which show how its queue comes and goes.
 const LINK_LINE: Duration = Duration::from_millis(100);
-/// So often a link's queues are looked at for each line: every 20 ms.
+/// Readings of a link's queues for each line: one every 20 ms.
 const LOOKS_PER_LINE: u32 = 5;
 /// Between two lines of a delay box's counters, which are sums and nothing else.
 const DELAY_LINE: Duration = Duration::from_secs(1);

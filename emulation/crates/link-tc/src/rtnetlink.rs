@@ -66,10 +66,10 @@ impl Kernel {
             None, // the default, 0, is NETLINK_ROUTE
         )
         .map_err(|error| TcError::Netlink(error.into()))?;
-        Ok(Self::over(socket))
+        Ok(Self::on_socket(socket))
     }
 
-    fn over(socket: OwnedFd) -> Self {
+    fn on_socket(socket: OwnedFd) -> Self {
         Self {
             socket,
             sequence: 0,
@@ -80,15 +80,15 @@ impl Kernel {
 
     /// One that answers its first request with these messages: type and body of each.
     #[cfg(test)]
-    pub(crate) fn that_says(said: &[(u16, &[u8])]) -> (Self, OwnedFd) {
-        let (socket, far) = rustix::net::socketpair(
+    pub(crate) fn that_says(replies: &[(u16, &[u8])]) -> (Self, OwnedFd) {
+        let (socket, peer) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::DGRAM,
             SocketFlags::CLOEXEC,
             None,
         )
         .unwrap();
-        for (kind, body) in said {
+        for (kind, body) in replies {
             let length = (NLMSG_HEADER + body.len()) as u32;
             let mut message = length.to_ne_bytes().to_vec();
             message.extend(kind.to_ne_bytes());
@@ -96,9 +96,9 @@ impl Kernel {
             message.extend(1_u32.to_ne_bytes());
             message.extend([0; 4]);
             message.extend(*body);
-            send(&far, &message, SendFlags::empty()).unwrap();
+            send(&peer, &message, SendFlags::empty()).unwrap();
         }
-        (Self::over(socket), far)
+        (Self::on_socket(socket), peer)
     }
 
     /// Every queueing discipline of the namespace, in one dump.

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 /// Times that undoing is attempted, as a tool may fail where the kernel is short of memory.
 const UNDO_ATTEMPTS: usize = 3;
-const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
+const ATTEMPT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The kernel keeps times in ticks of 64 ns, shares in 32 bits, rates in bytes; a setting that it did not
 /// take is further off.
 const TOLERANCE: f64 = 0.002;
 /// Shares are multiples of 2^-32.
-const LEAST: f64 = 2.4e-10;
+const SHARE_STEP: f64 = 2.4e-10;
 
 /// Apply the settings and see whether the kernel took them. After a failure [`undo`] removes those that it took.
 pub(crate) fn apply(config: &Config) -> Result<(), TcError> {
@@ -42,7 +42,7 @@ pub(crate) fn undo(config: &Config) -> Result<(), TcError> {
         if outcome.is_ok() {
             break;
         }
-        thread::sleep(BETWEEN_ATTEMPTS);
+        thread::sleep(ATTEMPT_INTERVAL);
         outcome = undo_once(config);
     }
     outcome
@@ -58,21 +58,21 @@ fn undo_once(config: &Config) -> Result<(), TcError> {
             messages.extend((!message.is_empty()).then_some(message));
         }
     }
-    let left: Vec<String> = disciplines()?
+    let leftovers: Vec<String> = disciplines()?
         .iter()
-        .filter_map(|shown| left_of(config, shown))
+        .filter_map(|shown| leftover(config, shown))
         .collect();
-    if left.is_empty() {
+    if leftovers.is_empty() {
         return Ok(());
     }
     Err(TcError::Left {
-        qdiscs: left.join(", "),
+        qdiscs: leftovers.join(", "),
         message: messages.join("; "),
     })
 }
 
 /// A queueing discipline as text, if it is one of the settings, or on a device that they make.
-fn left_of(config: &Config, shown: &Value) -> Option<String> {
+fn leftover(config: &Config, shown: &Value) -> Option<String> {
     let [dev, handle, kind] =
         ["dev", "handle", "kind"].map(|key| shown[key].as_str().unwrap_or(""));
     let is_there_before = config.interfaces.iter().any(|name| name == dev);
@@ -200,7 +200,7 @@ fn difference(expected: &Value, shown: &Value, path: &str) -> Option<String> {
         (Value::Number(expected), Value::Number(shown)) => {
             match (expected.as_f64(), shown.as_f64()) {
                 (Some(expected), Some(shown)) => {
-                    (expected - shown).abs() <= (TOLERANCE * expected.abs()).max(LEAST)
+                    (expected - shown).abs() <= (TOLERANCE * expected.abs()).max(SHARE_STEP)
                 }
                 _ => false,
             }
@@ -243,7 +243,7 @@ mod tests {
         let example = &examples("tc", "keeper")[0];
         let config = Config::parse(&example.to_string()).unwrap();
         let left = |dev: &str, handle: &str, kind: &str| {
-            left_of(
+            leftover(
                 &config,
                 &json!({"dev": dev, "handle": handle, "kind": kind}),
             )

@@ -14,39 +14,39 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 const PROBES: u32 = 3;
-const EVERY: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(100);
 /// For answers to the last probe.
-const LAST: Duration = Duration::from_millis(200);
+const LAST_PAUSE: Duration = Duration::from_millis(200);
 
 /// An ARP packet in its frame.
 const FRAME_BYTES: usize = 42;
 /// Frames are padded to the shortest of Ethernet (IEEE 802.3, without its checksum).
 const SHORTEST_FRAME: usize = 60;
 const RING_FRAME_BYTES: u32 = 128;
-const AT_ONCE: usize = 256;
+const BATCH_FRAMES: usize = 256;
 
 type Mac = [u8; 6];
 
-/// The MAC addresses other than `own`, the interface's, that claim `address` on its network. Takes 0.4 s.
+/// The MAC addresses other than `own_mac`, the interface's, that claim `address` on its network. Takes 0.4 s.
 pub fn other_owners(
     interface: &str,
     address: Ipv4Addr,
-    own: &str,
+    own_mac: &str,
 ) -> Result<Vec<String>, AgentError> {
-    let refuse = || AgentError::Machine(format!("{own:?} is not a MAC address"));
-    let own = parse_mac(own).ok_or_else(refuse)?;
+    let refuse = || AgentError::Machine(format!("{own_mac:?} is not a MAC address"));
+    let own_mac = parse_mac(own_mac).ok_or_else(refuse)?;
     let mut socket = Interface::find(interface)
         .and_then(|interface| PacketSocket::open(&interface, RING_FRAME_BYTES))
         .map_err(AgentError::file(interface))?;
-    let probe = probe(own, address);
+    let probe = probe(own_mac, address);
     let mut owners = BTreeSet::new();
     for number in 1..=PROBES {
         socket
             .send(std::iter::once(&probe[..]))
             .map_err(AgentError::file(interface))?;
-        let pause = if number == PROBES { LAST } else { EVERY };
+        let pause = if number == PROBES { LAST_PAUSE } else { PAUSE };
         listen(&mut socket, Instant::now() + pause, |frame| {
-            owners.extend(claim(frame, address).filter(|mac| *mac != own));
+            owners.extend(claim(frame, address).filter(|mac| *mac != own_mac));
         })?;
     }
     Ok(owners
@@ -57,16 +57,16 @@ pub fn other_owners(
 
 fn listen(
     socket: &mut PacketSocket,
-    until: Instant,
+    end: Instant,
     mut take: impl FnMut(&[u8]),
 ) -> Result<(), AgentError> {
     loop {
-        while socket.receive(AT_ONCE, |received| take(received.frame)) == AT_ONCE {}
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        while socket.receive(BATCH_FRAMES, |received| take(received.frame)) == BATCH_FRAMES {}
+        let remaining = end.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return Ok(());
         }
-        let timeout = Timespec::try_from(left).ok();
+        let timeout = Timespec::try_from(remaining).ok();
         match poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -75,12 +75,12 @@ fn listen(
 }
 
 /// An ARP probe: a request about the address, whose sender has none.
-fn probe(own: Mac, address: Ipv4Addr) -> [u8; SHORTEST_FRAME] {
+fn probe(own_mac: Mac, address: Ipv4Addr) -> [u8; SHORTEST_FRAME] {
     let mut frame = [0; SHORTEST_FRAME];
     frame[..6].fill(0xff);
-    frame[6..12].copy_from_slice(&own);
+    frame[6..12].copy_from_slice(&own_mac);
     frame[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
-    frame[22..28].copy_from_slice(&own);
+    frame[22..28].copy_from_slice(&own_mac);
     frame[38..42].copy_from_slice(&address.octets());
     frame
 }

@@ -5,7 +5,7 @@
 //! next agent that locks the machine first undoes the changes of an agent that was killed.
 
 use crate::AgentError;
-use crate::host_setup::{Applied, Before};
+use crate::host_setup::{Applied, FormerState};
 use crate::machine_lock::{self, MachineLock};
 use crate::namespace::Namespace;
 use crate::settings::HostSettings;
@@ -30,7 +30,7 @@ pub struct AppliedState {
 /// The journal: settings of the agent's own network namespace.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Journal {
-    hosts: Vec<(HostSettings, Before)>,
+    hosts: Vec<(HostSettings, FormerState)>,
     sysctls: Vec<(String, String)>,
 }
 
@@ -74,13 +74,13 @@ impl AppliedState {
         host: &str,
         steps: impl FnOnce(&Applied) -> Result<(), AgentError>,
     ) -> Result<Value, AgentError> {
-        let done = self.write_down().and_then(|()| steps(&self.hosts[host]));
-        let Err(error) = done else {
-            return Ok(self.hosts[host].was());
+        let result = self.write_down().and_then(|()| steps(&self.hosts[host]));
+        let Err(error) = result else {
+            return Ok(self.hosts[host].former_values());
         };
         Err(match self.unset(host) {
             Ok(()) => error,
-            Err(left) => AgentError::Machine(format!("{error}; {left}")),
+            Err(problem) => AgentError::Machine(format!("{error}; {problem}")),
         })
     }
 
@@ -103,8 +103,8 @@ impl AppliedState {
     ) -> Result<Vec<(String, String)>, AgentError> {
         self.check_open()?;
         let namespace = Namespace::open(netns.as_deref())?;
-        let was = namespace.run(|| sysctl::read_all(sysctls))?;
-        let written = self.sysctls.note(netns, namespace, &was);
+        let former = namespace.run(|| sysctl::read_all(sysctls))?;
+        let written = self.sysctls.note(netns, namespace, &former);
         self.write_down()?;
         let namespace = self.sysctls.namespace(written);
         namespace.run(|| sysctl::write_all(sysctls))
@@ -136,11 +136,11 @@ impl AppliedState {
         if self.lock.is_none() {
             return Ok(());
         }
-        let held = Journal {
+        let content = Journal {
             hosts: self.hosts.values().filter_map(Applied::own).collect(),
             sysctls: self.sysctls.own(),
         };
-        held.save(&journal())
+        content.save(&journal())
     }
 }
 
@@ -169,22 +169,22 @@ fn journal() -> PathBuf {
 /// error; so is a journal of another version.
 pub fn undo_leftovers() -> Result<(), AgentError> {
     let path = journal();
-    let Some(held) = read_journal(&path)? else {
+    let Some(content) = read_journal(&path)? else {
         return Ok(());
     };
-    let mut problems = sysctl::restore(&held.sysctls);
-    let mut left = Journal::default();
+    let mut problems = sysctl::restore(&content.sysctls);
+    let mut remaining = Journal::default();
     if !problems.is_empty() {
-        left.sysctls = held.sysctls;
+        remaining.sysctls = content.sysctls;
     }
-    for (settings, before) in held.hosts {
-        let mut applied = Applied::held_before(Namespace::open(None)?, settings, before);
+    for (settings, before) in content.hosts {
+        let mut applied = Applied::from_journal(Namespace::open(None)?, settings, before);
         if let Err(error) = applied.undo() {
             problems.push(error.to_string());
-            left.hosts.extend(applied.own());
+            remaining.hosts.extend(applied.own());
         }
     }
-    left.save(&path)?;
+    remaining.save(&path)?;
     if problems.is_empty() {
         return Ok(());
     }

@@ -23,18 +23,18 @@ use std::time::{Duration, Instant};
 const PREFIX: &str = "atoll-agent-";
 
 /// A sweep that comes before a new group is locked takes it for an abandoned one.
-const TRIES: usize = 3;
+const MOST_TRIES: usize = 3;
 
 /// A group cannot be removed before the kernel has released its last process.
-const REMOVAL_PATIENCE: Duration = Duration::from_millis(500);
-const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
+const REMOVAL_TIMEOUT: Duration = Duration::from_millis(500);
+const REMOVAL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The agent's own group.
 #[derive(Debug)]
 pub struct Tree {
     path: PathBuf,
     has_memory: bool,
-    made: u64,
+    leaf_count: u64,
     _lock: File,
 }
 
@@ -50,14 +50,14 @@ impl Tree {
     pub fn make() -> Option<Self> {
         let mut trees: Vec<Self> = places()
             .iter()
-            .filter_map(|place| Self::below(place))
+            .filter_map(|place| Self::create_below(place))
             .collect();
         let best = trees.iter().position(|tree| tree.has_memory).unwrap_or(0);
         (best < trees.len()).then(|| trees.swap_remove(best))
     }
 
-    fn below(place: &Path) -> Option<Self> {
-        for _ in 0..TRIES {
+    fn create_below(place: &Path) -> Option<Self> {
+        for _ in 0..MOST_TRIES {
             let path = place.join(format!("{PREFIX}{}-{}", std::process::id(), clock_ns()));
             fs::create_dir(&path).ok()?;
             match Self::take(&path) {
@@ -76,7 +76,7 @@ impl Tree {
             has_memory: has_word(&path.join("cgroup.controllers"), "memory")
                 && fs::write(path.join("cgroup.subtree_control"), "+memory").is_ok(),
             path: path.to_owned(),
-            made: 0,
+            leaf_count: 0,
             _lock: lock,
         })
     }
@@ -105,9 +105,9 @@ impl Tree {
 
     /// A group for one job.
     pub fn leaf(&mut self, memory_bytes: Option<u64>) -> Result<Leaf, AgentError> {
-        self.made += 1;
+        self.leaf_count += 1;
         let leaf = Leaf {
-            path: self.path.join(format!("job-{}", self.made)),
+            path: self.path.join(format!("job-{}", self.leaf_count)),
         };
         fs::create_dir(&leaf.path).map_err(AgentError::file(&leaf.path))?;
         if let Some(limit) = memory_bytes.filter(|_| self.has_memory) {
@@ -194,13 +194,13 @@ pub fn sweep() {
 /// Kill everything in a group and below, and remove it with its children.
 fn empty(group: &Path) {
     fs::write(group.join("cgroup.kill"), "1").ok();
-    let end = Instant::now() + REMOVAL_PATIENCE;
+    let end = Instant::now() + REMOVAL_TIMEOUT;
     loop {
         remove(group);
         if !group.exists() || Instant::now() >= end {
             return;
         }
-        thread::sleep(REMOVAL_PAUSE);
+        thread::sleep(REMOVAL_INTERVAL);
     }
 }
 
@@ -313,7 +313,7 @@ mod tests {
         let end = Instant::now() + Duration::from_secs(100);
         while leaf.is_populated() {
             assert!(Instant::now() < end, "the group is killed");
-            thread::sleep(REMOVAL_PAUSE);
+            thread::sleep(REMOVAL_INTERVAL);
         }
         let path = tree.path.clone();
         drop((leaf, tree));

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Interval of polling processes that were just killed.
-const PAUSE: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The variable in a job's environment that identifies the processes it leaves behind.
 pub const MARK: &str = "ATOLL_JOB";
@@ -62,7 +62,7 @@ pub fn kill_all(patience: Duration) {
                 kill_process(pid, Signal::KILL).ok();
             }
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -94,12 +94,12 @@ fn text(file: &mut File) -> io::Result<String> {
 }
 
 fn ends_within(pid: Pid, limit: Duration) -> io::Result<bool> {
-    let ended = pidfd_open(pid, PidfdFlags::empty())?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     let end = Instant::now() + limit;
     loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).map_err(io::Error::other)?;
-        match poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&left)) {
+        let remaining = end.saturating_duration_since(Instant::now());
+        let remaining = Timespec::try_from(remaining).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&remaining)) {
             Ok(ready) => return Ok(ready > 0),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),

@@ -18,7 +18,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// How long killed processes may take to end.
-const PATIENCE: Duration = Duration::from_secs(1);
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Run the agent as a child, its streams those of this process; an error when it failed or was killed.
 pub fn watch_agent(silence: Duration, without_groups: bool) -> Result<(), AgentError> {
@@ -31,10 +31,10 @@ pub fn watch_agent(silence: Duration, without_groups: bool) -> Result<(), AgentE
         .args(without_groups.then_some("--no-cgroups"))
         .spawn()?;
     let pid = Pid::from_child(&agent);
-    let ended = pidfd_open(pid, PidfdFlags::empty())?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     loop {
         let mut fds = [
-            PollFd::new(&ended, PollFlags::IN),
+            PollFd::new(&pidfd, PollFlags::IN),
             PollFd::new(&end_requested, PollFlags::IN),
         ];
         match poll(&mut fds, None) {
@@ -47,7 +47,7 @@ pub fn watch_agent(silence: Duration, without_groups: bool) -> Result<(), AgentE
         if !fds[1].revents().is_empty() {
             kill_process(pid, Signal::TERM).ok();
             // The agent needs a second or two; the request stays readable meanwhile.
-            poll(&mut [PollFd::new(&ended, PollFlags::IN)], None).ok();
+            poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None).ok();
             break;
         }
     }
@@ -56,7 +56,7 @@ pub fn watch_agent(silence: Duration, without_groups: bool) -> Result<(), AgentE
         return Ok(());
     }
     cgroup::sweep();
-    child_reaper::kill_all(PATIENCE);
+    child_reaper::kill_all(KILL_TIMEOUT);
     if let Ok(_claim) = MachineLock::acquire("the guard of an agent that was killed") {
         applied_state::undo_leftovers()?;
     }

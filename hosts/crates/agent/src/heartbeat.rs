@@ -3,53 +3,53 @@
 
 use std::time::{Duration, Instant};
 
-/// Either side says that it is there so often within the limit: every second within 8 s. Limits are longer where the
+/// Heartbeats of either side within the limit: every second within 8 s. Limits are longer where the
 /// stream shares the network of a measurement.
-const BEATS: u32 = 8;
+const BEATS_PER_LIMIT: u32 = 8;
 
 /// When to speak, and when to stop believing in the other side. Pure: the caller brings the time.
 #[derive(Debug)]
 pub struct Heartbeat {
     limit: Duration,
-    every: Duration,
+    interval: Duration,
     next: Instant,
-    heard: Instant,
+    last_heard: Instant,
 }
 
 impl Heartbeat {
     /// One that gives up when it has heard nothing for `limit`.
     pub fn new(limit: Duration, now: Instant) -> Self {
-        let every = limit / BEATS;
+        let interval = limit / BEATS_PER_LIMIT;
         Self {
             limit,
-            every,
-            next: now + every,
-            heard: now,
+            interval,
+            next: now + interval,
+            last_heard: now,
         }
     }
 
     /// The other side said something.
     pub fn heard(&mut self, now: Instant) {
-        self.heard = now;
+        self.last_heard = now;
     }
 
     /// Whether a beat is due; if so the next one is a while later.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let due = self.next <= now;
         if due {
-            self.next = now + self.every;
+            self.next = now + self.interval;
         }
         due
     }
 
     /// Whether the other side has been silent for too long.
     pub fn is_silent(&self, now: Instant) -> bool {
-        now >= self.heard + self.limit
+        now >= self.last_heard + self.limit
     }
 
     /// When to look again.
     pub fn wake_at(&self) -> Instant {
-        self.next.min(self.heard + self.limit)
+        self.next.min(self.last_heard + self.limit)
     }
 }
 

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Between two looks while jobs run: heat changes in seconds, and a look reads a handful of files.
-const EVERY: Duration = Duration::from_secs(5);
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A trip point below this is a placeholder of the firmware (some ACPI zones have 20 °C), no limit.
 const LEAST_LIMIT_C: f64 = 50.0;
@@ -43,7 +43,7 @@ pub struct Heat {
     /// `get_throttled` of a Raspberry Pi.
     firmware: Option<PathBuf>,
     next: Instant,
-    before: Option<Before>,
+    last_look: Option<Look>,
     looks: u64,
     hot_looks: u64,
     low_voltage_looks: u64,
@@ -65,7 +65,7 @@ struct Temperature {
 
 /// Of the look before.
 #[derive(Debug, Clone, Copy)]
-struct Before {
+struct Look {
     events: u64,
     sticky: u32,
 }
@@ -100,7 +100,7 @@ impl Heat {
                 .map(|path| path.join("get_throttled"))
                 .find(|path| path.exists()),
             next: now,
-            before: None,
+            last_look: None,
             looks: 0,
             hot_looks: 0,
             low_voltage_looks: 0,
@@ -153,18 +153,18 @@ impl Heat {
     }
 
     fn look(&mut self, now: Instant) {
-        self.next = now + EVERY;
+        self.next = now + LOOK_INTERVAL;
         let bits = self
             .firmware
             .as_deref()
             .and_then(text)
             .and_then(|bits| u32::from_str_radix(bits.trim_start_matches("0x"), 16).ok())
             .unwrap_or(0);
-        let current = Before {
+        let current = Look {
             events: self.counts.iter().filter_map(|path| number(path)).sum(),
             sticky: bits >> STICKY_SHIFT,
         };
-        let before = self.before.replace(current);
+        let last_look = self.last_look.replace(current);
         self.now = self
             .zones
             .iter()
@@ -175,12 +175,12 @@ impl Heat {
             .into_iter()
             .chain(self.now)
             .max_by(|a, b| a.celsius.total_cmp(&b.celsius));
-        let Some(before) = before else {
+        let Some(last_look) = last_look else {
             return; // the first look of all
         };
-        let risen = current.sticky & !before.sticky;
+        let risen = current.sticky & !last_look.sticky;
         let hot = (bits | risen) & THROTTLED != 0
-            || current.events > before.events
+            || current.events > last_look.events
             || self.coolers.iter().any(|path| number(path) > Some(0))
             || self.now.is_some_and(|now| now.margin_c() <= 0.0);
         self.looks += 1;
@@ -192,9 +192,9 @@ impl Heat {
 impl Zone {
     /// A zone of processors; other zones (radios, batteries) say nothing about them.
     fn read(path: &Path, most_c: f64) -> Option<Self> {
-        const OF_PROCESSORS: [&str; 5] = ["cpu", "soc", "x86_pkg", "acpitz", "bcm2835"];
+        const PROCESSOR_ZONES: [&str; 5] = ["cpu", "soc", "x86_pkg", "acpitz", "bcm2835"];
         let name = text(&path.join("type"))?.to_lowercase();
-        if !OF_PROCESSORS.iter().any(|part| name.contains(part)) {
+        if !PROCESSOR_ZONES.iter().any(|part| name.contains(part)) {
             return None;
         }
         let limit_c = children(path, "trip_point_")
@@ -390,11 +390,11 @@ mod tests {
         sysfs.write("class/thermal/thermal_zone0/temp", "40000");
         let begin = Instant::now();
         let mut heat = Heat::find(&sysfs.0, begin);
-        assert_eq!(heat.wake_at(), Some(begin + EVERY));
-        heat.look_when_due(begin + EVERY / 2);
+        assert_eq!(heat.wake_at(), Some(begin + LOOK_INTERVAL));
+        heat.look_when_due(begin + LOOK_INTERVAL / 2);
         assert_eq!(heat.looks, 0);
-        heat.look_when_due(begin + EVERY);
+        heat.look_when_due(begin + LOOK_INTERVAL);
         assert_eq!(heat.looks, 1);
-        assert_eq!(heat.wake_at(), Some(begin + 2 * EVERY));
+        assert_eq!(heat.wake_at(), Some(begin + 2 * LOOK_INTERVAL));
     }
 }

@@ -242,17 +242,17 @@ impl HostSettings {
             } else {
                 "off"
             };
-            let up = if state.has_flag("UP") { "up" } else { "down" };
+            let link_state = if state.has_flag("UP") { "up" } else { "down" };
             let _ = writeln!(
                 batch,
-                "link set dev {device} mtu {} arp {arp} promisc {promiscuous} {up}",
+                "link set dev {device} mtu {} arp {arp} promisc {promiscuous} {link_state}",
                 state.mtu
             );
-            let kept = before
+            let restored = before
                 .neighbours
                 .iter()
                 .filter(|neighbour| neighbour.device == *device);
-            for NeighbourState { address, mac, .. } in kept {
+            for NeighbourState { address, mac, .. } in restored {
                 let _ = writeln!(
                     batch,
                     "neighbour replace {address} lladdr {mac} dev {device} nud permanent"

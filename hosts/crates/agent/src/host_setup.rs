@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Times that undoing is attempted, as a tool may fail where the kernel is short of memory.
 const UNDO_ATTEMPTS: usize = 3;
-const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(200);
+const ATTEMPT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What `ip` says if the object to delete does not exist: a route, a neighbour or rule, an address, a routing table.
 const NOT_THERE: [&str; 5] = [
@@ -37,14 +37,14 @@ const NOT_THERE: [&str; 5] = [
 pub struct Applied {
     namespace: Namespace,
     settings: HostSettings,
-    before: Before,
+    before: FormerState,
     /// An attempt to undo the settings was made, so that some of them are no longer there.
     undone: bool,
 }
 
 /// The machine's state before anything is done to it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Before {
+pub struct FormerState {
     sysctls: Vec<(String, String)>,
     offloads: BTreeMap<String, Features>,
     machine: MachineState,
@@ -53,7 +53,7 @@ pub struct Before {
 impl Applied {
     /// Read the state of a machine before `settings` are applied to it; an error when they are for another machine.
     pub fn survey(namespace: Namespace, settings: HostSettings) -> Result<Self, AgentError> {
-        let before = namespace.run(|| Before::look(&settings))?;
+        let before = namespace.run(|| FormerState::read(&settings))?;
         Ok(Self {
             namespace,
             settings,
@@ -63,7 +63,7 @@ impl Applied {
     }
 
     /// Settings applied by another agent, from its journal.
-    pub fn held_before(namespace: Namespace, settings: HostSettings, before: Before) -> Self {
+    pub fn from_journal(namespace: Namespace, settings: HostSettings, before: FormerState) -> Self {
         Self {
             namespace,
             settings,
@@ -93,8 +93,8 @@ impl Applied {
             .into_iter()
             .filter(|(name, _)| known.iter().all(|(known, _)| known != name))
             .collect();
-        let was = self.namespace.run(|| sysctl::read_all(&new))?;
-        self.before.sysctls.extend(was);
+        let values = self.namespace.run(|| sysctl::read_all(&new))?;
+        self.before.sysctls.extend(values);
         Ok(std::mem::replace(&mut self.settings, settings))
     }
 
@@ -105,14 +105,14 @@ impl Applied {
     }
 
     /// Settings and the state before, if they are for the agent's own network namespace.
-    pub fn own(&self) -> Option<(HostSettings, Before)> {
+    pub fn own(&self) -> Option<(HostSettings, FormerState)> {
         self.namespace
             .is_own()
             .then(|| (self.settings.clone(), self.before.clone()))
     }
 
     /// Sysctls before, and offloads that were switched off, for the run's manifest.
-    pub fn was(&self) -> Value {
+    pub fn former_values(&self) -> Value {
         let offloads: Map<String, Value> = self
             .before
             .offloads
@@ -134,7 +134,7 @@ impl Applied {
             if problems.is_empty() {
                 break;
             }
-            thread::sleep(BETWEEN_ATTEMPTS);
+            thread::sleep(ATTEMPT_INTERVAL);
             problems = attempt()?;
         }
         if problems.is_empty() {
@@ -148,8 +148,8 @@ impl Applied {
     }
 }
 
-impl Before {
-    fn look(settings: &HostSettings) -> Result<Self, AgentError> {
+impl FormerState {
+    fn read(settings: &HostSettings) -> Result<Self, AgentError> {
         let refuse = |message| AgentError::Machine(format!("{}: {message}", settings.host));
         settings.check().map_err(refuse)?;
         if !settings.own_tables().is_empty() {
@@ -211,7 +211,7 @@ impl Before {
     }
 }
 
-fn take_steps(settings: &HostSettings, before: &Before) -> Result<(), AgentError> {
+fn take_steps(settings: &HostSettings, before: &FormerState) -> Result<(), AgentError> {
     // Nothing is forwarded before the rules for it are there.
     let (forwarding, sysctls): (Vec<_>, Vec<_>) = sysctls_of(settings)
         .into_iter()
@@ -232,20 +232,20 @@ fn take_steps(settings: &HostSettings, before: &Before) -> Result<(), AgentError
 fn change_steps(
     former: &HostSettings,
     settings: &HostSettings,
-    before: &Before,
+    before: &FormerState,
 ) -> Result<(), AgentError> {
-    let (was, now) = (sysctls_of(former), sysctls_of(settings));
+    let (old, new) = (sysctls_of(former), sysctls_of(settings));
     let is_of =
         |sysctls: &[(String, String)], name: &str| sysctls.iter().any(|(other, _)| other == name);
-    let changed: Vec<_> = now
+    let changed: Vec<_> = new
         .iter()
-        .filter(|sysctl| !was.contains(sysctl))
+        .filter(|sysctl| !old.contains(sysctl))
         .cloned()
         .collect();
     sysctl::write_all(&changed)?;
-    let is_over = |(name, _): &&(String, String)| is_of(&was, name) && !is_of(&now, name);
-    let over: Vec<_> = before.sysctls.iter().filter(is_over).cloned().collect();
-    let left = sysctl::restore(&over);
+    let is_stale = |(name, _): &&(String, String)| is_of(&old, name) && !is_of(&new, name);
+    let stale: Vec<_> = before.sysctls.iter().filter(is_stale).cloned().collect();
+    let problems = sysctl::restore(&stale);
     let batch = settings.batch();
     let former_lines: BTreeSet<_> = former
         .batch()
@@ -256,19 +256,19 @@ fn change_steps(
         .split_inclusive('\n')
         .filter(|line| !former_lines.contains(*line));
     run_batch(&routes.collect::<String>())?;
-    let kept = settings.deletions();
-    let gone = former
+    let current = settings.deletions();
+    let removed = former
         .deletions()
         .into_iter()
-        .filter(|line| !kept.contains(line));
-    undo_batch(&gone.collect::<String>())?; // a route is gone already if another interface has its prefix now
+        .filter(|line| !current.contains(line));
+    undo_batch(&removed.collect::<String>())?; // a route is gone already if another interface has its prefix now
     if former.nft_script() != settings.nft_script() {
         run_nft(&(former.nft_undo() + &settings.nft_script()))?; // one transaction
     }
-    if left.is_empty() {
+    if problems.is_empty() {
         return Ok(());
     }
-    Err(AgentError::Machine(left.join("; ")))
+    Err(AgentError::Machine(problems.join("; ")))
 }
 
 fn run_nft(script: &str) -> Result<(), AgentError> {

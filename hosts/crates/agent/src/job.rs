@@ -27,10 +27,10 @@ use std::time::{Duration, Instant};
 const LONGEST_LINE: usize = 4 << 20;
 
 /// Largest unread input of a job; more is refused.
-const MOST_INPUT: usize = 16 << 20;
+const MOST_INPUT_BYTES: usize = 16 << 20;
 
 /// How much of a job's output is read at a time: a pipe's capacity.
-const CHUNK: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// A running job.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub struct Job {
     /// When its group is killed, once it was asked to stop.
     pub kill_at: Option<Instant>,
     /// When its time limit is reached.
-    pub over_at: Option<Instant>,
+    pub timeout_at: Option<Instant>,
     /// Standard output, then standard error, as far as they become lines.
     pub streams: Vec<Stream>,
     input: Option<Input>,
@@ -57,7 +57,7 @@ pub struct Job {
 }
 
 /// Grace time of a job that has reached its time limit.
-const OVERTIME: Duration = Duration::from_secs(1);
+const OVERTIME_GRACE: Duration = Duration::from_secs(1);
 
 /// A pipe whose lines become events.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl Job {
             netns: request.netns.clone(),
             ended,
             kill_at: None,
-            over_at: (limits.wall_ns).map(|ns| Instant::now() + Duration::from_nanos(ns)),
+            timeout_at: (limits.wall_ns).map(|ns| Instant::now() + Duration::from_nanos(ns)),
             streams,
             input,
             limits: limits.clone(),
@@ -180,12 +180,12 @@ impl Job {
     }
 
     /// Send TERM after the time limit, and KILL after the grace time.
-    pub fn look(&mut self, now: Instant) {
-        if self.over_at.is_some_and(|at| at <= now) {
-            self.over_at = None;
+    pub fn enforce_time(&mut self, now: Instant) {
+        if self.timeout_at.is_some_and(|at| at <= now) {
+            self.timeout_at = None;
             self.timed_out = true;
             self.signal(Signal::TERM).ok();
-            let kill_at = now + OVERTIME;
+            let kill_at = now + OVERTIME_GRACE;
             self.kill_at = Some(self.kill_at.map_or(kill_at, |at| at.min(kill_at)));
         }
         if self.kill_at.is_some_and(|at| at <= now) {
@@ -194,9 +194,9 @@ impl Job {
         }
     }
 
-    /// When to call [`Self::look`] next.
+    /// When to call [`Self::enforce_time`] next.
     pub fn wake_at(&self) -> Option<Instant> {
-        self.kill_at.into_iter().chain(self.over_at).min()
+        self.kill_at.into_iter().chain(self.timeout_at).min()
     }
 
     /// The limit that ended it, in words, now that it has ended.
@@ -230,7 +230,7 @@ impl Job {
             return Ok(());
         };
         let pending = input.pending.len();
-        if pending > 0 && pending + bytes.len() > MOST_INPUT {
+        if pending > 0 && pending + bytes.len() > MOST_INPUT_BYTES {
             return Err(AgentError::Machine(format!(
                 "job {:?} does not read its input ({pending} bytes wait)",
                 self.name
@@ -319,7 +319,7 @@ impl Stream {
     /// Read once and deliver the lines this completes. `Ok(true)`: there may be more;
     /// `Ok(false)`: nothing at the moment; an error: the stream has ended.
     pub fn read(&mut self, deliver: impl FnMut(&[u8])) -> Result<bool, StreamEnded> {
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; CHUNK_BYTES];
         match rustix::io::read(&self.pipe, &mut chunk) {
             Ok(0) => {
                 self.splitter.finish(deliver);
@@ -337,8 +337,8 @@ impl Stream {
     /// The job has ended: deliver what the pipe still holds. What a surviving descendant writes
     /// later is not the job's output any more.
     pub fn drain(&mut self, mut deliver: impl FnMut(&[u8])) {
-        let most = LONGEST_LINE / CHUNK; // a descendant may write faster than we read
-        for _ in 0..most {
+        let most_chunks = LONGEST_LINE / CHUNK_BYTES; // a descendant may write faster than we read
+        for _ in 0..most_chunks {
             match self.read(&mut deliver) {
                 Ok(true) => {}
                 Ok(false) => break,

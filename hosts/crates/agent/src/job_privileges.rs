@@ -12,7 +12,7 @@ use std::path::Path;
 const NOBODY: (u32, u32) = (65_534, 65_534);
 
 /// Bits of a mode by which other users may read a directory and pass it.
-const OPEN_TO_OTHERS: u32 = 0o005;
+const OTHERS_MAY_PASS: u32 = 0o005;
 
 /// A capability that jobs may be left, by its name in requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -70,7 +70,7 @@ fn owner(directory: Option<&Path>) -> Result<(u32, u32), AgentError> {
         return Ok(NOBODY);
     };
     let status = fs::metadata(directory).map_err(AgentError::file(directory))?;
-    let is_open = status.mode() & OPEN_TO_OTHERS == OPEN_TO_OTHERS;
+    let is_open = status.mode() & OTHERS_MAY_PASS == OTHERS_MAY_PASS;
     Ok(if is_open {
         NOBODY
     } else {

@@ -124,8 +124,8 @@ impl Limits {
 
     /// The memory that a single process may write to.
     pub fn of_process(&self, memory_by_group: bool) -> Option<u64> {
-        let alone = self.memory_bytes.filter(|_| !memory_by_group);
-        self.data_bytes.into_iter().chain(alone).min()
+        let own_limit = self.memory_bytes.filter(|_| !memory_by_group);
+        self.data_bytes.into_iter().chain(own_limit).min()
     }
 
     /// The limit beyond which a process was presumably refused memory: it failed by itself with nearly all of it, or gave

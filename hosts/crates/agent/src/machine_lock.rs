@@ -30,8 +30,8 @@ pub fn directory() -> PathBuf {
 }
 
 /// A test of the lock (see [`holder`]) may briefly prevent taking it.
-const TRIES: usize = 5;
-const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+const MOST_TRIES: usize = 5;
+const TRY_INTERVAL: Duration = Duration::from_millis(20);
 
 impl MachineLock {
     /// Lock the machine for `owner` (words for people); the error names the present owner.
@@ -48,14 +48,14 @@ impl MachineLock {
             .mode(0o600)
             .open(&path)
             .map_err(fault)?;
-        for _ in 0..TRIES {
+        for _ in 0..MOST_TRIES {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
                     file.set_len(0).map_err(fault)?;
                     writeln!(file, "{owner}").map_err(fault)?;
                     return Ok(Self { _file: file });
                 }
-                Err(Errno::WOULDBLOCK) => thread::sleep(BETWEEN_TRIES),
+                Err(Errno::WOULDBLOCK) => thread::sleep(TRY_INTERVAL),
                 Err(errno) => return Err(errno.into()),
             }
         }

@@ -8,7 +8,7 @@ use std::io;
 
 /// With more output than this queued, the agent takes no requests and reads no job output: jobs then
 /// block on their full pipes, which is the back-pressure that bounds the agent's memory.
-const HIGH_WATER: usize = 1 << 20;
+const HIGH_WATER_BYTES: usize = 1 << 20;
 
 /// poll(2) answers POLLOUT for a pipe when at least this much (`PIPE_BUF`) fits: such a write never
 /// blocks. So standard output need not be switched to `O_NONBLOCK`, which would switch it for
@@ -42,7 +42,7 @@ impl MessageQueue {
 
     /// Whether the queue is so long that nothing more should be produced.
     pub fn is_full(&self) -> bool {
-        self.waiting.len() - self.written > HIGH_WATER
+        self.waiting.len() - self.written > HIGH_WATER_BYTES
     }
 
     /// Whether the reader has closed the pipe; messages are then dropped.
@@ -70,7 +70,7 @@ impl MessageQueue {
         if self.is_empty() {
             self.waiting.clear();
             self.written = 0;
-        } else if self.written > HIGH_WATER {
+        } else if self.written > HIGH_WATER_BYTES {
             self.waiting.drain(..self.written);
             self.written = 0;
         }

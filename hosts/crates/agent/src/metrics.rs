@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The shortest interval: below it, sampling itself would dominate the figures.
-const LEAST_EVERY: Duration = Duration::from_millis(50);
+const LEAST_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A subscription: what is sampled, and when next.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Metrics {
     next: Instant,
     hosts: Vec<Host>,
     /// Busy time and all time of all CPUs at the sample before, in ticks.
-    before: Option<(u64, u64)>,
+    last_cpu: Option<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -47,8 +47,8 @@ struct Host {
 impl Metrics {
     /// Sample these hosts at once and then at the interval `every`.
     pub fn new(every: Duration, hosts: Vec<SampledHost>, now: Instant) -> Result<Self, AgentError> {
-        if every < LEAST_EVERY {
-            let least = LEAST_EVERY.as_millis();
+        if every < LEAST_INTERVAL {
+            let least = LEAST_INTERVAL.as_millis();
             return Err(AgentError::Machine(format!(
                 "every_ns: the shortest interval of metrics is {least} ms"
             )));
@@ -57,17 +57,17 @@ impl Metrics {
             every,
             next: now,
             hosts: (hosts.into_iter().map(Host::open)).collect::<Result<_, _>>()?,
-            before: None,
+            last_cpu: None,
         })
     }
 
     /// Sample these hosts once, without a subscription.
-    pub fn once(
+    pub fn sample_once(
         hosts: Vec<SampledHost>,
         jobs: &[Job],
         heat: &mut Heat,
     ) -> Result<Map<String, Value>, AgentError> {
-        Ok(Self::new(LEAST_EVERY, hosts, Instant::now())?.sample(jobs, heat))
+        Ok(Self::new(LEAST_INTERVAL, hosts, Instant::now())?.sample(jobs, heat))
     }
 
     /// When the next sample is due.
@@ -110,11 +110,11 @@ impl Metrics {
     fn machine(&mut self, heat: &mut Heat) -> Value {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpu = Cpu::parse(&text("/proc/stat")).unwrap_or_default();
-        let share = self.before.and_then(|(busy, all)| {
-            let passed = cpu.all.checked_sub(all).filter(|passed| *passed > 0)?;
-            Some(cpu.busy.saturating_sub(busy) as f64 / passed as f64)
+        let share = self.last_cpu.and_then(|(busy, all)| {
+            let elapsed = cpu.all.checked_sub(all).filter(|elapsed| *elapsed > 0)?;
+            Some(cpu.busy.saturating_sub(busy) as f64 / elapsed as f64)
         });
-        self.before = Some((cpu.busy, cpu.all));
+        self.last_cpu = Some((cpu.busy, cpu.all));
         let memory = text("/proc/meminfo");
         let load = text("/proc/loadavg");
         let waiting = Waiting::parse(&text("/proc/thread-self/net/softnet_stat"));
@@ -327,7 +327,7 @@ mod tests {
         let asked = r#"[{"host":"here","interfaces":["lo"]}]"#;
         let now = Instant::now();
         let mut metrics =
-            Metrics::new(LEAST_EVERY, serde_json::from_str(asked).unwrap(), now).unwrap();
+            Metrics::new(LEAST_INTERVAL, serde_json::from_str(asked).unwrap(), now).unwrap();
         assert!(metrics.is_due(now));
         let mut heat = Heat::find(Path::new("/sys"), now);
         let first = metrics.sample(&[], &mut heat);
@@ -343,7 +343,7 @@ mod tests {
         assert!(first["machine"]["backlog_squeezes"].is_u64());
         assert!(first["agent"]["memory_bytes"].as_u64().unwrap() > 1 << 16);
         assert!(!metrics.is_due(now), "an interval has to pass");
-        std::thread::sleep(LEAST_EVERY);
+        std::thread::sleep(LEAST_INTERVAL);
         assert!(metrics.is_due(Instant::now()));
         let second = metrics.sample(&[], &mut heat);
         assert!((0.0..=1.0).contains(&second["machine"]["busy"].as_f64().unwrap()));
@@ -352,14 +352,14 @@ mod tests {
     #[test]
     fn a_stall_is_followed_by_one_sample_and_a_whole_interval() {
         let begin = Instant::now();
-        let mut metrics = Metrics::new(LEAST_EVERY, Vec::new(), begin).unwrap();
+        let mut metrics = Metrics::new(LEAST_INTERVAL, Vec::new(), begin).unwrap();
         assert!(metrics.is_due(begin));
-        assert!(metrics.is_due(begin + LEAST_EVERY * 5 / 4));
-        assert_eq!(metrics.wake_at(), begin + LEAST_EVERY * 2, "in step");
-        let late = begin + LEAST_EVERY * 10;
+        assert!(metrics.is_due(begin + LEAST_INTERVAL * 5 / 4));
+        assert_eq!(metrics.wake_at(), begin + LEAST_INTERVAL * 2, "in step");
+        let late = begin + LEAST_INTERVAL * 10;
         assert!(metrics.is_due(late));
         assert!(!metrics.is_due(late));
-        assert_eq!(metrics.wake_at(), late + LEAST_EVERY);
+        assert_eq!(metrics.wake_at(), late + LEAST_INTERVAL);
     }
 
     #[test]
@@ -367,7 +367,7 @@ mod tests {
         let asked = |text: &str| serde_json::from_str(text).unwrap();
         let now = Instant::now();
         let error = Metrics::new(
-            LEAST_EVERY,
+            LEAST_INTERVAL,
             asked(r#"[{"host":"w1","interfaces":["no0"]}]"#),
             now,
         )

@@ -25,7 +25,7 @@ pub struct Feature {
 pub type Features = BTreeMap<String, Feature>;
 
 /// The offloads that must be off in the experiment network. Headings: their members go off with them.
-const UNWANTED: [&str; 10] = [
+const FORBIDDEN: [&str; 10] = [
     "rx-checksumming",
     "tx-checksumming",
     "scatter-gather",
@@ -49,42 +49,42 @@ pub fn read(interface: &str) -> Result<Features, AgentError> {
 
 /// Switch off everything unwanted that is on, by what was read `before`, and verify it.
 pub fn switch_off(interface: &str, before: &Features) -> Result<(), AgentError> {
-    let off: Vec<(&str, bool)> = UNWANTED
+    let unwanted: Vec<(&str, bool)> = FORBIDDEN
         .iter()
         .filter(|name| before.get(**name).is_some_and(|f| f.on && !f.fixed))
         .map(|name| (*name, false))
         .collect();
-    let after = if off.is_empty() {
+    let present = if unwanted.is_empty() {
         before.clone()
     } else {
-        change(interface, &off)?;
+        change(interface, &unwanted)?;
         read(interface)?
     };
-    let stays: Vec<&str> = UNWANTED
+    let remaining: Vec<&str> = FORBIDDEN
         .into_iter()
         .filter(|name| {
-            after
+            present
                 .get(*name)
                 .is_some_and(|f| f.on && !(f.fixed && *name == HARMLESS_WHEN_FIXED))
         })
         .collect();
-    if stays.is_empty() {
+    if remaining.is_empty() {
         return Ok(());
     }
     Err(AgentError::Machine(format!(
         "{interface}: {} cannot be switched off; use another interface or driver",
-        stays.join(", ")
+        remaining.join(", ")
     )))
 }
 
 /// Restore every feature that differs from `before`.
 pub fn restore(interface: &str, before: &Features) -> Result<(), AgentError> {
     let now = read(interface)?;
-    let back = differences(before, &now);
-    if back.is_empty() {
+    let changes = differences(before, &now);
+    if changes.is_empty() {
         Ok(())
     } else {
-        change(interface, &back)
+        change(interface, &changes)
     }
 }
 

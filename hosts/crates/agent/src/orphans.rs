@@ -7,10 +7,10 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::time::{Duration, Instant};
 
 /// Interval of polling orphans until they have ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Processes that the kernel does not let die (blocked in a driver) are given up after so long.
-const PATIENCE: Duration = Duration::from_secs(1);
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One that has not ended yet.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Orphans {
 
     /// How long one may sleep before the next look.
     pub fn pause(&self) -> Option<Duration> {
-        (!self.is_empty()).then_some(LOOK_AGAIN)
+        (!self.is_empty()).then_some(POLL_INTERVAL)
     }
 
     /// Kill what is overdue, and forget what has ended. Children that ended must have been collected just before: they
@@ -90,7 +90,7 @@ impl Orphans {
             if remnant.kill_at <= now {
                 remnant.kill();
             }
-            now < remnant.kill_at + PATIENCE
+            now < remnant.kill_at + KILL_TIMEOUT
         });
     }
 
@@ -121,13 +121,13 @@ mod tests {
             Pid::from_child(&child),
             None,
             String::new(),
-            now + LOOK_AGAIN,
+            now + POLL_INTERVAL,
         );
         orphans.look(now);
         assert!(child.try_wait().unwrap().is_none(), "not before");
-        orphans.look(now + LOOK_AGAIN);
+        orphans.look(now + POLL_INTERVAL);
         assert_eq!(child.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
-        orphans.look(now + LOOK_AGAIN);
+        orphans.look(now + POLL_INTERVAL);
         assert!(orphans.is_empty());
     }
 }

@@ -116,12 +116,12 @@ impl HostSettings {
 
     /// Input of `nft -f -` that takes [`Self::nft_script`] back, or finds that it never came that far.
     pub fn nft_undo(&self) -> String {
-        let held = [
+        let tables = [
             (self.accepts_foreign(), NETDEV_TABLE),
             (self.marks_packets(), IP_TABLE),
         ];
         let mut script = String::new();
-        for (_, table) in held.iter().filter(|(used, _)| *used) {
+        for (_, table) in tables.iter().filter(|(used, _)| *used) {
             let _ = writeln!(script, "add table {table}\ndelete table {table}");
         }
         script

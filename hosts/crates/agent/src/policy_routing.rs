@@ -92,13 +92,13 @@ impl HostSettings {
 
     /// Refuse routing tables that somebody else uses.
     pub fn check_tables(&self, routes: &[RouteState]) -> Result<(), String> {
-        let own = self.own_tables();
+        let own_tables = self.own_tables();
         let foreign = routes.iter().find(|route| {
             route.protocol != PROTOCOL
                 && route
                     .table
                     .parse()
-                    .is_ok_and(|table: u32| own.contains(&table))
+                    .is_ok_and(|table: u32| own_tables.contains(&table))
         });
         foreign.map_or(Ok(()), |route| {
             Err(format!(

@@ -73,7 +73,7 @@ impl Supervisor {
     }
 
     fn perform(&mut self, operation: Operation) -> Outcome {
-        let done = match operation {
+        let result = match operation {
             Operation::Start(request) => self.start(request),
             Operation::Stop {
                 job,
@@ -90,7 +90,7 @@ impl Supervisor {
                 .map(|()| Map::new()),
             Operation::Measure { every_ns, hosts } => self.subscribe(every_ns, hosts),
             Operation::Sample { hosts } => {
-                let sample = Metrics::once(hosts, &self.jobs, &mut self.heat);
+                let sample = Metrics::sample_once(hosts, &self.jobs, &mut self.heat);
                 self.heat.restart_highest();
                 sample.map(|sample| fields("sample", sample.into()))
             }
@@ -105,18 +105,18 @@ impl Supervisor {
                 netns,
                 settings,
             } => {
-                return later(move |held| {
-                    let was = held.lock().set(&host, netns.as_deref(), settings)?;
-                    Ok(fields("was", was))
+                return later(move |state| {
+                    let former = state.lock().set(&host, netns.as_deref(), settings)?;
+                    Ok(fields("was", former))
                 });
             }
             Operation::Unset { host } => {
-                return later(move |held| held.lock().unset(&host).map(|()| Map::new()));
+                return later(move |state| state.lock().unset(&host).map(|()| Map::new()));
             }
             Operation::Sysctl { netns, sysctls } => {
-                return later(move |held| {
-                    let was = held.lock().sysctl(netns, &sysctls)?;
-                    Ok(fields("was", json!(was)))
+                return later(move |state| {
+                    let former = state.lock().sysctl(netns, &sysctls)?;
+                    Ok(fields("was", json!(former)))
                 });
             }
             Operation::Read {
@@ -130,7 +130,7 @@ impl Supervisor {
                 });
             }
             Operation::Claim { owner } => {
-                return later(move |held| held.lock().acquire_lock(&owner).map(|()| Map::new()));
+                return later(move |state| state.lock().acquire_lock(&owner).map(|()| Map::new()));
             }
             Operation::Describe => {
                 let groups = self.tree.as_ref().map(Tree::has_memory);
@@ -162,7 +162,7 @@ impl Supervisor {
                 return later(move |_| spool::discard(&name).map(|()| Map::new()));
             }
         };
-        Outcome::Now(done)
+        Outcome::Now(result)
     }
 
     fn stop(&mut self, job: &str, signal: &str, grace: Duration) -> AgentAnswer {
@@ -205,8 +205,8 @@ impl Supervisor {
     /// Subscribe to metrics. With an interval of 0 the last sample comes before the answer.
     fn subscribe(&mut self, every_ns: u64, hosts: Vec<SampledHost>) -> AgentAnswer {
         if every_ns > 0 {
-            let every = Duration::from_nanos(every_ns);
-            self.metrics = Some(Metrics::new(every, hosts, Instant::now())?);
+            let interval = Duration::from_nanos(every_ns);
+            self.metrics = Some(Metrics::new(interval, hosts, Instant::now())?);
         } else if let Some(mut metrics) = self.metrics.take() {
             let fields = metrics.sample(&self.jobs, &mut self.heat);
             self.output.say(&Message::Metrics { fields });

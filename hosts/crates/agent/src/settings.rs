@@ -73,10 +73,10 @@ impl RouteSettings {
             ("initcwnd", self.initial_window),
             ("initrwnd", self.initial_receive_window),
         ];
-        let given = metrics
+        let words = metrics
             .iter()
             .filter_map(|(name, value)| value.map(|value| format!(" {name} {value}")));
-        given.collect()
+        words.collect()
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 const FOLDERS: [&str; 2] = ["captures", "logs"];
 
 /// Files that were not fetched are kept for this long.
-const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+const KEEP_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// File systems on disk and in memory where every user may write (file-hierarchy(7)).
 const DISK: &str = "/var/tmp";
@@ -145,7 +145,7 @@ fn remove_old(root: &Path) {
             .and_then(|data| data.modified())
             .ok()
             .and_then(|changed| now.duration_since(changed).ok());
-        if age.is_some_and(|age| age > KEPT) {
+        if age.is_some_and(|age| age > KEEP_TIME) {
             fs::remove_dir_all(entry.path()).ok();
         }
     }

@@ -26,13 +26,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long jobs may take to end when the agent's own input ends, and a finished job's group.
-const LAST_GRACE: Duration = Duration::from_secs(1);
+const END_GRACE: Duration = Duration::from_secs(1);
 
 /// Longest request.
-const LONGEST_REQUEST: usize = 64 << 20;
+const LONGEST_REQUEST_BYTES: usize = 64 << 20;
 
 /// The poll events of standard output after its reader has closed it.
-const GONE: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
+const READER_GONE: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
 
 /// The state of the agent.
 pub struct Supervisor {
@@ -79,7 +79,7 @@ impl Supervisor {
         let end_requested = netio::shutdown_signal::requests()?;
         netio::process::set_child_subreaper()?;
         Ok(Self {
-            requests: LineSplitter::new(LONGEST_REQUEST),
+            requests: LineSplitter::new(LONGEST_REQUEST_BYTES),
             output: MessageQueue::default(),
             end_requested,
             jobs: Vec::new(),
@@ -203,7 +203,7 @@ impl Supervisor {
             Source::Requests => self.take_requests(flags)?,
             Source::EndRequested => self.close(),
             Source::Answered => self.say_answers(),
-            Source::Reader if flags.intersects(GONE) => self.output.abandon(),
+            Source::Reader if flags.intersects(READER_GONE) => self.output.abandon(),
             Source::Reader => self.output.flush(),
             Source::Ended => self.reap()?,
             Source::Input(number) => self.jobs[number].write_input(),
@@ -288,7 +288,7 @@ impl Supervisor {
             job.ask_daemons();
         }
         // A job is over when its first process is; a moment is left for what it started to end as well.
-        let kill_at = job.kill_at.unwrap_or(Instant::now() + LAST_GRACE);
+        let kill_at = job.kill_at.unwrap_or(Instant::now() + END_GRACE);
         let (group, leaf, mark) = job.into_orphan();
         self.orphans.add(group, leaf, mark, kill_at);
     }
@@ -304,9 +304,9 @@ impl Supervisor {
             .chain(self.give_up_at)
             .chain(lasting.filter(|_| self.give_up_at.is_none()))
             .min();
-        let left = next.map(|next| next.saturating_duration_since(Instant::now()));
-        let left = left.into_iter().chain(self.orphans.pause()).min()?;
-        Timespec::try_from(left).ok()
+        let remaining = next.map(|next| next.saturating_duration_since(Instant::now()));
+        let remaining = remaining.into_iter().chain(self.orphans.pause()).min()?;
+        Timespec::try_from(remaining).ok()
     }
 
     fn kill_overdue(&mut self) -> Result<(), AgentError> {
@@ -315,7 +315,7 @@ impl Supervisor {
         }
         let now = Instant::now();
         for job in &mut self.jobs {
-            job.look(now);
+            job.enforce_time(now);
         }
         self.orphans.look(now);
         Ok(())
@@ -347,13 +347,13 @@ impl Supervisor {
         }
     }
 
-    /// Take no more requests; end every job within [`LAST_GRACE`].
+    /// Take no more requests; end every job within [`END_GRACE`].
     pub(crate) fn close(&mut self) {
         if self.give_up_at.is_some() {
             return;
         }
-        let kill_at = Instant::now() + LAST_GRACE;
-        self.give_up_at = Some(kill_at + LAST_GRACE);
+        let kill_at = Instant::now() + END_GRACE;
+        self.give_up_at = Some(kill_at + END_GRACE);
         for job in &mut self.jobs {
             job.end_input();
             job.signal(Signal::TERM).ok();
@@ -367,8 +367,8 @@ impl Supervisor {
         self.orphans = Orphans::default();
         drop(self.tree.take()); // kills what is in it
         // Settings in progress are completed, which tools do within their time limit, and then undone.
-        let held = self.worker.state.lock_within(TOOL_LIMIT + LAST_GRACE);
-        child_reaper::kill_all(LAST_GRACE);
+        let held = self.worker.state.lock_within(TOOL_LIMIT + END_GRACE);
+        child_reaper::kill_all(END_GRACE);
         match held {
             Some(mut state) => {
                 for problem in state.undo() {

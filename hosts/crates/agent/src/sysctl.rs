@@ -16,34 +16,34 @@ pub fn read(name: &str) -> Result<String, AgentError> {
 
 /// Write one and read it back; returns the former value.
 pub fn write(name: &str, wanted: &str) -> Result<String, AgentError> {
-    let was = read(name)?;
+    let former = read(name)?;
     let wanted = normal(wanted);
-    if was != wanted {
+    if former != wanted {
         fs::write(path_of(name)?, &wanted).map_err(|error| explain(name, error))?;
-        let held = read(name)?;
-        if held != wanted {
+        let actual = read(name)?;
+        if actual != wanted {
             return Err(AgentError::Machine(format!(
-                "sysctl {name}: wrote {wanted:?}, reads {held:?}"
+                "sysctl {name}: wrote {wanted:?}, reads {actual:?}"
             )));
         }
     }
-    Ok(was)
+    Ok(former)
 }
 
 /// Write many in order; returns their values before, in the same order. When one fails, those already
 /// written are restored.
 pub fn write_all(sysctls: &[(String, String)]) -> Result<Vec<(String, String)>, AgentError> {
-    let mut was = Vec::with_capacity(sysctls.len());
+    let mut former = Vec::with_capacity(sysctls.len());
     for (name, wanted) in sysctls {
         match write(name, wanted) {
-            Ok(before) => was.push((name.clone(), before)),
+            Ok(before) => former.push((name.clone(), before)),
             Err(error) => {
-                restore(&was);
+                restore(&former);
                 return Err(error);
             }
         }
     }
-    Ok(was)
+    Ok(former)
 }
 
 /// The original values of sysctls, by network namespace.
@@ -54,7 +54,7 @@ pub struct OriginalSysctls(Vec<NamespaceSysctls>);
 struct NamespaceSysctls {
     netns: Option<PathBuf>,
     namespace: Namespace,
-    was: Vec<(String, String)>,
+    originals: Vec<(String, String)>,
 }
 
 impl OriginalSysctls {
@@ -63,19 +63,19 @@ impl OriginalSysctls {
         &mut self,
         netns: Option<PathBuf>,
         namespace: Namespace,
-        was: &[(String, String)],
+        former: &[(String, String)],
     ) -> usize {
         let position = self.0.iter().position(|entry| entry.netns == netns);
         let index = position.unwrap_or_else(|| {
             self.0.push(NamespaceSysctls {
                 netns,
                 namespace,
-                was: Vec::new(),
+                originals: Vec::new(),
             });
             self.0.len() - 1
         });
-        let originals = &mut self.0[index].was;
-        for (name, before) in was {
+        let originals = &mut self.0[index].originals;
+        for (name, before) in former {
             if !originals.iter().any(|(noted, _)| noted == name) {
                 originals.push((name.clone(), before.clone()));
             }
@@ -91,14 +91,14 @@ impl OriginalSysctls {
     /// Those of the agent's own network namespace.
     pub fn own(&self) -> Vec<(String, String)> {
         let own = self.0.iter().filter(|entry| entry.namespace.is_own());
-        own.flat_map(|entry| entry.was.clone()).collect()
+        own.flat_map(|entry| entry.originals.clone()).collect()
     }
 
     /// Restore everything; returns failures as messages, and remembers their values.
     pub fn restore(&mut self) -> Vec<String> {
         let mut problems = Vec::new();
         self.0.retain(|entry| {
-            let restored = entry.namespace.run(|| Ok(restore(&entry.was)));
+            let restored = entry.namespace.run(|| Ok(restore(&entry.originals)));
             let failed = restored.unwrap_or_else(|error| vec![error.to_string()]);
             problems.extend_from_slice(&failed);
             !failed.is_empty()
@@ -117,8 +117,8 @@ pub fn read_all(sysctls: &[(String, String)]) -> Result<Vec<(String, String)>, A
 
 /// Restore the values that [`write_all`] returned, last first (`ip_forward` resets others when it changes).
 /// Returns failures as messages; sysctls that no longer exist are gone with their interface.
-pub fn restore(was: &[(String, String)]) -> Vec<String> {
-    was.iter()
+pub fn restore(old: &[(String, String)]) -> Vec<String> {
+    old.iter()
         .rev()
         .filter(|(name, _)| path_of(name).map_or(true, |path| path.exists()))
         .filter_map(|(name, before)| write(name, before).err())

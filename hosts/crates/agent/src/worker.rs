@@ -64,9 +64,9 @@ impl Worker {
     pub fn begin() -> Result<Self, AgentError> {
         let state = SharedState::default();
         let (waiting, worker) = channel::<(Value, Task)>();
-        let (done, answers) = channel();
+        let (outbox, answers) = channel();
         let answered = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (own, signal) = (state.clone(), Arc::clone(&answered));
+        let (own_state, signal) = (state.clone(), Arc::clone(&answered));
         thread::Builder::new()
             .name("worker".to_owned())
             .spawn(move || {
@@ -77,8 +77,8 @@ impl Worker {
                         )
                         .into())
                     };
-                    let answer = catch_unwind(AssertUnwindSafe(|| task(&own)));
-                    if done.send((id, answer.unwrap_or_else(panicked))).is_err() {
+                    let answer = catch_unwind(AssertUnwindSafe(|| task(&own_state)));
+                    if outbox.send((id, answer.unwrap_or_else(panicked))).is_err() {
                         return; // the agent ends
                     }
                     rustix::io::write(&*signal, &1_u64.to_ne_bytes()).ok();
@@ -95,8 +95,8 @@ impl Worker {
 
     /// Queue a request; the answer to request `id` comes later.
     pub fn add(&mut self, id: Value, task: Task) -> Result<(), AgentError> {
-        let gone = |_| io::Error::other("the thread that does this has ended");
-        self.waiting.send((id, task)).map_err(gone)?;
+        let ended = |_| io::Error::other("the thread that does this has ended");
+        self.waiting.send((id, task)).map_err(ended)?;
         self.unanswered += 1;
         Ok(())
     }

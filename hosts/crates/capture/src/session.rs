@@ -15,11 +15,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-const COUNTERS_EVERY: Duration = Duration::from_secs(1);
-/// How often it is looked whether the ring is empty at the end. The kernel closes its last block within 0.4 s.
-const DRAIN_LOOK: Duration = Duration::from_millis(10);
+const COUNTERS_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of polling whether the ring is empty at the end. The kernel closes its last block within 0.4 s.
+const DRAIN_POLL: Duration = Duration::from_millis(10);
 /// Time after which no more frames are expected from the ring.
-const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Counters since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -85,14 +85,14 @@ pub(crate) fn capture(config: &Config, mut input: Input<io::Stdin>) -> io::Resul
         )
         .map_err(failed(format!("listen on {name}")))?,
         tally: Tally::default(),
-        taken: 0,
+        ring_count: 0,
     };
     let buffer_bytes = session.socket.ring_bytes();
     session.say(|_, _| Message::Ready {
         snap_bytes: config.snap_bytes,
         buffer_bytes,
     })?;
-    let mut counters_at = Instant::now() + COUNTERS_EVERY;
+    let mut counters_at = Instant::now() + COUNTERS_INTERVAL;
     loop {
         input
             .refuse_requests()
@@ -108,7 +108,7 @@ pub(crate) fn capture(config: &Config, mut input: Input<io::Stdin>) -> io::Resul
             return session.say(|t_ns, tally| Message::Done { t_ns, tally });
         }
         if Instant::now() >= counters_at {
-            counters_at += COUNTERS_EVERY;
+            counters_at += COUNTERS_INTERVAL;
             session.count()?;
             session.say(|t_ns, tally| Message::Counters { t_ns, tally })?;
         }
@@ -120,14 +120,14 @@ fn wait(
     socket: &CaptureSocket,
     signals: &impl AsFd,
     input: &mut Input<io::Stdin>,
-    until: Instant,
+    end: Instant,
 ) -> io::Result<(bool, bool)> {
     let mut polled = [
         PollFd::new(socket, PollFlags::IN),
         PollFd::new(signals, PollFlags::IN),
         PollFd::new(input, PollFlags::IN),
     ];
-    poll_for(&mut polled, until.saturating_duration_since(Instant::now()))?;
+    poll_for(&mut polled, end.saturating_duration_since(Instant::now()))?;
     let [socket, signal, input_ready] = polled.map(|one| !one.revents().is_empty());
     if input_ready {
         input.read().map_err(failed("read standard input"))?;
@@ -151,7 +151,7 @@ struct Session {
     file: CaptureFile,
     tally: Tally,
     /// Frames that the kernel has put into the ring, by its own count.
-    taken: u64,
+    ring_count: u64,
 }
 
 impl Session {
@@ -160,12 +160,12 @@ impl Session {
         for _ in 0..self.socket.blocks() {
             let (mut packets, mut bytes, mut unchecked) = (0, 0, 0);
             let file = &mut self.file;
-            let any = self.socket.receive(|received| {
+            let has_frames = self.socket.receive(|received| {
                 bytes += u64::from(file.push(received));
                 packets += 1;
                 unchecked += u64::from(received.checksum_missing);
             });
-            if !any {
+            if !has_frames {
                 break;
             }
             self.file.flush()?;
@@ -179,8 +179,8 @@ impl Session {
     /// Add the kernel's counters.
     fn count(&mut self) -> io::Result<()> {
         let counts = self.socket.take_counts();
-        let (taken, lost) = counts.map_err(failed("count frames"))?;
-        self.taken += taken;
+        let (packets, lost) = counts.map_err(failed("count frames"))?;
+        self.ring_count += packets;
         self.tally.dropped_packets += lost;
         Ok(())
     }
@@ -188,16 +188,16 @@ impl Session {
     /// Let no more frames in and write those that the kernel has taken.
     fn drain(&mut self) -> io::Result<()> {
         self.socket.refuse_new().map_err(failed("stop capturing"))?;
-        let limit = Instant::now() + DRAIN_LIMIT;
+        let limit = Instant::now() + DRAIN_TIMEOUT;
         loop {
             self.count()?;
             self.take_in()?;
-            let in_ring = self.taken.saturating_sub(self.tally.captured_packets);
+            let in_ring = self.ring_count.saturating_sub(self.tally.captured_packets);
             if in_ring == 0 || Instant::now() >= limit {
                 self.tally.dropped_packets += in_ring;
                 return Ok(());
             }
-            poll_for(&mut [PollFd::new(&self.socket, PollFlags::IN)], DRAIN_LOOK)?;
+            poll_for(&mut [PollFd::new(&self.socket, PollFlags::IN)], DRAIN_POLL)?;
         }
     }
 

@@ -178,8 +178,8 @@ impl Decoder {
 
     /// Count what became of a generation, and free its memory.
     fn end(&mut self, at: usize) {
-        let over = Slot::Over(self.window[at].rank());
-        match std::mem::replace(&mut self.window[at], over) {
+        let ended = Slot::Over(self.window[at].rank());
+        match std::mem::replace(&mut self.window[at], ended) {
             Slot::Open(open) => {
                 let lost = open.sources.saturating_sub(open.delivered);
                 self.received.sums.lost_packets += u64::from(lost);
@@ -311,8 +311,8 @@ impl Generation {
 
     /// When the packet before this one came, or the first of all: about when it should have come itself.
     fn gap_ns(&self, index: usize) -> u64 {
-        let before = self.arrived_ns[..index].iter().rev();
-        before.copied().find(|at| *at > 0).unwrap_or(self.first_ns)
+        let earlier = self.arrived_ns[..index].iter().rev();
+        earlier.copied().find(|at| *at > 0).unwrap_or(self.first_ns)
     }
 }
 

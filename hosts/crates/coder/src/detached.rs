@@ -37,7 +37,7 @@ impl DetachedCoder {
             received: &received,
         };
         self.coder.on_frame(&arrival, &mut self.out);
-        self.left()
+        self.take_frames()
     }
 
     /// When [`DetachedCoder::wake`] is to be called next.
@@ -49,7 +49,7 @@ impl DetachedCoder {
     /// Time passes: the frames that leave, with their ports.
     pub fn wake(&mut self, now_ns: u64) -> Vec<(usize, Vec<u8>)> {
         self.coder.on_wake(now_ns, &mut self.out);
-        self.left()
+        self.take_frames()
     }
 
     /// The line of counters that it would print.
@@ -65,7 +65,7 @@ impl DetachedCoder {
         serde_json::to_value(self.coder.counters(now))
     }
 
-    fn left(&mut self) -> Vec<(usize, Vec<u8>)> {
+    fn take_frames(&mut self) -> Vec<(usize, Vec<u8>)> {
         let frames = self.out.take();
         frames
             .into_iter()

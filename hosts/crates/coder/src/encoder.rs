@@ -57,13 +57,13 @@ impl StreamEncoder for Encoder {
         let header = generation.encoder.push(packet)?;
         generation.sources += 1;
         let mut made = Made::default();
-        let whole = generation.sources == self.shape.size;
-        if whole || self.shape.interspersed {
+        let is_complete = generation.sources == self.shape.size;
+        if is_complete || self.shape.interspersed {
             let share = u32::from(self.shape.repairs) * u32::from(generation.sources);
             let due = share / u32::from(self.shape.size);
             generation.repair(due as u16, &mut made.repairs)?;
         }
-        if whole {
+        if is_complete {
             made.ended = 1;
         } else {
             self.open[slot] = Some(generation);
@@ -102,8 +102,8 @@ impl StreamEncoder for Encoder {
 
 impl Generation {
     /// Make repair packets until there were so many.
-    fn repair(&mut self, until: u16, repairs: &mut Vec<Repair>) -> Result<(), CodeError> {
-        while self.repairs < until {
+    fn repair(&mut self, count: u16, repairs: &mut Vec<Repair>) -> Result<(), CodeError> {
+        while self.repairs < count {
             let mut symbol = Vec::new();
             let header = self.encoder.repair(&mut symbol)?;
             repairs.push(Repair { header, symbol });

@@ -27,9 +27,9 @@ impl FlowTable {
         }
         let remembered = self.older.get(&flow).copied().unwrap_or(0);
         let bytes = self.recent.entry(flow).or_insert(remembered);
-        let before = *bytes;
+        let previous = *bytes;
         *bytes += packet.bytes.len() as u64;
-        before
+        previous
     }
 }
 

@@ -23,9 +23,9 @@ use std::net::Ipv4Addr;
 /// The type of frames with IPv4 packets.
 const ETHERTYPE_IPV4: u16 = 0x0800;
 /// For so long after a packet of the testbed, whose delay is measured, none waits in the ring.
-const MEASURED_NS: u64 = 1_000_000_000;
+const MEASURE_GAP_NS: u64 = 1_000_000_000;
 /// For destinations that are no host: a coder of a tunnel within this one takes all frames.
-const NOBODY: Mac = Mac([2, 0, 0, 0, 0, 0]);
+const NO_HOST: Mac = Mac([2, 0, 0, 0, 0, 0]);
 
 /// A request, one line of JSON (docs/contracts.md, "coder").
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -172,7 +172,7 @@ impl Coder {
             .frame
             .first_chunk()
             .copied()
-            .map_or(NOBODY, Mac);
+            .map_or(NO_HOST, Mac);
         self.router.write(&mut frame, port, packet, destination);
         self.sums.uncoded_packets += 1;
         if let Some(number) = tunnel {
@@ -229,7 +229,7 @@ impl Coder {
             self.sums.other_version_packets += 1;
             return;
         }
-        if !tunnel.follow(now_ns, session) {
+        if !tunnel.note_session(now_ns, session) {
             self.sums.decoded.late_packets += 1;
             return;
         }
@@ -279,7 +279,7 @@ impl Coder {
         }
         let port = other_leg(arrival.port);
         let mut frame = out.buffer(ETHERNET_BYTES + delivery.packet.len());
-        self.router.write(&mut frame, port, &inner, NOBODY);
+        self.router.write(&mut frame, port, &inner, NO_HOST);
         let recovered_from_congestion = delivery.recovered && self.signal == Signal::Mark;
         if capable && (congested || recovered_from_congestion) {
             ipv4::mark_congestion(&mut frame[ETHERNET_BYTES..]);
@@ -415,7 +415,7 @@ impl FrameProgram for Coder {
 
     fn may_poll(&self) -> bool {
         self.testbed_ns
-            .is_none_or(|at| self.last_ns.saturating_sub(at) >= MEASURED_NS)
+            .is_none_or(|at| self.last_ns.saturating_sub(at) >= MEASURE_GAP_NS)
     }
 
     fn on_refused(&mut self, _frame: &Outgoing<()>) {

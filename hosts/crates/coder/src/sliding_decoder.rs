@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The decoder of a sliding window: packets at once as they come, and those that repair packets bring back.
 //!
-//! It remembers the last [`REMEMBERED`] packets and as many repair packets, whatever it is given.
+//! It remembers the last [`REMEMBERED_PACKETS`] packets and as many repair packets, whatever it is given.
 
 use crate::counters::DecoderSums;
 use crate::numbering;
@@ -11,9 +11,9 @@ use atoll_redundancy::{NUMBERS, Report};
 use atoll_rlnc::{CodeError, Header, MOST_SOURCES, Progress, WindowDecoder};
 
 /// The last packets, among which repair packets that come late can still recover some.
-const REMEMBERED: u16 = MOST_SOURCES;
+const REMEMBERED_PACKETS: u16 = MOST_SOURCES;
 /// The most packets of a window, so that repair packets may come late by as many packets or more.
-pub(crate) const LARGEST: u16 = REMEMBERED / 2;
+pub(crate) const LARGEST: u16 = REMEMBERED_PACKETS / 2;
 
 /// Decodes the packets of one direction.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct SlidingDecoder {
     /// After this time without a packet, those that are missing do not come.
     over_ns: u64,
     last_ns: u64,
-    /// Numbers of packets that arrived and when, at their number modulo [`REMEMBERED`].
+    /// Numbers of packets that arrived and when, at their number modulo [`REMEMBERED_PACKETS`].
     arrivals: Vec<Option<(u32, u64)>>,
     /// Numbers in the tunnel are so much more than those in the code, modulo [`NUMBERS`].
     number_less_id: Option<u16>,
@@ -36,12 +36,12 @@ impl SlidingDecoder {
     /// None: the window has a size that the code has.
     pub(crate) fn new(size: u16, longest_packet: usize, over_ns: u64) -> Result<Self, CodeError> {
         Ok(Self {
-            window: WindowDecoder::new(REMEMBERED, longest_packet)?,
+            window: WindowDecoder::new(REMEMBERED_PACKETS, longest_packet)?,
             size,
             longest_packet,
             over_ns,
             last_ns: 0,
-            arrivals: vec![None; usize::from(REMEMBERED)],
+            arrivals: vec![None; usize::from(REMEMBERED_PACKETS)],
             number_less_id: None,
             received: Received::default(),
         })
@@ -53,7 +53,7 @@ impl SlidingDecoder {
         let last = first.wrapping_add(u32::from(count)).wrapping_sub(1);
         self.window.window().is_none_or(|(_, end)| {
             let is_ahead = last.wrapping_sub(end) <= u32::MAX / 2; // by serial numbers (RFC 1982)
-            is_ahead || end.wrapping_sub(first) <= u32::from(REMEMBERED)
+            is_ahead || end.wrapping_sub(first) <= u32::from(REMEMBERED_PACKETS)
         })
     }
 
@@ -94,14 +94,14 @@ impl SlidingDecoder {
 
     /// When the packet before this one came: about when it should have come itself.
     fn gap_ns(&self, id: u32) -> Option<u64> {
-        let earlier = (1..u32::from(REMEMBERED)).map(|back| id.wrapping_sub(back));
+        let earlier = (1..u32::from(REMEMBERED_PACKETS)).map(|distance| id.wrapping_sub(distance));
         let arrived = |id: u32| self.arrivals[slot(id)].filter(|(number, _)| *number == id);
         earlier.filter_map(arrived).map(|(_, at_ns)| at_ns).next()
     }
 }
 
 fn slot(id: u32) -> usize {
-    id as usize % usize::from(REMEMBERED)
+    id as usize % usize::from(REMEMBERED_PACKETS)
 }
 
 impl StreamDecoder for SlidingDecoder {
@@ -282,9 +282,9 @@ mod tests {
 
     #[test]
     fn packets_before_the_memory_are_delivered_though_they_are_late() {
-        let sent = encoded(8, 2, 0, 1 + usize::from(REMEMBERED));
+        let sent = encoded(8, 2, 0, 1 + usize::from(REMEMBERED_PACKETS));
         let mut decoder = decoder(8);
-        taken(&mut decoder, 0, &sent[usize::from(REMEMBERED)].0);
+        taken(&mut decoder, 0, &sent[usize::from(REMEMBERED_PACKETS)].0);
         assert_eq!(taken(&mut decoder, 0, &sent[0].0), [(packet(0), false)]);
         assert_eq!(decoder.sums().late_packets, 1);
     }
@@ -409,8 +409,8 @@ mod tests {
                 ].concat();
                 taken(&mut decoder, 0, &content[..content.len().min(rest.len() + 9)]);
                 decoder.expire(u64::from(seed));
-                prop_assert_eq!(decoder.arrivals.len(), usize::from(REMEMBERED));
-                prop_assert!(decoder.rank_deficit() <= REMEMBERED.into());
+                prop_assert_eq!(decoder.arrivals.len(), usize::from(REMEMBERED_PACKETS));
+                prop_assert!(decoder.rank_deficit() <= REMEMBERED_PACKETS.into());
                 decoder.report(0, 1);
             }
         }

@@ -145,7 +145,7 @@ impl Tunnel {
     /// An outer packet of this session came: whether it is the other coder's present one. The first packet of a new session
     /// ends all that is remembered of the one before. A straggler of an older one looks new; the present one then is again
     /// after `over_ns`.
-    pub(crate) fn follow(&mut self, now_ns: u64, session: u16) -> bool {
+    pub(crate) fn note_session(&mut self, now_ns: u64, session: u16) -> bool {
         let [present, before] = self.peer_sessions;
         let silent_ns = now_ns.saturating_sub(self.heard_ns);
         if before == Some(session) && silent_ns < self.over_ns {
@@ -189,7 +189,7 @@ impl Tunnel {
         self.adapt(now_ns, exit.outlet);
         if port != self.port {
             let made = self.encoder.end()?; // what is recovered leaves the other coder as its repair packet came
-            self.keep(now_ns, made, exit);
+            self.schedule_repairs(now_ns, made, exit);
             (self.port, self.source_mac) = (port, source_mac);
         }
         let (header, made) = self.encoder.push(now_ns, packet)?;
@@ -200,7 +200,7 @@ impl Tunnel {
         exit.sums.source_packets += 1;
         exit.sums.source_bytes += packet.len() as u64;
         exit.send(now_ns, port, frame);
-        self.keep(now_ns, made, exit);
+        self.schedule_repairs(now_ns, made, exit);
         Ok(())
     }
 
@@ -249,7 +249,7 @@ impl Tunnel {
         self.adapt(now_ns, exit.outlet);
         self.report(now_ns, exit);
         let made = self.encoder.flush(now_ns)?;
-        self.keep(now_ns, made, exit);
+        self.schedule_repairs(now_ns, made, exit);
         while !exit.out.is_full() {
             let Some(Waiting { port, frame, .. }) = exit.outlet.scheduler.pop(now_ns) else {
                 break;
@@ -321,7 +321,7 @@ impl Tunnel {
     }
 
     /// Hand repair packets to the scheduler.
-    fn keep(&mut self, now_ns: u64, made: Made, exit: &mut Exit<'_>) {
+    fn schedule_repairs(&mut self, now_ns: u64, made: Made, exit: &mut Exit<'_>) {
         let tos = if self.low_priority { LOWER_EFFORT } else { 0 };
         for repair in made.repairs {
             let Repair { header, symbol } = repair;

@@ -69,7 +69,7 @@ impl VirtualQueue {
             }
             sent.push_back((self.now_ns, bytes));
         }
-        self.put(self.now_ns, bytes);
+        self.add_packet(self.now_ns, bytes);
     }
 
     /// A packet that was sent at `sent_ns` waited for `waited_ns` before the link, by a report.
@@ -91,14 +91,14 @@ impl VirtualQueue {
                 .back()
                 .is_none_or(|(at_ns, _)| *at_ns < sent_ns)
         {
-            if let Some(since) = history.earlier(sent_ns) {
-                self.learn_others(&history, since, (sent_ns, waited_ns));
+            if let Some(previous) = history.earlier(sent_ns) {
+                self.learn_others(&history, previous, (sent_ns, waited_ns));
             }
             history.waited.push_back((sent_ns, waited_ns));
             self.idle_from_ns = sent_ns.saturating_add(self.net_ns(waited_ns));
             let first = history.sent.partition_point(|(at_ns, _)| *at_ns < sent_ns);
             for (at_ns, bytes) in history.sent.range(first..) {
-                self.put(*at_ns, *bytes);
+                self.add_packet(*at_ns, *bytes);
             }
         }
         self.history = Some(history);
@@ -155,7 +155,7 @@ impl VirtualQueue {
         self.others_bit_s = self.others_bit_s.min(self.rate_bit_s / 100 * KEPT_PERCENT);
     }
 
-    fn put(&mut self, at_ns: u64, bytes: u32) {
+    fn add_packet(&mut self, at_ns: u64, bytes: u32) {
         if self.room_at_ns(bytes, self.capacity_bytes) <= at_ns {
             let begin_ns = self.idle_from_ns.max(at_ns);
             self.idle_from_ns = begin_ns.saturating_add(self.time_of_ns(u64::from(bytes)));

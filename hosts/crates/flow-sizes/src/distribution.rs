@@ -155,14 +155,14 @@ impl Distribution {
     #[must_use]
     pub fn quantile(&self, uniform: u64) -> u64 {
         let probability = u128::from(uniform) * u128::from(WHOLE); // in units of 10^-9, 64 bits of fraction
-        let whole = (probability >> 64) as u64;
-        let after = self
+        let probability_e9 = (probability >> 64) as u64;
+        let next = self
             .knots
-            .partition_point(|knot| knot.probability_e9 <= whole);
+            .partition_point(|knot| knot.probability_e9 <= probability_e9);
         if self.kind == Kind::Steps {
-            return self.knots[after].size_bytes;
+            return self.knots[next].size_bytes;
         }
-        let (low, high) = (self.knots[after - 1], self.knots[after]);
+        let (low, high) = (self.knots[next - 1], self.knots[next]);
         let width = u128::from(high.probability_e9 - low.probability_e9);
         let fraction = ((probability - (u128::from(low.probability_e9) << 64)) / width) as u64;
         between(low.size_bytes, high.size_bytes, fraction)

@@ -71,8 +71,8 @@ const WITHOUT_PAYLOAD_BYTES: u64 = 60 + 3 * HEADERS_BYTES;
 /// less, when the FIN leaves with the last payload or an acknowledgement with the first.
 #[must_use]
 pub const fn payload_bytes(ip_bytes: u64) -> u64 {
-    let left = ip_bytes.saturating_sub(WITHOUT_PAYLOAD_BYTES);
-    let (segments, rest) = (left / SEGMENT_BYTES, left % SEGMENT_BYTES);
+    let remaining = ip_bytes.saturating_sub(WITHOUT_PAYLOAD_BYTES);
+    let (segments, rest) = (remaining / SEGMENT_BYTES, remaining % SEGMENT_BYTES);
     let payload = segments * (SEGMENT_BYTES - HEADERS_BYTES) + rest.saturating_sub(HEADERS_BYTES);
     if payload == 0 { 1 } else { payload }
 }
@@ -95,9 +95,9 @@ pub fn exponential_ns(mean_ns: u64, seed: u64, channel: u64, flow: u64) -> u64 {
 
 /// log2 of `number`, 1 to 2^64, in units of 2^-32, rounded down: a bit of the fraction for each squaring.
 fn log2(number: u128) -> u64 {
-    let whole = number.ilog2();
-    let mut mantissa = (number << 62) >> whole; // from 1 to below 2, in units of 2^-62
-    let mut log2 = u64::from(whole);
+    let integer_part = number.ilog2();
+    let mut mantissa = (number << 62) >> integer_part; // from 1 to below 2, in units of 2^-62
+    let mut log2 = u64::from(integer_part);
     for _ in 0..FRACTION_BITS {
         mantissa = (mantissa * mantissa) >> 62;
         log2 <<= 1;

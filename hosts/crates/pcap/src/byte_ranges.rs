@@ -72,7 +72,7 @@ fn insert(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) -> u64 {
     let from = ranges.partition_point(|range| range.1 < start);
     let to = ranges.partition_point(|range| range.0 <= end);
     let merged = &ranges[from..to];
-    let seen: u64 = merged
+    let overlap: u64 = merged
         .iter()
         .map(|range| range.1.min(end).saturating_sub(range.0.max(start)))
         .sum();
@@ -81,7 +81,7 @@ fn insert(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) -> u64 {
         merged.last().map_or(end, |range| range.1.max(end)),
     );
     ranges.splice(from..to, [union]);
-    end - start - seen
+    end - start - overlap
 }
 
 #[cfg(test)]

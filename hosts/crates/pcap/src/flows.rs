@@ -47,7 +47,7 @@ struct Direction {
     /// Window scale its SYN offered.
     window_scale: Option<u8>,
     finished: bool,
-    seen: ByteRanges,
+    ranges: ByteRanges,
 }
 
 impl Flows {
@@ -76,7 +76,7 @@ impl Flows {
             };
         };
         // A fragmented segment's first part holds its header; the payload of later ones cannot be placed.
-        let new_payload_bytes = connection.follow(&tcp, packet.payload_bytes, from);
+        let new_payload_bytes = connection.note_segment(&tcp, packet.payload_bytes, from);
         InFlow {
             flow: connection.flow,
             new_payload_bytes,
@@ -105,13 +105,13 @@ impl Connection {
             // The capture has this direction only: there is no SYN of the other one.
             let other = &self.directions[1 - from];
             return other.initial.is_none()
-                && other.seen.is_empty()
+                && other.ranges.is_empty()
                 && direction.initial.is_some_and(|initial| initial != tcp.seq);
         }
         match direction.initial {
             Some(initial) => initial != tcp.seq,
             // The capture did not see this direction begin: it had better be over, or under way.
-            None => self.closed() || !direction.seen.is_empty(),
+            None => self.closed() || !direction.ranges.is_empty(),
         }
     }
 
@@ -121,7 +121,7 @@ impl Connection {
 
     /// Note a segment; how many bytes of its payload are new. SYN and FIN take a sequence number
     /// each, and are no payload.
-    fn follow(&mut self, tcp: &Tcp, payload_bytes: u32, from: usize) -> u32 {
+    fn note_segment(&mut self, tcp: &Tcp, payload_bytes: u32, from: usize) -> u32 {
         let direction = &mut self.directions[from];
         if tcp.has(SYN) && direction.initial.is_none() {
             direction.initial = Some(tcp.seq);
@@ -133,7 +133,7 @@ impl Connection {
             return 0; // the payload of a reset is a diagnostic, not data (RFC 9293, section 3.5.3)
         }
         let payload_at = tcp.seq.wrapping_add(u32::from(tcp.has(SYN)));
-        direction.seen.add(payload_at, payload_bytes)
+        direction.ranges.add(payload_at, payload_bytes)
     }
 
     /// Scaled only when both sides offered to; never on a SYN (RFC 7323, section 2.2).

@@ -47,8 +47,8 @@ pub fn run(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let mut rest = rest.iter();
     while let Some(&word) = rest.next() {
         let network = match word {
-            "--side" => &mut networks.side,
-            "--without" => &mut networks.without,
+            "--side" => &mut networks.island,
+            "--without" => &mut networks.control,
             option if option.starts_with("--") => return Err(USAGE.into()),
             file => {
                 files.push(Path::new(file));
@@ -60,11 +60,11 @@ pub fn run(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
             return Err(USAGE.into());
         }
     }
-    let done = match files[..] {
+    let summary = match files[..] {
         [input] => count_records(input, networks)?,
         [input, output] => write_records(input, output, networks)?,
         _ => return Err(USAGE.into()),
     };
-    println!("{}", serde_json::to_string(&done)?);
+    println!("{}", serde_json::to_string(&summary)?);
     Ok(())
 }

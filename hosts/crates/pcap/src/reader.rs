@@ -17,7 +17,7 @@ const MAGIC_ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const LINK_TYPE_ETHERNET: u32 = 1;
 
 /// tcpdump's own limit (`MAXIMUM_SNAPLEN`): a frame that claims more is none.
-const LONGEST_FRAME: u32 = 262_144;
+const LONGEST_FRAME_BYTES: u32 = 262_144;
 
 const BUFFER: usize = 1 << 20;
 
@@ -71,11 +71,11 @@ impl Reader {
             truncated: false,
         };
         let mut header = [0; 24];
-        let got = reader.fill(&mut header)?;
-        if got >= 4 {
+        let filled = reader.fill(&mut header)?;
+        if filled >= 4 {
             reader.recognise([header[0], header[1], header[2], header[3]])?;
         }
-        if got < header.len() {
+        if filled < header.len() {
             reader.truncated = true;
             return Ok(reader);
         }
@@ -96,15 +96,15 @@ impl Reader {
             return Ok(None);
         }
         let mut header = [0; 16];
-        let got = self.fill(&mut header)?;
-        if got < header.len() {
-            self.truncated = got > 0 || self.truncated;
+        let filled = self.fill(&mut header)?;
+        if filled < header.len() {
+            self.truncated = filled > 0 || self.truncated;
             return Ok(None);
         }
         let [seconds, fraction, kept, wire_bytes] =
             [0, 4, 8, 12].map(|at| self.word(&header[at..at + 4]));
         self.frames += 1;
-        if kept > LONGEST_FRAME {
+        if kept > LONGEST_FRAME_BYTES {
             return Err(PcapError::Damaged {
                 path: self.path.clone(),
                 frame: self.frames,
@@ -113,9 +113,9 @@ impl Reader {
         }
         let mut frame = std::mem::take(&mut self.frame);
         frame.resize(kept as usize, 0);
-        let got = self.fill(&mut frame)?;
+        let filled = self.fill(&mut frame)?;
         self.frame = frame;
-        if got < self.frame.len() {
+        if filled < self.frame.len() {
             self.truncated = true;
             return Ok(None);
         }
@@ -154,11 +154,11 @@ impl Reader {
 
     /// Fill `buffer` as far as the file goes; how much that was.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, PcapError> {
-        let mut got = 0;
-        while got < buffer.len() {
-            match self.input.read(&mut buffer[got..]) {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.input.read(&mut buffer[filled..]) {
                 Ok(0) => break,
-                Ok(count) => got += count,
+                Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     self.truncated = true; // within a zstd frame
@@ -167,7 +167,7 @@ impl Reader {
                 Err(error) => return Err(PcapError::file(&self.path)(error)),
             }
         }
-        Ok(got)
+        Ok(filled)
     }
 }
 

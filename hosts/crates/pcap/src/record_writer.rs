@@ -57,12 +57,12 @@ impl FromStr for Prefix {
     type Err = PcapError;
 
     fn from_str(text: &str) -> Result<Self, PcapError> {
-        let refuse = || PcapError::Prefix(text.to_owned());
-        let (address, bits) = text.split_once('/').ok_or_else(refuse)?;
-        let address: Ipv4Addr = address.parse().map_err(|_| refuse())?;
-        let bits: u32 = bits.parse().map_err(|_| refuse())?;
+        let bad_prefix = || PcapError::Prefix(text.to_owned());
+        let (address, bits) = text.split_once('/').ok_or_else(bad_prefix)?;
+        let address: Ipv4Addr = address.parse().map_err(|_| bad_prefix())?;
+        let bits: u32 = bits.parse().map_err(|_| bad_prefix())?;
         if bits > 32 {
-            return Err(refuse());
+            return Err(bad_prefix());
         }
         let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
         Ok(Self {
@@ -76,14 +76,14 @@ impl FromStr for Prefix {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Networks {
     /// The island's prefix: packets to it have `to_island`.
-    pub side: Option<Prefix>,
+    pub island: Option<Prefix>,
     /// Packets between two addresses of it, those of in-band control, are left out.
-    pub without: Option<Prefix>,
+    pub control: Option<Prefix>,
 }
 
 impl Networks {
     fn leave_out(&self, packet: &Packet) -> bool {
-        self.without
+        self.control
             .is_some_and(|network| network.contains(packet.src) && network.contains(packet.dst))
     }
 }
@@ -108,12 +108,12 @@ pub fn write_records(input: &Path, output: &Path, networks: Networks) -> Result<
     part.push(format!(".{}.part", std::process::id()));
     let part = Path::new(&part);
     let (file, unnamed) = new_file(part).map_err(PcapError::file(&name))?;
-    let outcome = decode(reader, &file, &name, networks).and_then(|done| {
+    let outcome = decode(reader, &file, &name, networks).and_then(|summary| {
         if unnamed {
             give_name(&file, part).map_err(PcapError::file(&name))?;
         }
         fs::rename(part, output).map_err(PcapError::file(&name))?;
-        Ok(done)
+        Ok(summary)
     });
     if outcome.is_err() {
         fs::remove_file(part).ok();
@@ -165,35 +165,35 @@ fn decode(
     let mut writer = BufWriter::with_capacity(1 << 20, output);
     let mut flows = Flows::default();
     let mut senders = Senders::default();
-    let mut done = Done::default();
+    let mut summary = Done::default();
     while let Some(frame) = reader.next_frame()? {
         let Some(packet) = packet::parse(frame.bytes, frame.wire_bytes) else {
-            done.other_frames += 1;
-            senders.other(frame.bytes);
+            summary.other_frames += 1;
+            senders.other_frame(frame.bytes);
             continue;
         };
         if networks.leave_out(&packet) {
-            done.other_frames += 1;
+            summary.other_frames += 1;
             continue;
         }
-        done.packets += 1;
-        done.fragments += u64::from(packet.fragment);
-        done.cut_headers += u64::from(packet.cut);
-        let record = record_of(&packet, frame.t_ns, &mut flows, networks.side);
+        summary.packets += 1;
+        summary.fragments += u64::from(packet.fragment);
+        summary.cut_headers += u64::from(packet.cut);
+        let record = record_of(&packet, frame.t_ns, &mut flows, networks.island);
         senders.packet(frame.bytes, record.flow, record.src, record.dst);
         writer
             .write_all(&record.to_bytes())
             .map_err(PcapError::file(name))?;
     }
     writer.flush().map_err(PcapError::file(name))?;
-    done.flows = flows.count;
-    done.truncated = reader.truncated;
-    done.senders = senders.into_list();
-    Ok(done)
+    summary.flows = flows.count;
+    summary.truncated = reader.truncated;
+    summary.senders = senders.into_list();
+    Ok(summary)
 }
 
-fn record_of(packet: &Packet, t_ns: i64, flows: &mut Flows, side: Option<Prefix>) -> Record {
-    let placed = flows.place(packet);
+fn record_of(packet: &Packet, t_ns: i64, flows: &mut Flows, island: Option<Prefix>) -> Record {
+    let flow_position = flows.place(packet);
     let tcp = packet.tcp.unwrap_or_default();
     Record {
         t_ns,
@@ -201,18 +201,18 @@ fn record_of(packet: &Packet, t_ns: i64, flows: &mut Flows, side: Option<Prefix>
         dst: packet.dst,
         ip_bytes: packet.ip_bytes,
         payload_bytes: packet.payload_bytes,
-        new_payload_bytes: placed.new_payload_bytes,
+        new_payload_bytes: flow_position.new_payload_bytes,
         seq: tcp.seq,
         ack: tcp.ack,
-        flow: placed.flow,
-        window: placed.window,
+        flow: flow_position.flow,
+        window: flow_position.window,
         sport: packet.sport,
         dport: packet.dport,
         ip_id: packet.ip_id,
         vlan: packet.vlan,
         proto: packet.proto,
         tcp_flags: tcp.flags,
-        to_island: u8::from(side.is_some_and(|side| side.contains(packet.dst))),
+        to_island: u8::from(island.is_some_and(|island| island.contains(packet.dst))),
         icmp_type: packet.icmp_type,
     }
 }
@@ -249,8 +249,8 @@ mod tests {
         let output = directory.join(format!("atoll-records-{unique}.bin"));
         fs::write(&input, zstd::encode_all(&file[..], 1).unwrap()).unwrap();
         let networks = Networks {
-            side: Some("10.20.0.0/16".parse().unwrap()),
-            without: Some("10.20.0.0/16".parse().unwrap()), // one end of the packets alone is in it
+            island: Some("10.20.0.0/16".parse().unwrap()),
+            control: Some("10.20.0.0/16".parse().unwrap()), // one end of the packets alone is in it
         };
         let done = write_records(&input, &output, networks).unwrap();
         let records = fs::read(&output).unwrap();
@@ -302,9 +302,9 @@ mod tests {
         let input = std::env::temp_dir().join(format!("atoll-control-{unique}.pcap"));
         let output = std::env::temp_dir().join(format!("atoll-control-{unique}.bin"));
         fs::write(&input, capture(&[data])).unwrap();
-        for (without, kept) in [("10.0.0.0/8", 0), ("10.10.0.0/16", 1), ("10.20.0.0/16", 1)] {
+        for (control, kept) in [("10.0.0.0/8", 0), ("10.10.0.0/16", 1), ("10.20.0.0/16", 1)] {
             let networks = Networks {
-                without: Some(without.parse().unwrap()),
+                control: Some(control.parse().unwrap()),
                 ..Networks::default()
             };
             let done = write_records(&input, &output, networks).unwrap();

@@ -11,7 +11,7 @@ const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0];
 const ARP_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
 /// Pairs that are kept: a capture of foreign traffic could have any number.
-const MOST: usize = 4096;
+const MOST_PAIRS: usize = 4096;
 
 type Mac = [u8; 6];
 
@@ -36,7 +36,7 @@ type Seen = [bool; 2];
 pub struct Senders {
     pairs: BTreeMap<(u32, Mac), Seen>,
     /// By flow and direction the MAC address of the packet before: most packets need no look-up.
-    before: Vec<[Option<Mac>; 2]>,
+    last_macs: Vec<[Option<Mac>; 2]>,
 }
 
 impl Senders {
@@ -46,18 +46,18 @@ impl Senders {
             return;
         };
         let flow = flow as usize;
-        if self.before.len() <= flow {
-            self.before.resize(flow + 1, [None; 2]);
+        if self.last_macs.len() <= flow {
+            self.last_macs.resize(flow + 1, [None; 2]);
         }
-        let before = &mut self.before[flow][usize::from(src < dst)];
-        if *before != Some(mac) {
-            *before = Some(mac);
+        let last_mac = &mut self.last_macs[flow][usize::from(src < dst)];
+        if *last_mac != Some(mac) {
+            *last_mac = Some(mac);
             self.add(src, mac, [false, true]);
         }
     }
 
     /// Take a frame that is no IPv4 packet: only ARP packets count. Probes (RFC 5227) claim nothing.
-    pub fn other(&mut self, frame: &[u8]) {
+    pub fn other_frame(&mut self, frame: &[u8]) {
         let at = if frame.get(12..14) == Some(&ETHERTYPE_VLAN) {
             16
         } else {
@@ -89,7 +89,7 @@ impl Senders {
     }
 
     fn add(&mut self, address: u32, mac: Mac, [arp, ipv4]: Seen) {
-        if self.pairs.len() < MOST || self.pairs.contains_key(&(address, mac)) {
+        if self.pairs.len() < MOST_PAIRS || self.pairs.contains_key(&(address, mac)) {
             let seen = self.pairs.entry((address, mac)).or_default();
             *seen = [seen[0] | arp, seen[1] | ipv4];
         }
@@ -122,10 +122,10 @@ mod tests {
             senders.packet(&frame(mac), 3, 0x0a14_0001, 0x0a0a_0001);
         }
         senders.packet(&frame(9), 3, 0x0a0a_0001, 0x0a14_0001);
-        senders.other(&arp([2, 0, 0, 0, 0, 7], [10, 20, 0, 1]));
+        senders.other_frame(&arp([2, 0, 0, 0, 0, 7], [10, 20, 0, 1]));
         let mut tagged = arp([2, 0, 0, 0, 0, 8], [10, 20, 0, 1]);
         tagged.splice(12..12, [0x81, 0, 0, 101]);
-        senders.other(&tagged);
+        senders.other_frame(&tagged);
         let seen: Vec<String> = senders
             .into_list()
             .iter()
@@ -145,9 +145,9 @@ mod tests {
     #[test]
     fn probes_and_cut_or_foreign_frames_claim_nothing() {
         let mut senders = Senders::default();
-        senders.other(&arp([2, 0, 0, 0, 0, 7], [0, 0, 0, 0]));
-        senders.other(&arp([2, 0, 0, 0, 0, 7], [10, 20, 0, 1])[..30]);
-        senders.other(&[0; 60]);
+        senders.other_frame(&arp([2, 0, 0, 0, 0, 7], [0, 0, 0, 0]));
+        senders.other_frame(&arp([2, 0, 0, 0, 0, 7], [10, 20, 0, 1])[..30]);
+        senders.other_frame(&[0; 60]);
         senders.packet(&[0; 8], 0, 1, 2);
         assert_eq!(senders.into_list(), []);
     }
@@ -157,8 +157,8 @@ mod tests {
         let mut senders = Senders::default();
         for number in 0..10_000_u32 {
             let [.., a, b] = number.to_be_bytes();
-            senders.other(&arp([2, 0, 0, 0, a, b], [10, 0, a, b.max(1)]));
+            senders.other_frame(&arp([2, 0, 0, 0, a, b], [10, 0, a, b.max(1)]));
         }
-        assert_eq!(senders.into_list().len(), MOST);
+        assert_eq!(senders.into_list().len(), MOST_PAIRS);
     }
 }

@@ -261,13 +261,13 @@ impl Connection {
             now_ns + flush_ns
         };
         self.stage = Stage::Resetting { until_ns };
-        let (gone, other, direction) = if client.failure.is_some() {
+        let (failed, other, direction) = if client.failure.is_some() {
             (client, &self.server, &self.to_server)
         } else {
             (&self.server, client, &self.to_client)
         };
         let is_delivered = || {
-            let all_read = gone.reading != Open;
+            let all_read = failed.reading != Open;
             let flushed = other
                 .progress()
                 .is_none_or(|progress| progress.is_flushed());
@@ -281,14 +281,14 @@ impl Connection {
 
     /// Count the bytes that were passed on since the last time.
     pub(crate) fn count(&mut self, sums: &mut Sums) {
-        let passed = (self.to_server.passed_bytes, self.to_client.passed_bytes);
+        let passed_bytes = (self.to_server.passed_bytes, self.to_client.passed_bytes);
         let (to_server, to_client) = match self.client_side {
             Side::World => (&mut sums.to_island_bytes, &mut sums.to_world_bytes),
             Side::Island => (&mut sums.to_world_bytes, &mut sums.to_island_bytes),
         };
-        *to_server += passed.0 - self.counted_bytes.0;
-        *to_client += passed.1 - self.counted_bytes.1;
-        self.counted_bytes = passed;
+        *to_server += passed_bytes.0 - self.counted_bytes.0;
+        *to_client += passed_bytes.1 - self.counted_bytes.1;
+        self.counted_bytes = passed_bytes;
     }
 
     /// Its stream, if it has one that is not over: another one may have its number by now.

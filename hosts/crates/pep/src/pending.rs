@@ -9,7 +9,7 @@ use std::net::SocketAddrV4;
 
 /// A connection that has been pending for so long makes room for another one to the same server: twice the time after which
 /// a lost SYN is repeated, and the round trip of a satellite.
-const LONG_NS: u64 = 3_000_000_000;
+const LONG_PENDING_NS: u64 = 3_000_000_000;
 
 /// Their slots, by the time of their end, and of each server by the time of their beginning.
 #[derive(Debug, Default)]
@@ -56,11 +56,11 @@ impl Pending {
     /// The connection that makes room for one to `server`: of the server with the most, the one that has waited longest.
     /// None if `server` has as many and that one has not waited long.
     pub(crate) fn to_evict(&self, server: SocketAddrV4, now_ns: u64) -> Option<usize> {
-        let own = self.of_servers.get(&server).map_or(0, BTreeSet::len);
+        let own_count = self.of_servers.get(&server).map_or(0, BTreeSet::len);
         let of_servers = self.of_servers.values();
-        let most = of_servers.max_by_key(|slots| (slots.len(), Reverse(slots.first())))?;
-        let &(began_ns, slot) = most.first()?;
-        (own < most.len() || now_ns >= began_ns + LONG_NS).then_some(slot)
+        let largest = of_servers.max_by_key(|slots| (slots.len(), Reverse(slots.first())))?;
+        let &(began_ns, slot) = largest.first()?;
+        (own_count < largest.len() || now_ns >= began_ns + LONG_PENDING_NS).then_some(slot)
     }
 
     /// How many the server with the most has.
@@ -127,7 +127,7 @@ mod tests {
         for (slot, &port) in ports.iter().enumerate() {
             let addresses = ("10.20.0.1:4321".parse().unwrap(), server(port));
             let end = End::of_stream(slot, Peer::Server);
-            let times = (slot as u64, slot as u64 + 2 * LONG_NS);
+            let times = (slot as u64, slot as u64 + 2 * LONG_PENDING_NS);
             let one = Connection::new(slot as u64, addresses, (0, Side::Island), end, times);
             pending.add(slot, &one);
         }
@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn a_server_with_the_most_gets_no_more_before_its_longest_wait_is_long() {
         let pending = of(&[80, 82, 82]);
-        assert_eq!(pending.to_evict(server(82), LONG_NS), None);
-        assert_eq!(pending.to_evict(server(82), LONG_NS + 1), Some(1));
+        assert_eq!(pending.to_evict(server(82), LONG_PENDING_NS), None);
+        assert_eq!(pending.to_evict(server(82), LONG_PENDING_NS + 1), Some(1));
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
         let pending = of(&[81, 80, 82]);
         assert_eq!(pending.to_evict(server(83), 3), Some(0));
         assert_eq!(pending.to_evict(server(80), 3), None);
-        assert_eq!(pending.to_evict(server(80), LONG_NS), Some(0));
+        assert_eq!(pending.to_evict(server(80), LONG_PENDING_NS), Some(0));
     }
 
     #[test]

@@ -26,10 +26,10 @@ use std::time::Duration;
 /// Connections that may wait to be accepted: as many as `net.core.somaxconn` allows, which caps it (listen(2)).
 const BACKLOG: i32 = i32::MAX;
 
-/// So often is a SYN-ACK repeated: after 1, 3 and 7 s, and given up after 15 s.
+/// How often a SYN-ACK is repeated: after 1, 3 and 7 s, and given up after 15 s.
 const SYN_ACKS_REPEATED: u32 = 3;
 
-/// So often is the SYN of a multiplexed connection repeated, before a new attempt.
+/// How often the SYN of a multiplexed connection is repeated before a new attempt.
 const SYNS_REPEATED: u32 = 3;
 
 /// Unsent bytes in the socket of a multiplexed connection, between the first and the second: those of so much time at its rate. A
@@ -40,22 +40,22 @@ const UNSENT_NS: u64 = 32_000_000;
 /// Only the headers are of this program's making: "raw" (raw(7), `IPPROTO_RAW`).
 const RAW: i32 = 255;
 
-/// One of a pair's sides.
-pub(crate) struct Entrance {
+/// The sockets of one side of a pair.
+pub(crate) struct SideSockets {
     pub pair: usize,
     /// The clients' side.
     pub side: Side,
     pub interface: String,
     pub listener: Socket,
-    pub seen: SynSocket,
-    /// Sends to this machine's own listener.
-    again: Socket,
-    /// Sends to clients.
-    answers: Socket,
+    pub syns: SynSocket,
+    /// Raw: sends to this machine's own listener.
+    to_listener: Socket,
+    /// Raw: sends to clients.
+    to_clients: Socket,
 }
 
 /// Open the sockets of all sides of all pairs.
-pub(crate) fn open(config: &Config) -> io::Result<Vec<Entrance>> {
+pub(crate) fn open(config: &Config) -> io::Result<Vec<SideSockets>> {
     let sides = config
         .pairs
         .iter()
@@ -64,7 +64,7 @@ pub(crate) fn open(config: &Config) -> io::Result<Vec<Entrance>> {
     sides.collect()
 }
 
-fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> io::Result<Entrance> {
+fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> io::Result<SideSockets> {
     let name = pair.interface(side);
     let interface = Interface::find_up(name).map_err(|error| {
         atoll_job::bad_configuration(format!("cannot receive at {name}: {error}"))
@@ -72,33 +72,33 @@ fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> io::Resu
     let port = *pair.ports.of(side);
     let listener = transparent(pair.mark, config.legs.of(side), config.silence_ns)?;
     let doing = format!("listen on 127.0.0.1:{port}");
-    let listen = |listener: &Socket| -> io::Result<()> {
+    let set_up = |listener: &Socket| -> io::Result<()> {
         set_handshake_attempts(listener, SYN_ACKS_REPEATED)?;
         listener.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into())?;
-        admit(config, side, listener)
+        listen(config, side, listener)
     };
-    listen(&listener).map_err(failed(doing))?;
-    let to_listener = match side {
+    set_up(&listener).map_err(failed(doing))?;
+    let listener_mark = match side {
         Side::World => pair.mark | config.local_mark | config.world_mark,
         Side::Island => pair.mark | config.local_mark,
     };
     let raw = |mark| raw(mark).map_err(failed("open a raw socket"));
-    Ok(Entrance {
+    Ok(SideSockets {
         pair: number,
         side,
         listener,
-        seen: interface
+        syns: interface
             .mtu()
             .and_then(|mtu| SynSocket::open(&interface, mtu))
             .map_err(failed(format!("receive at {}", interface.name)))?,
-        again: raw(to_listener)?,
-        answers: raw(pair.mark)?,
+        to_listener: raw(listener_mark)?,
+        to_clients: raw(pair.mark)?,
         interface: interface.name,
     })
 }
 
 /// Let as many connections wait at a listener as settings allow; it may listen already.
-fn admit(config: &Config, side: Side, listener: &Socket) -> io::Result<()> {
+fn listen(config: &Config, side: Side, listener: &Socket) -> io::Result<()> {
     listener.listen(BACKLOG)?;
     if config.legs.of(side).fast_open {
         accept_fast_open(listener, config.pending_max as u32)?;
@@ -106,23 +106,24 @@ fn admit(config: &Config, side: Side, listener: &Socket) -> io::Result<()> {
     Ok(())
 }
 
-impl Entrance {
+impl SideSockets {
     /// Give the listener other limits.
     pub(crate) fn change(&self, config: &Config) -> io::Result<()> {
-        admit(config, self.side, &self.listener)?;
+        listen(config, self.side, &self.listener)?;
         set_silence(&self.listener, config.silence_ns)
     }
 
     /// Deliver a first segment to the listener, as if it had just arrived.
     pub(crate) fn release(&self, first: &FirstSegment) -> io::Result<()> {
         let to = SocketAddrV4::new(*first.server.ip(), 0);
-        self.again.send_to(first.packet(), &to.into()).map(|_| ())
+        self.to_listener.send_to(first.packet(), &to.into())?;
+        Ok(())
     }
 
     /// Send a packet to the client of a first segment. A packet that cannot be sent is one that is lost.
     pub(crate) fn answer(&self, first: &FirstSegment, packet: &[u8]) {
         let to = SocketAddrV4::new(*first.client.ip(), 0);
-        let _ = self.answers.send_to(packet, &to.into());
+        let _ = self.to_clients.send_to(packet, &to.into());
     }
 }
 

@@ -105,7 +105,7 @@ impl Direction {
     }
 
     fn pass_bytes(&mut self, from: &mut End, to: &mut End, plumbing: &mut Plumbing) -> Turn {
-        let until = self.passed_bytes + TURN_BYTES as u64;
+        let turn_end = self.passed_bytes + TURN_BYTES as u64;
         while to.failure.is_none() && to.writable {
             if !self.rest.is_empty() {
                 self.flush(to, plumbing);
@@ -114,7 +114,7 @@ impl Direction {
             if from.reading != Reading::Open || !from.readable {
                 break;
             }
-            if self.passed_bytes >= until {
+            if self.passed_bytes >= turn_end {
                 return Turn::More;
             }
             if plumbing.is_full() {
@@ -180,17 +180,17 @@ impl Direction {
         self.rest.extend(&bytes[taken..]);
     }
 
-    /// Take a frame of a stream from a socket: at most `most` bytes, behind what is in `out` already, with a header before
+    /// Take a frame of a stream from a socket: at most `limit` bytes, behind what is in `out` already, with a header before
     /// them that `header` makes. Returns how many there were.
     pub(crate) fn frame<const N: usize>(
         &mut self,
         from: &mut End,
-        most: usize,
+        limit: usize,
         out: &mut Vec<u8>,
         header: impl Fn(usize) -> [u8; N],
     ) -> usize {
         let start = out.len();
-        out.resize(start + N + most, 0);
+        out.resize(start + N + limit, 0);
         let count = from.receive(&mut out[start + N..]).unwrap_or(0);
         if count == 0 {
             out.truncate(start);
@@ -220,28 +220,28 @@ impl Direction {
             Err(error) => return from.has_not_read(error),
         };
         self.is_bulk = count >= COPY_BYTES;
-        let mut left = count;
-        while left > 0 {
-            let given = to
+        let mut remaining = count;
+        while remaining > 0 {
+            let spliced = to
                 .descriptor()
-                .and_then(|socket| splice(out, None, socket, None, left, flags));
-            match given {
-                Ok(taken) => left -= taken,
+                .and_then(|socket| splice(out, None, socket, None, remaining, flags));
+            match spliced {
+                Ok(taken) => remaining -= taken,
                 Err(error) => {
                     to.has_not_taken(error);
                     break;
                 }
             }
         }
-        self.passed_bytes += (count - left) as u64;
+        self.passed_bytes += (count - remaining) as u64;
         // The next transfer needs the pipe empty.
-        while left > 0 {
+        while remaining > 0 {
             let Ok(read) = rustix::io::read(out, &mut *plumbing.memory) else {
                 break;
             };
             self.rest.extend(&plumbing.memory[..read]);
             plumbing.buffered_bytes += read as u64;
-            left -= read;
+            remaining -= read;
         }
     }
 }

@@ -108,7 +108,7 @@ pub fn serve(config: &ServeConfig, input: Input) -> io::Result<()> {
         connections: Slab::new(),
         accepted: 0,
         sent_bytes: 0,
-        full: false,
+        is_paused: false,
     };
     let mut ready = Vec::with_capacity(1024);
     let mut next_second = monotonic_ns() + SECOND_NS;
@@ -140,7 +140,7 @@ struct Server {
     accepted: u64,
     sent_bytes: u64,
     /// Out of descriptors: not accepting until a connection ends.
-    full: bool,
+    is_paused: bool,
 }
 
 impl Server {
@@ -166,7 +166,7 @@ impl Server {
                         "out of file descriptors: new connections wait until one ends (raise `ulimit -n`)",
                     );
                     events.remove(&self.listener)?;
-                    self.full = true;
+                    self.is_paused = true;
                     return Ok(());
                 }
                 // accept(2): errors of the new connection itself, which is gone.
@@ -192,9 +192,9 @@ impl Server {
         };
         if connection.advance(events, token as u64, &mut self.sent_bytes) {
             self.connections.try_remove(token);
-            if self.full {
+            if self.is_paused {
                 events.add(&self.listener, LISTENER, EventFlags::IN)?;
-                self.full = false;
+                self.is_paused = false;
             }
         }
         Ok(())
@@ -210,7 +210,7 @@ enum Phase {
     /// Waiting for the rest of the request.
     Asked { request: [u8; 8], received: usize },
     /// So many bytes are still to be handed to the kernel.
-    Sending { left: u64 },
+    Sending { remaining: u64 },
     /// All sent and our half closed; waiting for the client's.
     Closing,
 }
@@ -239,8 +239,8 @@ impl Connection {
             if *received < request.len() {
                 return Ok(false);
             }
-            let left = u64::from_be_bytes(*request);
-            self.phase = Phase::Sending { left };
+            let remaining = u64::from_be_bytes(*request);
+            self.phase = Phase::Sending { remaining };
             if !self.send(sent_bytes)? {
                 events.modify(&self.stream, token, EventFlags::OUT)?;
             }
@@ -257,21 +257,21 @@ impl Connection {
 
     /// Write once; whether everything is sent and our half closed.
     fn send(&mut self, sent_bytes: &mut u64) -> io::Result<bool> {
-        let Phase::Sending { left } = &mut self.phase else {
+        let Phase::Sending { remaining } = &mut self.phase else {
             return Ok(true);
         };
-        if *left > 0 {
-            let offered = usize::try_from(*left)
+        if *remaining > 0 {
+            let offered = usize::try_from(*remaining)
                 .unwrap_or(usize::MAX)
                 .min(WRITE_BYTES);
             let count = match self.stream.write(&PAYLOAD[..offered]) {
                 Err(error) if is_not_ready(&error) => 0,
                 other => other?,
             };
-            *left -= count as u64;
+            *remaining -= count as u64;
             *sent_bytes += count as u64;
         }
-        if *left > 0 {
+        if *remaining > 0 {
             return Ok(false);
         }
         self.stream.shutdown(Shutdown::Write)?;

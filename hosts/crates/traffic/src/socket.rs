@@ -65,8 +65,8 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     let outcome =
         sockopt::set_tcp_congestion(&socket, name).and_then(|()| sockopt::tcp_congestion(&socket));
     match outcome {
-        Ok(taken) if taken == name => Ok(()),
-        Ok(taken) => Err(refused(name, &format!("it took '{taken}' instead"))),
+        Ok(actual) if actual == name => Ok(()),
+        Ok(actual) => Err(refused(name, &format!("it took '{actual}' instead"))),
         Err(rustix::io::Errno::NOENT) => Err(refused(
             name,
             "there is none of that name (a module may be missing)",

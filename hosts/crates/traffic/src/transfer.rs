@@ -149,8 +149,8 @@ fn send_all(
     let payload = vec![0; BUFFER_BYTES];
     events.add(stream, SOCKET, EventFlags::OUT)?;
     while sent.sent_bytes < size_bytes {
-        let left = usize::try_from(size_bytes - sent.sent_bytes).unwrap_or(usize::MAX);
-        match stream.write(&payload[..left.min(BUFFER_BYTES)]) {
+        let remaining = usize::try_from(size_bytes - sent.sent_bytes).unwrap_or(usize::MAX);
+        match stream.write(&payload[..remaining.min(BUFFER_BYTES)]) {
             Ok(count) => sent.sent_bytes += count as u64,
             Err(error) if is_not_ready(&error) => {
                 if woken_to_stop(events)? {
@@ -313,9 +313,9 @@ impl Received {
     }
 }
 
-fn broken(error: &io::Error, bytes: u64, done: &str, size_bytes: u64) -> io::Error {
+fn broken(error: &io::Error, bytes: u64, verb: &str, size_bytes: u64) -> io::Error {
     io::Error::other(format!(
-        "transfer broken off after {bytes} of {size_bytes} bytes {done}: {error}"
+        "transfer broken off after {bytes} of {size_bytes} bytes {verb}: {error}"
     ))
 }
 

@@ -184,7 +184,7 @@ fn packets_of_the_testbed_pass_uncoded() {
         (0, 1)
     );
     assert!(!near.may_poll(), "its delay is measured");
-    arrive(&mut near, WORLD, MEASURED_NS, &[framed(&numbered(1)[0])]);
+    arrive(&mut near, WORLD, MEASURE_GAP_NS, &[framed(&numbered(1)[0])]);
     assert!(near.may_poll());
 }
 

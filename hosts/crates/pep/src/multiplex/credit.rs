@@ -5,7 +5,7 @@
 pub(crate) const FIRST_CREDIT: u64 = 1 << 14;
 
 /// The least that a stream is promised, however much others were.
-const LEAST: u64 = 1 << 12;
+const LEAST_CREDIT: u64 = 1 << 12;
 
 /// Memory for the received and not yet delivered bytes of all streams. What is promised exceeds `total` by at most
 /// [`FIRST_CREDIT`] for each stream.
@@ -43,13 +43,13 @@ impl Budget {
     /// never gets more than a part of what is left.
     fn of_stream(&self) -> u64 {
         let part = self.total.saturating_sub(self.promised) / 8;
-        part.clamp(LEAST, self.stream_max.max(LEAST))
+        part.clamp(LEAST_CREDIT, self.stream_max.max(LEAST_CREDIT))
     }
 
     /// For a new one, the `streams`-th: thousands of them are promised two thirds of the memory together.
     fn of_new_stream(&self, streams: usize) -> u64 {
         let part = self.total / 16 / (streams as u64).max(1);
-        part.clamp(LEAST, self.stream_max.max(LEAST))
+        part.clamp(LEAST_CREDIT, self.stream_max.max(LEAST_CREDIT))
             .min(self.of_stream())
     }
 }
@@ -81,9 +81,9 @@ impl Window {
     }
 
     /// So many of those that wait are left: the others were delivered.
-    pub(crate) fn deliver(&mut self, left: u64, budget: &mut Budget) {
-        budget.promised -= self.waiting.saturating_sub(left);
-        self.waiting = self.waiting.min(left);
+    pub(crate) fn deliver(&mut self, remaining: u64, budget: &mut Budget) {
+        budget.promised -= self.waiting.saturating_sub(remaining);
+        self.waiting = self.waiting.min(remaining);
     }
 
     /// Raise what the sender may send; returns the increase, 0 as long as it is little.
@@ -98,11 +98,11 @@ impl Window {
     }
 
     fn raise_to(&mut self, target: u64, budget: &mut Budget) -> u32 {
-        let more = target.saturating_sub(self.allowed + self.waiting);
-        let more = u32::try_from(more).unwrap_or(u32::MAX);
-        self.allowed += u64::from(more);
-        budget.promised += u64::from(more);
-        more
+        let increase = target.saturating_sub(self.allowed + self.waiting);
+        let increase = u32::try_from(increase).unwrap_or(u32::MAX);
+        self.allowed += u64::from(increase);
+        budget.promised += u64::from(increase);
+        increase
     }
 
     /// The stream has ended.

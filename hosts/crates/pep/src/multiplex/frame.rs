@@ -65,7 +65,7 @@ const RST: u8 = 6;
 const CREDIT: u8 = 7;
 const PADDING: u8 = 8;
 const RENEW: u8 = 9;
-const LAST: u8 = 10;
+const LAST_KIND: u8 = 10;
 
 impl<'a> Frame<'a> {
     /// The first frame of `bytes` and its length; none: more bytes are needed.
@@ -79,7 +79,7 @@ impl<'a> Frame<'a> {
         let [kind, reason, length @ ..] = *header;
         let [high, low, stream @ ..] = length;
         let length = usize::from(u16::from_be_bytes([high, low]));
-        if kind > LAST || length > PAYLOAD_BYTES {
+        if kind > LAST_KIND || length > PAYLOAD_BYTES {
             return Err(BadFrame);
         }
         let Some(contents) = bytes.get(HEADER_BYTES..HEADER_BYTES + length) else {
@@ -115,7 +115,7 @@ impl<'a> Frame<'a> {
             Message::Fin => (FIN, 0, Vec::new()),
             Message::Rst => (RST, 0, Vec::new()),
             Message::Renew => (RENEW, 0, Vec::new()),
-            Message::Last => (LAST, 0, Vec::new()),
+            Message::Last => (LAST_KIND, 0, Vec::new()),
             Message::Credit(credit) => number(CREDIT, credit),
         };
         bytes.extend(header(kind, reason, contents.len(), self.stream));
@@ -160,7 +160,7 @@ fn message(kind: u8, reason: u8, contents: &[u8]) -> Option<Message<'_>> {
         FIN if contents.is_empty() => Message::Fin,
         RST if contents.is_empty() => Message::Rst,
         RENEW if contents.is_empty() => Message::Renew,
-        LAST if contents.is_empty() => Message::Last,
+        LAST_KIND if contents.is_empty() => Message::Last,
         CREDIT => Message::Credit(number()?),
         PADDING => Message::Padding(contents),
         _ => return None,

@@ -23,11 +23,11 @@ pub(crate) struct Renewal {
 
 impl Renewal {
     pub(crate) fn new() -> Self {
-        Self::after(FIRST_NS)
+        Self::with_pause(FIRST_NS)
     }
 
     /// Of a connection that has to be idle for `pause_ns`, if it is not used.
-    pub(crate) fn after(pause_ns: u64) -> Self {
+    pub(crate) fn with_pause(pause_ns: u64) -> Self {
         Self {
             is_requested_there: false,
             is_requested_here: false,
@@ -115,11 +115,11 @@ mod tests {
     fn successors_that_are_not_used_are_renewed_more_and_more_rarely() {
         let mut pause_ns = FIRST_NS;
         for _ in 0..10 {
-            let next_ns = Renewal::after(pause_ns).begin();
+            let next_ns = Renewal::with_pause(pause_ns).begin();
             assert_eq!(next_ns, (2 * pause_ns).min(MAX_NS));
             pause_ns = next_ns;
         }
-        let mut used = Renewal::after(pause_ns);
+        let mut used = Renewal::with_pause(pause_ns);
         used.note_use();
         assert_eq!(used.begin(), FIRST_NS);
     }

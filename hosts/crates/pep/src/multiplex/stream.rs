@@ -64,9 +64,9 @@ impl Stream {
         direction: &mut Direction,
         out: &mut Vec<u8>,
     ) {
-        let most = self.credit.min(PAYLOAD_BYTES as u64) as usize;
+        let limit = self.credit.min(PAYLOAD_BYTES as u64) as usize;
         let id = self.id;
-        let sent = direction.frame(socket, most, out, |bytes| data_header(id, bytes));
+        let sent = direction.frame(socket, limit, out, |bytes| data_header(id, bytes));
         self.credit -= sent as u64;
         if socket.reading == Reading::Finished {
             own.shut_down();
@@ -90,9 +90,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Report to the other PEP what is due: that more may be sent, `left` bytes being in memory, or that the stream has ended.
-    pub(crate) fn report(&mut self, own: &End, left: u64, budget: &mut Budget, out: &mut Vec<u8>) {
-        self.window.deliver(left, budget);
+    /// Report to the other PEP what is due: that more may be sent, `rest` bytes being in memory, or that the stream has ended.
+    pub(crate) fn report(&mut self, own: &End, rest: u64, budget: &mut Budget, out: &mut Vec<u8>) {
+        self.window.deliver(rest, budget);
         if own.reading == Reading::Open {
             let credit = self.window.raise(budget);
             if credit > 0 {

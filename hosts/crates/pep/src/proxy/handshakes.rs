@@ -7,7 +7,7 @@ use crate::connection::{Addresses, Connection, Stage};
 use crate::end::{End, Peer};
 use crate::first_segment::{FirstSegment, Refusal};
 use crate::multiplex::leg::Leg;
-use crate::sockets::{Entrance, connect};
+use crate::sockets::{SideSockets, connect};
 use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddrV4;
@@ -15,7 +15,7 @@ use std::net::SocketAddrV4;
 impl Proxy {
     /// A client asks for a connection.
     pub(super) fn begin(&mut self, entrance: usize, first: FirstSegment, now_ns: u64) {
-        let Entrance { pair, side, .. } = self.entrances[entrance];
+        let SideSockets { pair, side, .. } = self.entrances[entrance];
         let addresses = (first.client, first.server);
         if !self.are_hosts(side, addresses) {
             return;
@@ -178,7 +178,7 @@ impl Proxy {
     ///
     /// `client`: its address, as accept(2) returns it; the socket no longer has it if it was reset by now.
     fn join(&mut self, entrance: usize, socket: Socket, client: &SockAddr, now_ns: u64) {
-        let Entrance { pair, side, .. } = self.entrances[entrance];
+        let SideSockets { pair, side, .. } = self.entrances[entrance];
         let server = socket
             .local_addr()
             .ok()

@@ -18,7 +18,7 @@ use crate::messages::{Message, Sums};
 use crate::multiplex::credit::Budget;
 use crate::multiplex::leg::{self, Leg};
 use crate::pending::{LearnedServers, Pending};
-use crate::sockets::{Entrance, multiplexed_unsent_bytes, open};
+use crate::sockets::{SideSockets, multiplexed_unsent_bytes, open};
 use crate::transfer::Plumbing;
 use atoll_job::clock::{monotonic_ns, real_time_ns};
 use atoll_job::{Input, Output, failed};
@@ -92,7 +92,7 @@ pub(crate) fn run(input: Input<io::Stdin>, config: Config) -> io::Result<()> {
 struct Proxy {
     config: Config,
     hosts: [HashSet<Ipv4Addr>; 2],
-    entrances: Vec<Entrance>,
+    entrances: Vec<SideSockets>,
     connections: Slab<Connection>,
     /// Most sockets of connections.
     sockets_max: usize,
@@ -135,7 +135,7 @@ impl Proxy {
         Self::at(entrances, config)
     }
 
-    fn at(entrances: Vec<Entrance>, mut config: Config) -> io::Result<Self> {
+    fn at(entrances: Vec<SideSockets>, mut config: Config) -> io::Result<Self> {
         let descriptors = raise_descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
         let sockets_max = usize::try_from(descriptors).unwrap_or(usize::MAX);
         config.pending_max = most_pending(&config, sockets_max);
@@ -181,7 +181,7 @@ impl Proxy {
         for (number, entrance) in proxy.entrances.iter().enumerate() {
             let token = ENTRANCES + 2 * number as u64;
             proxy.watch(&entrance.listener, token)?;
-            proxy.watch(&entrance.seen, token + 1)?;
+            proxy.watch(&entrance.syns, token + 1)?;
         }
         Ok(proxy)
     }
@@ -217,7 +217,7 @@ impl Proxy {
             }
             while let Some(request) = input.next_request() {
                 match request {
-                    Ok(request) => self.obey(request, output, now_ns),
+                    Ok(request) => self.carry_out(request, output, now_ns),
                     Err(refusal) => output.line(&refusal),
                 }
             }
@@ -278,10 +278,10 @@ impl Proxy {
             return Ok(());
         }
         let mut segments = Vec::new();
-        let Entrance {
-            seen, interface, ..
+        let SideSockets {
+            syns, interface, ..
         } = &mut self.entrances[number];
-        seen.receive(TAKEN_PER_TURN, |packet| {
+        syns.receive(TAKEN_PER_TURN, |packet| {
             segments.extend(FirstSegment::parse(packet.frame, packet.checksum_missing));
         })
         .map_err(failed(format!("receive at {interface}")))?;

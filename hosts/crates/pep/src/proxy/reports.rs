@@ -12,7 +12,7 @@ use atoll_measures::Peak;
 use std::cmp::Reverse;
 
 /// Connections whose figures are read for each line of counters.
-const SAMPLED: usize = 32;
+const SAMPLED_CONNECTIONS: usize = 32;
 
 impl Proxy {
     /// Read the figures of the next connections.
@@ -20,7 +20,7 @@ impl Proxy {
         let after = self.connections.iter().map(|(slot, _)| slot);
         let (later, earlier): (Vec<usize>, Vec<usize>) =
             after.partition(|&slot| slot >= self.cursor);
-        for slot in later.into_iter().chain(earlier).take(SAMPLED) {
+        for slot in later.into_iter().chain(earlier).take(SAMPLED_CONNECTIONS) {
             self.cursor = slot + 1;
             let silence_ns = self.config.silence_ns;
             let connection = &mut self.connections[slot];
@@ -87,7 +87,7 @@ impl Proxy {
         }
     }
 
-    pub(super) fn obey(&mut self, request: Request, output: &Output, now_ns: u64) {
+    pub(super) fn carry_out(&mut self, request: Request, output: &Output, now_ns: u64) {
         let (op, id, content) = match request {
             Request::Mark { id } => {
                 let figures = self.figures_since_mark();

@@ -158,12 +158,12 @@ impl Proxy {
             return;
         };
         let leg = &mut self.legs[carried.stream.leg];
-        let left = carried.back.rest_bytes();
+        let rest_bytes = carried.back.rest_bytes();
         if leg.is_up() {
             let budget = &mut self.budget;
             carried
                 .stream
-                .report(carried.own, left, budget, &mut leg.outgoing);
+                .report(carried.own, rest_bytes, budget, &mut leg.outgoing);
             if carried.joins_queue() {
                 leg.queue(slot, carried.stream.id);
             }
@@ -236,7 +236,7 @@ impl Proxy {
                 self.legs[leg].request_renewal();
             } else if self.legs[successor].end.is_none() {
                 let pause_ns = self.legs[leg].renewal.begin();
-                self.legs[successor].renewal = Renewal::after(pause_ns);
+                self.legs[successor].renewal = Renewal::with_pause(pause_ns);
                 self.connect_leg(successor, between, now_ns);
             }
         }
@@ -244,9 +244,9 @@ impl Proxy {
 
     /// A connection is up, and new streams are opened there.
     fn promote(&mut self, leg: usize) {
-        let before = std::mem::replace(&mut self.current[leg % PAIRS_MAX], leg);
-        if before != leg && self.legs[before].is_up() {
-            self.legs[before].retire();
+        let former = std::mem::replace(&mut self.current[leg % PAIRS_MAX], leg);
+        if former != leg && self.legs[former].is_up() {
+            self.legs[former].retire();
         }
     }
 
@@ -306,10 +306,10 @@ impl Proxy {
             return;
         };
         for pair in 0..PAIRS_MAX {
-            let both = [pair, (pair + PAIRS_MAX) % LEGS_MAX];
-            let are_up = both.iter().all(|&leg| self.legs[leg].is_up());
-            let is_shared = are_up && both.iter().all(|&leg| self.legs[leg].has_backlog());
-            for leg in both {
+            let legs = [pair, (pair + PAIRS_MAX) % LEGS_MAX];
+            let are_up = legs.iter().all(|&leg| self.legs[leg].is_up());
+            let is_shared = are_up && legs.iter().all(|&leg| self.legs[leg].has_backlog());
+            for leg in legs {
                 self.legs[leg].pace(if is_shared { bit_s / 2 } else { bit_s });
             }
         }

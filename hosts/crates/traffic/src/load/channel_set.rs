@@ -178,9 +178,9 @@ impl<'a> ChannelSet<'a> {
         let Some(fetch) = self.flows.get_mut(token.slot()) else {
             return Ok(());
         };
-        let before = fetch.entry.received_bytes;
+        let previous_bytes = fetch.entry.received_bytes;
         let step = fetch.advance(flags, events, token.number(), &mut self.buffer);
-        self.received_bytes += fetch.entry.received_bytes - before;
+        self.received_bytes += fetch.entry.received_bytes - previous_bytes;
         let outcome = match step {
             Ok(Step::Going) => return Ok(()),
             Ok(Step::Ended(outcome)) => outcome,
@@ -230,10 +230,10 @@ impl<'a> ChannelSet<'a> {
                 ..fetch.entry
             };
             self.log.append(&entry, &Outcome::Cut)?;
-            let came = entry.received_bytes as f64 / entry.size_bytes as f64;
+            let share = entry.received_bytes as f64 / entry.size_bytes as f64;
             let spent_ns = now_ns.saturating_sub(fetch.begun_ns);
             self.shares
-                .ended(fetch.channel, entry.size_bytes, came as f32, spent_ns);
+                .ended(fetch.channel, entry.size_bytes, share as f32, spent_ns);
         }
         self.log.flush()
     }
@@ -290,8 +290,8 @@ impl<'a> ChannelSet<'a> {
         let channel = &mut self.channels[index];
         let is_complete = *outcome == Outcome::Completed;
         let spent_ns = now_ns.saturating_sub(begun_ns);
-        let came = if is_complete { 1.0 } else { 0.0 };
-        self.shares.ended(index, entry.size_bytes, came, spent_ns);
+        let share = if is_complete { 1.0 } else { 0.0 };
+        self.shares.ended(index, entry.size_bytes, share, spent_ns);
         let least_ns = if is_complete {
             self.completed += 1;
             channel.succeeded();

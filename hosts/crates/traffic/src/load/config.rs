@@ -172,8 +172,8 @@ impl LoadConfig {
     /// Every channel that ever is there: those of the start in their order, then others.
     pub fn every_channel(&self) -> Vec<u64> {
         let mut seen = HashSet::new();
-        let every = self.lists_of_channels().flatten().copied();
-        every.filter(|channel| seen.insert(*channel)).collect()
+        let channels = self.lists_of_channels().flatten().copied();
+        channels.filter(|channel| seen.insert(*channel)).collect()
     }
 
     /// The channels of the start and those of each change.

@@ -41,12 +41,12 @@ impl Token {
 }
 
 /// Not ready, as far as was reported.
-const IDLE: u64 = u64::MAX;
+const NOT_READY: u64 = u64::MAX;
 
 /// A flow's place.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
-    /// Since when it has been ready and not served, or [`IDLE`].
+    /// Since when it has been ready and not served, or [`NOT_READY`].
     ready_ns: u64,
     /// When it was last served.
     served_ns: u64,
@@ -89,7 +89,7 @@ impl FairScheduler {
         clock: impl Fn() -> u64,
         mut serve: impl FnMut(Token, EventFlags) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.saw(ready, now_ns);
+        self.note_ready(ready, now_ns);
         for event in ready {
             let token = Token(event.data.u64());
             serve(token, event.flags)?;
@@ -99,25 +99,25 @@ impl FairScheduler {
     }
 
     /// End the turn, with all work before the next poll.
-    pub fn over(&mut self, now_ns: u64) {
+    pub fn end_turn(&mut self, now_ns: u64) {
         self.before_ns = now_ns.saturating_sub(self.began_ns);
         self.longest_turn_ns = self.longest_turn_ns.max(self.before_ns);
     }
 
-    fn saw(&mut self, ready: &[Event], now_ns: u64) {
+    fn note_ready(&mut self, ready: &[Event], now_ns: u64) {
         self.began_ns = now_ns;
         let since_ns = now_ns.saturating_sub(self.before_ns);
         for event in ready {
             let slot = Token(event.data.u64()).slot();
             if slot >= self.flows.len() {
-                let none = Flow {
-                    ready_ns: IDLE,
+                let new_flow = Flow {
+                    ready_ns: NOT_READY,
                     served_ns: 0,
                 };
-                self.flows.resize(slot + 1, none);
+                self.flows.resize(slot + 1, new_flow);
             }
             let flow = &mut self.flows[slot];
-            if flow.ready_ns == IDLE {
+            if flow.ready_ns == NOT_READY {
                 flow.ready_ns = since_ns.max(flow.served_ns);
             }
         }
@@ -130,7 +130,7 @@ impl FairScheduler {
             .longest_wait_ns
             .max(now_ns.saturating_sub(flow.ready_ns));
         *flow = Flow {
-            ready_ns: IDLE,
+            ready_ns: NOT_READY,
             served_ns: now_ns,
         };
     }
@@ -202,7 +202,7 @@ mod tests {
             turns
                 .take(&ready, now_ns.get(), || now_ns.get(), serve)
                 .unwrap();
-            turns.over(now_ns.get());
+            turns.end_turn(now_ns.get());
         }
         let turn_ns = CHANNELS as u64 * SERVICE_NS;
         assert_eq!(turns.served_channels(), CHANNELS);
@@ -217,7 +217,7 @@ mod tests {
         let mut ready = Vec::with_capacity(CHANNELS + 8);
         for service in 1..=SERVICES {
             events.wait(&mut ready, None).unwrap();
-            turns.saw(&ready, service * SERVICE_NS);
+            turns.note_ready(&ready, service * SERVICE_NS);
             let lowest = ready
                 .iter()
                 .map(|event| Token(event.data.u64()))
@@ -225,7 +225,7 @@ mod tests {
                 .unwrap();
             read_some(&receivers[lowest.channel()]);
             turns.was_served(lowest, (service + 1) * SERVICE_NS);
-            turns.over((service + 1) * SERVICE_NS);
+            turns.end_turn((service + 1) * SERVICE_NS);
         }
         let now_ns = (SERVICES + 1) * SERVICE_NS;
         assert_eq!(turns.served_channels(), 1);
@@ -244,13 +244,13 @@ mod tests {
         let mut turns = FairScheduler::new(1);
         let at = |now_ns: u64| move || now_ns;
         turns.take(&[], 1000, at(1000), |_, _| Ok(())).unwrap();
-        turns.over(1700); // flows that were due were begun
+        turns.end_turn(1700); // flows that were due were begun
         // The kernel's call took 50,000 ns.
         turns
             .take(&[event(0)], 51_700, at(51_800), |_, _| Ok(()))
             .unwrap();
         assert_eq!(turns.longest_wait_ns(51_800), 800);
-        turns.over(52_000);
+        turns.end_turn(52_000);
         // Ready again: at the earliest since it was served.
         turns
             .take(&[event(0), event(1)], 52_000, at(52_010), |_, _| Ok(()))

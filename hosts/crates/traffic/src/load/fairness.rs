@@ -16,13 +16,13 @@
 //! got on alike, and m / n when m of n did and the others starved. Source: Jain, Chiu, Hawe, DEC TR-301, 1984.
 
 /// Powers of two below the largest size that a distribution may hold, 2^53 bytes.
-const CLASSES: usize = 54;
+const SIZE_CLASSES: usize = 54;
 
 /// Counters of one channel.
 #[derive(Clone, Debug)]
 struct Share {
     /// Flows completed, by class of size.
-    completed: [f32; CLASSES],
+    completed: [f32; SIZE_CLASSES],
     spent_ns: u64,
 }
 
@@ -30,26 +30,26 @@ struct Share {
 #[derive(Debug)]
 pub struct Shares {
     channels: Vec<Share>,
-    spent_ns: [u64; CLASSES],
+    spent_ns: [u64; SIZE_CLASSES],
 }
 
 impl Shares {
     /// Of channels 0 to `channels` - 1, which have done nothing.
     pub fn new(channels: usize) -> Self {
-        let none = Share {
-            completed: [0.0; CLASSES],
+        let empty = Share {
+            completed: [0.0; SIZE_CLASSES],
             spent_ns: 0,
         };
         Self {
-            channels: vec![none; channels],
-            spent_ns: [0; CLASSES],
+            channels: vec![empty; channels],
+            spent_ns: [0; SIZE_CLASSES],
         }
     }
 
     /// A flow of `size_bytes` of `channel` is over after `spent_ns`; `completed`: 1 if all of it came, less if the run
     /// ended before, 0 if it failed.
     pub fn ended(&mut self, channel: usize, size_bytes: u64, completed: f32, spent_ns: u64) {
-        let class = size_bytes.max(1).ilog2().min(CLASSES as u32 - 1) as usize;
+        let class = size_bytes.max(1).ilog2().min(SIZE_CLASSES as u32 - 1) as usize;
         let spent_ns = spent_ns.max(1); // a flow that failed at once was begun, too
         let share = &mut self.channels[channel];
         share.completed[class] += completed;
@@ -64,7 +64,7 @@ impl Shares {
 
     /// Jain's index; None if no channel completed anything.
     pub fn fairness(&self) -> Option<f64> {
-        let usual_ns: [f64; CLASSES] = std::array::from_fn(|class| {
+        let usual_ns: [f64; SIZE_CLASSES] = std::array::from_fn(|class| {
             let completed: f64 = self
                 .channels
                 .iter()
@@ -76,8 +76,8 @@ impl Shares {
                 0.0
             }
         });
-        let began = self.channels.iter().filter(|share| share.spent_ns > 0);
-        let (number, sum, squares) = began
+        let active = self.channels.iter().filter(|share| share.spent_ns > 0);
+        let (number, sum, squares) = active
             .map(|share| share.progress(&usual_ns))
             .fold((0.0, 0.0, 0.0), |(number, sum, squares), x| {
                 (number + 1.0, sum + x, squares + x * x)
@@ -88,7 +88,7 @@ impl Shares {
 
 impl Share {
     /// x of the definition above.
-    fn progress(&self, usual_ns: &[f64; CLASSES]) -> f64 {
+    fn progress(&self, usual_ns: &[f64; SIZE_CLASSES]) -> f64 {
         let earned_ns: f64 = self
             .completed
             .iter()

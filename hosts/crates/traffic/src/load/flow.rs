@@ -27,7 +27,7 @@ pub struct Fetch {
     /// When it was begun, monotonic.
     pub begun_ns: u64,
     /// How many bytes had come at the last look, and the first look that saw so many.
-    heard: (u64, u64),
+    last_progress: (u64, u64),
     low_water: bool,
 }
 
@@ -58,7 +58,7 @@ impl Fetch {
             entry,
             channel: token.channel(),
             begun_ns,
-            heard: (0, begun_ns),
+            last_progress: (0, begun_ns),
             low_water: false,
         })
     }
@@ -68,10 +68,10 @@ impl Fetch {
         // Fewer bytes than the low-water mark wait in the socket.
         let waiting = ioctl_fionread(&self.stream).unwrap_or(0);
         let received = self.entry.received_bytes + waiting;
-        if self.entry.connected_ns.is_none() || received != self.heard.0 {
-            self.heard = (received, now_ns);
+        if self.entry.connected_ns.is_none() || received != self.last_progress.0 {
+            self.last_progress = (received, now_ns);
         }
-        now_ns.saturating_sub(self.heard.1)
+        now_ns.saturating_sub(self.last_progress.1)
     }
 
     /// Go on as far as the socket is ready: request, or read once into `buffer`.
@@ -99,17 +99,17 @@ impl Fetch {
             self.entry.first_byte_ns = Some(realtime_ns());
         }
         // The end had come before this read (RDHUP), which did not fill the buffer: it took all there was.
-        let ended = count == 0 || (flags.contains(EventFlags::RDHUP) && count < READ_BYTES);
-        let left = self.entry.size_bytes.checked_sub(self.entry.received_bytes);
-        match left {
+        let is_ended = count == 0 || (flags.contains(EventFlags::RDHUP) && count < READ_BYTES);
+        let remaining = self.entry.size_bytes.checked_sub(self.entry.received_bytes);
+        match remaining {
             None => Ok(Step::Ended(Outcome::Failed("EPROTO".into()))),
-            Some(0) if ended => Ok(Step::Ended(Outcome::Completed)),
+            Some(0) if is_ended => Ok(Step::Ended(Outcome::Completed)),
             // Behind a reset, the next read has the error.
-            Some(_) if count == 0 || (ended && !flags.contains(EventFlags::ERR)) => {
+            Some(_) if count == 0 || (is_ended && !flags.contains(EventFlags::ERR)) => {
                 Ok(Step::Ended(Outcome::Failed("ENODATA".into())))
             }
-            Some(left) => {
-                if !self.low_water && left > u64::from(LOW_WATER_BYTES) {
+            Some(remaining) => {
+                if !self.low_water && remaining > u64::from(LOW_WATER_BYTES) {
                     atoll_netio::tcp_options::set_receive_low_water(&self.stream, LOW_WATER_BYTES)?;
                     self.low_water = true;
                 }

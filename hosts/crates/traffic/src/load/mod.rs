@@ -155,7 +155,7 @@ impl Client<'_> {
                     emit(&Message::Counters(self.channels.counters()))?;
                 }
             }
-            self.scheduler.over(monotonic_ns());
+            self.scheduler.end_turn(monotonic_ns());
         }
     }
 

@@ -47,11 +47,11 @@ pub fn of_session(session: u32) -> Vec<SockFilter> {
     ];
     for (at, expected) in [(0, word(0)), (4, word(4)), (8, word(8)), (12, session)] {
         program.push(SockFilter::new(LOAD_WORD_AT_X, 0, 0, at));
-        let here = program.len() as u8;
+        let position = program.len() as u8;
         program.push(SockFilter::new(
             JUMP_IF_EQUAL,
             0,
-            LENGTH - 2 - here,
+            LENGTH - 2 - position,
             expected,
         ));
     }

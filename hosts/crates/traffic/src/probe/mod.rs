@@ -144,15 +144,15 @@ impl Prober<'_> {
         let mut attempt = 0;
         let mut next_ns = monotonic_at(self.config.start_at_ns);
         loop {
-            let more = attempt < self.config.attempts && !self.config.send.is_empty();
-            let woken = events.wait(&mut ready, more.then_some(next_ns))?;
+            let is_sending = attempt < self.config.attempts && !self.config.send.is_empty();
+            let woken = events.wait(&mut ready, is_sending.then_some(next_ns))?;
             while let Some(arrival) = self.watcher.receive()? {
                 self.take(&arrival)?;
             }
             if woken == Wake::Stop {
                 return Ok(()); // all that had arrived by now was reported
             }
-            if more && monotonic_ns() >= next_ns {
+            if is_sending && monotonic_ns() >= next_ns {
                 self.send_all(attempt)?;
                 attempt += 1;
                 next_ns += self.config.interval_ns;
@@ -215,10 +215,10 @@ impl Prober<'_> {
             mark,
         } = arrival.probe;
         self.seen += 1;
-        let here = self.config.address == Some(destination);
-        if here && mark.answer {
+        let is_own = self.config.address == Some(destination);
+        if is_own && mark.answer {
             self.answered.insert(mark.number);
-        } else if here && protocol != ICMP {
+        } else if is_own && protocol != ICMP {
             let answer = arrival.probe.answered();
             self.send(source, protocol, answer.mark);
         }

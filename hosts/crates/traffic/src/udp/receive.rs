@@ -19,13 +19,13 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
-const COUNTERS_EVERY_NS: u64 = SECOND_NS / 10;
+const COUNTERS_INTERVAL_NS: u64 = SECOND_NS / 10;
 
 /// Asked for; the kernel gives at most `net.core.rmem_max`.
 const BUFFER_BYTES: usize = 8 << 20;
 
 /// Packets read between two looks at the clock.
-const BATCH: usize = 256;
+const BATCH_PACKETS: usize = 256;
 
 const SOCKET: u64 = 0;
 
@@ -124,11 +124,11 @@ pub fn receive(config: &UdpReceiveConfig, input: Input) -> io::Result<()> {
     let mut tally = Tally::default();
     let mut payload = vec![0; 1 << 16];
     let mut control = vec![0; 256];
-    let mut tick_ns = monotonic_ns() + COUNTERS_EVERY_NS;
+    let mut tick_ns = monotonic_ns() + COUNTERS_INTERVAL_NS;
     let mut ready = Vec::with_capacity(4);
     loop {
         let wake = events.wait(&mut ready, Some(tick_ns))?;
-        for _ in 0..BATCH {
+        for _ in 0..BATCH_PACKETS {
             let Some(arrival) = next(&socket, &mut payload, &mut control)? else {
                 break;
             };
@@ -144,7 +144,7 @@ pub fn receive(config: &UdpReceiveConfig, input: Input) -> io::Result<()> {
             if !config.quiet {
                 emit(&tally.counters(realtime_ns()))?;
             }
-            tick_ns = monotonic_ns() + COUNTERS_EVERY_NS;
+            tick_ns = monotonic_ns() + COUNTERS_INTERVAL_NS;
         }
     }
 }

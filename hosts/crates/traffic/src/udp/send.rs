@@ -10,7 +10,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 /// Between two bursts at least: what timers can do without spinning, a few packets at tens of Mbit/s.
-const BURST_EVERY_NS: u64 = 500_000;
+const BURST_INTERVAL_NS: u64 = 500_000;
 
 /// A sender that was held up for longer does not send what it missed: that burst would fill a queue by itself.
 const CATCH_UP_NS: u64 = 10_000_000;
@@ -98,7 +98,7 @@ impl Sockets {
                 .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
                 .map_err(failed(format!("send to {to}")))?;
             match self.open.get_mut(turn) {
-                Some(place) => *place = (stream, socket),
+                Some(slot) => *slot = (stream, socket),
                 None => self.open.push((stream, socket)),
             }
         }
@@ -153,9 +153,9 @@ impl Pace {
 
     /// When the next packet is due: when those before it have taken their time at the rate.
     fn next_ns(&self) -> u64 {
-        let since = self.bits * 1_000_000_000 / u128::from(self.rate_bit_s);
+        let elapsed_ns = self.bits * 1_000_000_000 / u128::from(self.rate_bit_s);
         self.start_ns
-            .saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+            .saturating_add(u64::try_from(elapsed_ns).unwrap_or(u64::MAX))
     }
 
     /// The rate is another one from `at_ns` on, before which no packet is due.
@@ -181,7 +181,7 @@ impl Pace {
 
     /// When to look again, having sent at `now_ns`.
     fn wake_ns(&self, now_ns: u64) -> u64 {
-        self.next_ns().max(now_ns + BURST_EVERY_NS)
+        self.next_ns().max(now_ns + BURST_INTERVAL_NS)
     }
 }
 

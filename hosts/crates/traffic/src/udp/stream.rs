@@ -96,8 +96,8 @@ impl Packets {
 
     /// Flows of which every packet was given out.
     pub fn flows_completed(&self) -> u64 {
-        let over = self.streams.iter().filter(|stream| stream.left == Some(0));
-        self.ended + over.count() as u64
+        let completed = self.streams.iter().filter(|stream| stream.left == Some(0));
+        self.ended + completed.count() as u64
     }
 
     fn begin(&mut self) -> Stream {
