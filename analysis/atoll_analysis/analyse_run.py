@@ -39,9 +39,9 @@ from atoll_analysis.tables.probe_filter import is_change_probe, most_probe_bytes
 from atoll_analysis.tables.queue_intervals import full_size_bytes, standing_window_s
 from atoll_analysis.tables.run_data import RunData, cut_short, read_run_data
 from atoll_analysis.tables.tables import WINDOW_NS, Tables, build_tables, traffic_hosts
-from atoll_analysis.verdict.drop_report import lost_outside
 from atoll_analysis.verdict.duplicate_addresses import duplicate_addresses
 from atoll_analysis.verdict.findings import Finding, verdict_of
+from atoll_analysis.verdict.lost_outside import lost_outside
 from atoll_analysis.verdict.notes import notes
 from atoll_analysis.verdict.timeouts import (
     flow_tries,

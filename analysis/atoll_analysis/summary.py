@@ -13,10 +13,10 @@ from atoll_analysis.figures.regimes import RegimeFigures
 from atoll_analysis.figures.standing_queue import StandingQueue
 from atoll_analysis.figures.udp import UdpFigures
 from atoll_analysis.tables.box_counters import LostFigures, LowPriorityFigures, SojournFigures
-from atoll_analysis.verdict.drop_report import LostOutside
 from atoll_analysis.verdict.duplicate_addresses import DuplicateAddress
 from atoll_analysis.verdict.host_heat import HostHeat
 from atoll_analysis.verdict.loss_agreement import Payload, Section
+from atoll_analysis.verdict.lost_outside import LostOutside
 from atoll_analysis.verdict.silence import SilenceFigures
 from atoll_core.experiment.experiment import USUAL_LIMITS, VerdictBounds
 

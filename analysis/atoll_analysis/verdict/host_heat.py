@@ -9,8 +9,8 @@ machine without sensors is unknown, and nothing is said about it (docs/decisions
 from collections.abc import Iterator, Mapping
 from typing import TypedDict
 
-from atoll_analysis.verdict.drop_report import MOST_NAMES, machine_text
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat
+from atoll_analysis.verdict.lost_outside import MOST_NAMES, machine_text
 from atoll_core.plural import first_of
 
 MOST_BUSY_SHARE = 0.95

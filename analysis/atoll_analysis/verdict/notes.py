@@ -7,8 +7,8 @@ from atoll_analysis.figures.clocks import unknown_start_notes
 from atoll_analysis.summary import ControlPackets, ControlTraffic, Summary
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import ARRIVED, Tables
-from atoll_analysis.verdict.drop_report import outside_notes
 from atoll_analysis.verdict.loss_agreement import compared_links
+from atoll_analysis.verdict.lost_outside import outside_notes
 from atoll_core.experiment.experiment import Protocol
 from atoll_core.lab.network import HostRole
 from atoll_core.plan.plan import Backend

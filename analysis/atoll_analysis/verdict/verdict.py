@@ -8,11 +8,11 @@ from atoll_analysis.figures.clocks import judge_clocks, judge_start
 from atoll_analysis.figures.udp import judge_udp
 from atoll_analysis.summary import Summary, bounds, least_rate_bit_s
 from atoll_analysis.verdict.completeness import judge_completeness
-from atoll_analysis.verdict.drop_report import judge_lost_outside, likely_causes
 from atoll_analysis.verdict.duplicate_addresses import judge_duplicates
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
 from atoll_analysis.verdict.host_heat import judge_heat
 from atoll_analysis.verdict.loss_agreement import compared_links, disagreements, judge_unproven
+from atoll_analysis.verdict.lost_outside import judge_lost_outside, likely_causes
 from atoll_core.plural import counted
 
 CHANGE_LATENESS_MS = 250.0

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from atoll_analysis.verdict.drop_report import SWITCH_PORTS
+from atoll_analysis.verdict.lost_outside import SWITCH_PORTS
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network
 from atoll_core.lab.port_ref import PortRef

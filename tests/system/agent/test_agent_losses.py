@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atoll_analysis.verdict.drop_report import judge_lost_outside, lost_outside
+from atoll_analysis.verdict.lost_outside import judge_lost_outside, lost_outside
 from atoll_testbed.run.kernel_drops import DropSample, drop_increase
 from tests.support.agent_lab import machines
 

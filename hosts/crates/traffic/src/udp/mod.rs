@@ -194,7 +194,8 @@ mod tests {
 
     #[test]
     fn configurations_and_ready_are_those_of_the_contract() {
-        let configs: Vec<UdpConfig> = configurations("udp", &["changes", "each", "flows", "further", "quiet"]);
+        let configs: Vec<UdpConfig> =
+            configurations("udp", &["changes", "each", "flows", "further", "quiet"]);
         let listen = configs.iter().find_map(|config| match config {
             UdpConfig::Receive(config) => Some(config.listen),
             UdpConfig::Send(_) => None,

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from atoll_analysis.summary import Summary
-from atoll_analysis.verdict.drop_report import (
+from atoll_analysis.verdict.lost_outside import (
     Backlog,
     LostOutside,
     SwitchPort,
