@@ -122,8 +122,7 @@ class RawUdp(Raw):
 
     rate: UdpRate = Field(description="IP bytes a second of all flows together.", examples=["2 Mbit/s"])
     receivers: UdpReceivers = Field(
-        default=UdpReceivers.SPECIAL,
-        strict=False,
+        default="special",
         description=(
             "special: the island's special host receives every flow. clients: the island clients receive the flows in "
             "turn. Default special."

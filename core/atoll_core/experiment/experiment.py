@@ -10,7 +10,7 @@ from typing import Any
 
 from atoll_core.codec import tagged
 from atoll_core.described import Described, FileName, changes, percent, settings_of
-from atoll_core.experiment.traffic import Traffic, UdpReceivers, UdpTraffic
+from atoll_core.experiment.traffic import Traffic, UdpTraffic
 from atoll_core.lab.box_kind import ROUTER
 from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.units import Duration, Rate, Size
@@ -655,7 +655,7 @@ class Experiment:
         if self.udp is None or network.specials is None:
             return None
         world, island = network.specials
-        in_turn = self.udp.receivers is UdpReceivers.CLIENTS
+        in_turn = self.udp.receivers == "clients"
         return world, network.with_role(HostRole.ISLAND_CLIENT) if in_turn else (island,)
 
     def as_used(self, network: Network) -> Network:

@@ -10,7 +10,7 @@ import pytest
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
-from atoll_core.experiment.traffic import UdpReceivers, UdpTraffic
+from atoll_core.experiment.traffic import UdpTraffic
 from atoll_core.units import Rate, Size
 from atoll_dashboards.report.plots import PLOTS
 from atoll_dashboards.report.report_data import read_sources
@@ -118,7 +118,7 @@ def test_runs_side_by_side_have_rows_for_udp_if_there_was_any(run: RunDir, tmp_p
 @pytest.mark.parametrize("quiet", [(), ("i2",)])
 def test_receivers_are_added_up(tmp_path: Path, quiet: tuple[str, ...]) -> None:
     """Three clients receive one, two and three packets in each 100 ms; a quiet one counts at the end only."""
-    traffic = UdpTraffic(RATE, "published", 5301, Size(1500), 3, UdpReceivers.CLIENTS)
+    traffic = UdpTraffic(RATE, "published", 5301, Size(1500), 3, "clients")
     run = begin(tmp_path, experiment(transfer=None, udp=traffic), network(3), ("world", "island"))
     write_udp(run)
     (run.logs / "udp-receive-is.out").unlink()
