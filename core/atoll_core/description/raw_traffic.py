@@ -2,7 +2,7 @@
 """The load as experiment.yaml has it: channels of TCP flows, and UDP. ``resolve_traffic`` makes a Traffic of it."""
 
 import re
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
@@ -10,7 +10,7 @@ from atoll_core.description.raw_types import Between, Positive, Raw, ShortForm, 
 from atoll_core.description.validation_messages import nearest
 from atoll_core.errors import shown
 from atoll_core.experiment.flow_sizes import PUBLISHED
-from atoll_core.experiment.traffic import SizesCount, ThinkTime, UdpReceivers
+from atoll_core.experiment.traffic import SizesCount, ThinkTime
 from atoll_core.units import Duration, Rate, Size
 
 LeastSize = Annotated[Size, Between(Size, "1 B", "1 MB")]
@@ -121,7 +121,7 @@ class RawUdp(Raw):
     """UDP flows from the world's special server to hosts of the island."""
 
     rate: UdpRate = Field(description="IP bytes a second of all flows together.", examples=["2 Mbit/s"])
-    receivers: UdpReceivers = Field(
+    receivers: Literal["special", "clients"] = Field(
         default="special",
         description=(
             "special: the island's special host receives every flow. clients: the island clients receive the flows in "

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 from atoll_core.described import FileName, settings_of
 from atoll_core.experiment.flow_sizes import PUBLISHED, FlowSizes, published
@@ -83,10 +83,6 @@ class Traffic:
         }
 
 
-UdpReceivers = Literal["special", "clients"]
-"""The hosts of the island that receive UDP flows: its special host all of them, or its clients in turn."""
-
-
 @dataclass(frozen=True, slots=True)
 class UdpTraffic:
     """UDP from the world's special server to hosts of the island, unresponsive to loss.
@@ -99,7 +95,7 @@ class UdpTraffic:
     port: int
     packet: Size  # IP bytes of all packets but the last of each flow
     parallel: int
-    receivers: UdpReceivers = "special"
+    receivers: str = "special"  # the island's special host, or its "clients" in turn
     sizes: FlowSizes | None = None
     line: int = field(default=0, compare=False)  # of the rate in the experiment's file; 0: unknown
 
