@@ -291,6 +291,8 @@ class _Resolver:
     def check_roles(self) -> None:
         load = any(version.traffic.channels > 0 for version in described_versions(self.raw))
         required = _REQUIRED_ROLES | (_ROLES_FOR_LOAD if load else {})
+        if self.raw.udp and self.raw.udp.receivers == "clients":
+            required.setdefault(HostRole.ISLAND_CLIENT, "it receives flows of UDP")
         for role, why in required.items():
             if not self.network.with_role(role):
                 self.note(("lab",), f"{self.network.file} has no host with role {role.value}: {why}; add one")

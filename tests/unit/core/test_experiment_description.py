@@ -224,7 +224,12 @@ def test_channels_need_clients_and_no_channels_need_none(load, text, lab):
         f"e.yaml:{line_of(text, 'lab: lab.yaml')}: lab: lab.yaml has no host with role island-client: the channels "
         "run on it; add one"
     ]
-    load(edited(text, ("channels: 20", "channels: 0")), without)
+    no_channels = edited(text, ("channels: 20", "channels: 0"))
+    load(no_channels, without)
+    assert mistakes_of(load, f"{no_channels}udp: {{rate: 1 Mbit/s, receivers: clients}}\n", without) == [
+        f"e.yaml:{line_of(text, 'lab: lab.yaml')}: lab: lab.yaml has no host with role island-client: it receives "
+        "flows of UDP; add one"
+    ]
 
 
 def test_the_delay_trunk_must_carry_both_directions_each_way(load, text, lab):
