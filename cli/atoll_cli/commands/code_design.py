@@ -13,13 +13,16 @@ from atoll_analysis.figures.code_design import TARGETS, TIMEOUT_MARGIN_S, CodeDe
 from atoll_analysis.run_directory import RunDir
 from atoll_core.plural import counted
 
+_JSON_KEYS = {"total": "came", "spare_share": "spare"}  # of the answer, where those of CodeDesigns differ
+
 
 def show_code_designs(run: Path, link: str | None, *, as_json: bool) -> None:
     """Print the designs for the losses of a link in a run."""
     designs = designs_of_run(RunDir.open(run), link)
     if as_json:
         best = {f"{target:g}": asdict(design) for target in TARGETS if (design := designs.best(target))}
-        print(json.dumps({**asdict(designs), "best": best}))
+        content = {_JSON_KEYS.get(key, key): value for key, value in asdict(designs).items()}
+        print(json.dumps({**content, "best": best}))
         return
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
     cut_text = f", the first of {designs.total}" if designs.total > designs.packets else ""

@@ -33,7 +33,9 @@ def shown(*words: str | Path) -> str:
 def test_the_designs_recover_the_losses_of_the_run(run: RunDir) -> None:
     said = json.loads(shown(run.path, "--json"))
     bursts = run.summary()["loss_bursts"]["sat"]
+    assert list(said) == ["link", "packets", "came", "lost", "rate_bit_s", "spare", "designs", "best"]
     assert (said["link"], said["packets"], said["lost"]) == ("sat", bursts["packets"], bursts["lost"])
+    assert said["came"] == said["packets"]
     lost = np.array(pl.read_parquet(run.tables / "losses.parquet")["number"])
     assert said["designs"]
     for each in said["designs"]:
