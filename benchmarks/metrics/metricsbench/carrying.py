@@ -78,24 +78,24 @@ def measure(rate: int, seconds: float, ours: int, theirs: int) -> Figures:
             )
 
 
-def table(sums: Figures) -> str:
-    """The sums for people, as Markdown."""
-    rate = sums.points / sums.seconds
-    both = sums.spool_cpu_s + sums.sink_cpu_s
+def table(result: Figures) -> str:
+    """The figures for people, as Markdown."""
+    rate = result.points / result.seconds
+    both = result.spool_cpu_s + result.sink_cpu_s
     return "\n".join(
         (
-            in_words(sums.machine),
+            in_words(result.machine),
             "",
             "| | |",
             "|---|---:|",
-            f"| points, in {sums.seconds:g} s | {sums.points:,} ({rate:,.0f}/s) |",
-            f"| in the database in the end | {sums.in_database:,} (missing: {sums.points - sums.in_database}) |",
-            f"| spool | {sums.spool_bytes / 1e6:.1f} MB |",
-            f"| written, CPU | {sums.spool_cpu_s:.1f} s, {sums.spool_cpu_s / sums.points * 1e6:.1f} us a point |",
-            f"| sent, CPU | {sums.sink_cpu_s:.1f} s, {sums.sink_cpu_s / sums.points * 1e6:.1f} us a point |",
-            f"| both together | {both / sums.seconds:.0%} of one core |",
-            f"| the last was written late by | {sums.late_s * 1e3:.0f} ms |",
-            f"| and all were sent after another | {sums.behind_s:.1f} s |",
+            f"| points, in {result.seconds:g} s | {result.points:,} ({rate:,.0f}/s) |",
+            f"| in the database in the end | {result.in_database:,} (missing: {result.points - result.in_database}) |",
+            f"| spool | {result.spool_bytes / 1e6:.1f} MB |",
+            f"| written, CPU | {result.spool_cpu_s:.1f} s, {result.spool_cpu_s / result.points * 1e6:.1f} us a point |",
+            f"| sent, CPU | {result.sink_cpu_s:.1f} s, {result.sink_cpu_s / result.points * 1e6:.1f} us a point |",
+            f"| both together | {both / result.seconds:.0%} of one core |",
+            f"| the last was written late by | {result.late_s * 1e3:.0f} ms |",
+            f"| and all were sent after another | {result.behind_s:.1f} s |",
         )
     )
 

@@ -145,8 +145,8 @@ def _swap(event: _Fields) -> str | _Text:
         case "undone":
             return _warning(f"swap rolled back: {event['reason']}")
         case "end":
-            total_ms, draining_ms = event["duration_ns"] / 1e6, event["beyond_drain_ns"] / 1e6
-            return f"swapped in {total_ms:.0f} ms ({total_ms - draining_ms:.0f} ms of it draining)"
+            total_ms, beyond_drain_ms = event["duration_ns"] / 1e6, event["beyond_drain_ns"] / 1e6
+            return f"swapped in {total_ms:.0f} ms ({total_ms - beyond_drain_ms:.0f} ms of it draining)"
         case _:
             raise KeyError
 
