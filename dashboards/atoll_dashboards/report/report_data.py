@@ -162,7 +162,8 @@ class Sources:
             hosts = rows.select(pl.col("host").n_unique()).collect().item()
             rows = rows.filter(hosts == receivers).with_columns((counted - counted.shift(1, fill_value=0)).over("host"))
             window_ns = round(WINDOW_S * 1e9)
-            rows = rows.group_by(pl.col("t_ns") // window_ns * window_ns).agg(counted.sum(), pl.col("jitter_ns").max())
+            end_ns = (pl.col("t_ns") + window_ns // 2) // window_ns * window_ns  # receivers count at different instants
+            rows = rows.group_by(end_ns).agg(counted.sum(), pl.col("jitter_ns").max())
             rows = rows.sort("t_ns")
         else:
             rows = rows.with_columns(counted - counted.shift(1, fill_value=0))
