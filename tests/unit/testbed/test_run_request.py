@@ -27,6 +27,8 @@ from atoll_testbed.run.run_request import (
 )
 from atoll_testbed.virtual.virtual_run import inside_manifest, stuck_after_s
 
+_UDP = "udp={rate: 1 Mbit/s, receivers: clients}"
+
 
 @pytest.mark.parametrize(
     ("platform", "options"),
@@ -34,7 +36,7 @@ from atoll_testbed.virtual.virtual_run import inside_manifest, stuck_after_s
 )
 def test_a_request_is_read_as_it_was_made(project: Path, tmp_path: Path, platform: str, options: RunOptions) -> None:
     """By every platform the same way, with settings and scheduled changes resolved."""
-    network, experiment = load_experiment(project / "examples/switching.yaml", ["seed=9"])
+    network, experiment = load_experiment(project / "examples/switching.yaml", ["seed=9", _UDP])
     request = RunRequest(network, experiment, platform, options)
     run_dir = create_run(tmp_path, request, 0)
     assert read_request(RunDir.open(run_dir.path)) == request
