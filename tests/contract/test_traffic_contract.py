@@ -70,11 +70,18 @@ LOADS = (
 
 
 @pytest.mark.parametrize("load", LOADS)
-@pytest.mark.parametrize("udp", ["{rate: 2 Mbit/s}", "{rate: 2 Mbit/s, flow_sizes: 10 kB, packet: 1200 B}"])
+@pytest.mark.parametrize(
+    "udp",
+    [
+        "{rate: 2 Mbit/s}",
+        "{rate: 2 Mbit/s, flow_sizes: 10 kB, packet: 1200 B}",
+        "{rate: 2 Mbit/s, receivers: clients}",
+    ],
+)
 def test_loads_of_every_kind_have_the_shape_of_an_example(project: Path, load: str, udp: str) -> None:
     network, experiment = load_experiment(project / "examples" / "geo.yaml", [load, f"udp={udp}"])
     planned = [job for job in jobs(network, experiment) if job.argv[-1] in ("serve", "load", "udp")]
-    assert len(planned) == 6 + 6 + 2
+    assert len(planned) == 6 + 6 + (1 + 6 if "clients" in udp else 1 + 1)
     for job in planned:
         known = [shape(example) for example in examples(project, job.argv[-1], "keeper")]
         assert shape(job.config) in known, (job.name, job.config)
