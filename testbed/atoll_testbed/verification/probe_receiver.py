@@ -98,7 +98,7 @@ def boxes_and_taps(network: Network) -> dict[str, list[str]]:
 class Watch:
     """The probes seen so far in a session. ``sent_ns``: when hosts sent them, by number and attempt.
 
-    ``at``: the stations whose sightings are the path of an attempt.
+    ``path_stations``: the stations whose sightings are the path of an attempt.
     """
 
     def __init__(self, path_stations: Collection[Station] = ()) -> None:
@@ -138,7 +138,7 @@ class Watch:
         """The sightings of each attempt of a probe so far."""
         return self._attempts[number].values()
 
-    def taken(self, number: int, path: AbstractSet[Sighting], *, exact: bool) -> int:
+    def attempts_on_path(self, number: int, path: AbstractSet[Sighting], *, exact: bool) -> int:
         """The number of attempts that were seen at all sightings of a path; with ``exact``, and nowhere else."""
         return sum(seen == path if exact else seen >= path for seen in self.attempts_of(number))
 

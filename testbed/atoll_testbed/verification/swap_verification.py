@@ -80,7 +80,7 @@ class _ProbePath:
     end: str
     stations: tuple[tuple[str, Station | None], ...]  # of the boxes, taps and hosts on the path
     sightings: frozenset[Sighting]  # at the stations
-    refused: str | None = None
+    refusal: str | None = None
 
     @property
     def expects_answer(self) -> bool:
@@ -194,7 +194,7 @@ def _tag(match: Match) -> int | None:
 
 async def _send_until_seen(testbed: "Testbed", paths: Sequence[_ProbePath], watch: Watch, limit_s: float) -> None:
     def all_proven() -> bool:
-        return all(_is_proven(path, watch) or path.refused for path in paths)
+        return all(_is_proven(path, watch) or path.refusal for path in paths)
 
     for attempt in range(ATTEMPTS):
         await _send(testbed, [path for path in paths if not _is_proven(path, watch)], watch.session, attempt)
@@ -210,9 +210,9 @@ async def _send(testbed: "Testbed", paths: Iterable[_ProbePath], session: int, a
 
     async def send(name: str) -> None:
         frames = [(path.probe.entry, path.frame(session, attempt)) for path in by_switch[name]]
-        errors = await testbed.controller.send(testbed.network.switch(name).dpid, frames)
-        for path, refused in zip(by_switch[name], errors, strict=True):
-            path.refused = refused
+        refusals = await testbed.controller.send(testbed.network.switch(name).dpid, frames)
+        for path, refusal in zip(by_switch[name], refusals, strict=True):
+            path.refusal = refusal
 
     await asyncio.gather(*map(send, by_switch))
 
@@ -224,7 +224,7 @@ def _is_proven(path: _ProbePath, watch: Watch) -> bool:
 
 def _followed_path(path: _ProbePath, watch: Watch) -> bool:
     """Whether an attempt was seen everywhere on the path, and nowhere else, such as on the path of old entries."""
-    return watch.taken(path.number, path.sightings, exact=path.expects_answer) > 0
+    return watch.attempts_on_path(path.number, path.sightings, exact=path.expects_answer) > 0
 
 
 def _effect(entry: FlowEntry) -> tuple[EntryId, tuple[Action, ...]]:
@@ -237,8 +237,8 @@ def _judge(
 ) -> str | None:
     """The failure of a probe in one line; None if it has not failed. ``must_count``: entries that must have counted."""
     probe = _probe_text(path.probe)
-    if path.refused:
-        return f"{probe}: the switch refused to send it: {path.refused}"
+    if path.refusal:
+        return f"{probe}: the switch refused to send it: {path.refusal}"
     taps = {tap.name for tap in network.taps}
 
     def how_far() -> str:
@@ -285,12 +285,12 @@ class _CutoverProbe:
     indistinct: bool
     exact: bool = True
 
-    def taken(self, watch: Watch) -> bool:
+    def has_taken_new_path(self, watch: Watch) -> bool:
         """Whether a frame was seen everywhere on the new path and nowhere else.
 
         If the old path contains the new one, two frames are needed: the copy for a tap may have been lost.
         """
-        return watch.taken(self.number, self.new, exact=self.exact) >= (2 if self.new < self.old else 1)
+        return watch.attempts_on_path(self.number, self.new, exact=self.exact) >= (2 if self.new < self.old else 1)
 
     def failure(self, watch: Watch) -> str:
         """The failure in one line."""
@@ -320,47 +320,47 @@ async def verify_cutover(
     network, clock = testbed.network, asyncio.get_running_loop().time
     start_s = clock()
     missing = await asyncio.to_thread(_cutover_probes, network, probes, before, after)
-    indistinct = any(frame.indistinct for frame in missing)
+    indistinct = any(probe.indistinct for probe in missing)
     deadline_s = start_s + LAG_S + max(limit_ns(network, version) for version in experiments) / 1e9
     while missing:
         watch = Watch(stations(network))
         await _watch_until_taken(testbed, missing, watch, deadline_s - clock())
-        missing = [frame for frame in missing if not frame.taken(watch)]  # all sightings are there: the jobs have ended
+        # The jobs have ended: all sightings are there.
+        missing = [probe for probe in missing if not probe.has_taken_new_path(watch)]
         if missing and clock() >= deadline_s:
-            raise LabError("\n".join(frame.failure(watch) for frame in missing))
+            raise LabError("\n".join(probe.failure(watch) for probe in missing))
     if indistinct:
         await asyncio.sleep(start_s + LAG_S - clock())
 
 
-async def _watch_until_taken(testbed: "Testbed", frames: Sequence[_CutoverProbe], watch: Watch, limit_s: float) -> None:
-    """Have hosts send the frames until all were seen on their new paths, or until the limit."""
+async def _watch_until_taken(testbed: "Testbed", probes: Sequence[_CutoverProbe], watch: Watch, limit_s: float) -> None:
+    """Have hosts send probes until all were seen on their new paths, or until the limit."""
     network = testbed.network
     senders = {host.name: (host.address, list[Sent]()) for host in network.hosts}
-    for frame in frames:
-        sent = Sent(frame.number, network.host(frame.probe.dst).address, frame.probe.protocol)
-        senders[frame.probe.src][1].append(sent)
+    for number, probe in ((each.number, each.probe) for each in probes):
+        senders[probe.src][1].append(Sent(number, network.host(probe.dst).address, probe.protocol))
     senders = {name: (address, sent) for name, (address, sent) in senders.items() if sent}
     promiscuous = boxes_and_taps(network)
-    ends = (machine for frame in frames for machine, _, _ in frame.new if machine not in senders)
+    ends = (machine for probe in probes for machine, _, _ in probe.new if machine not in senders)
     watchers = dict.fromkeys((*promiscuous, *ends))
     attempts = max(1, round(limit_s / INTERVAL_S))
     async with (
         receiving_probes(testbed.machine, watch, watchers, promiscuous),
         sending(testbed.machine, watch, senders, attempts, int(INTERVAL_S * 1e9)),
     ):
-        await watch.wait_until(lambda: all(frame.taken(watch) for frame in frames), limit_s)
+        await watch.wait_until(lambda: all(probe.has_taken_new_path(watch) for probe in probes), limit_s)
 
 
 def _cutover_probes(network: Network, probes: Iterable[Probe], before: Plan, after: Plan) -> list[_CutoverProbe]:
     old_tables, new_tables = (SwitchTables(network, plan.flows, strict=False) for plan in (before, after))
-    frames: list[_CutoverProbe] = []
+    cutover_probes: list[_CutoverProbe] = []
     for number, probe in enumerate(probes):
         (old_path, _), (new_path, end) = (_host_path(network, tables, probe) for tables in (old_tables, new_tables))
         new, old = sightings(network, new_path), sightings(network, old_path)
         same_path = [_without_entry(step) for step in new_path] == [_without_entry(step) for step in old_path]
         indistinct = new == old and not same_path
-        frames.append(_CutoverProbe(number, probe, new, old, indistinct=indistinct, exact=end == probe.dst))
-    return frames
+        cutover_probes.append(_CutoverProbe(number, probe, new, old, indistinct=indistinct, exact=end == probe.dst))
+    return cutover_probes
 
 
 def _host_path(network: Network, tables: SwitchTables, probe: Probe) -> tuple[tuple[Step, ...], str]:
