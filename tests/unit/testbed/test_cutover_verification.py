@@ -20,7 +20,7 @@ SAT, TAGGED, TAP, END = (
 def turn(here: Iterable[Sighting], there: Iterable[Sighting]) -> _CutoverProbe:
     """A frame from w1 to i1."""
     entry = FlowEntry("sw-w", 1000, Match(in_port=1), (), 0, "w1 -> sat")
-    return _CutoverProbe(7, Probe(entry, "w1", "i1", "main", 1), frozenset(here), frozenset(there), indistinct=False)
+    return _CutoverProbe(7, Probe(entry, "w1", "i1", "main", 1), frozenset(here), frozenset(there), is_indistinct=False)
 
 
 def seen(*ways: Iterable[Sighting]) -> Watch:
