@@ -218,7 +218,7 @@ def _losses(data: RunData, tables: Tables, links: Mapping[str, LinkFigures]) -> 
         "probed_bytes_max": most_probe_bytes(data),
         "loss_packets_captures": totals[0].packets - totals[1].packets if totals else None,
         "tcp_payload_loss_bytes": totals[0].tcp_payload_bytes - totals[1].tcp_payload_bytes if totals else None,
-        "lost_outside": lost_outside(data.manifest, topology.between_captures),
+        "lost_outside": lost_outside(data.manifest, topology.places_between_captures),
         "path_loss": path_loss(data),
     }
 

@@ -361,8 +361,8 @@ class Agent:
         ended = await stream.wait()
         if self._end_reason is not None:
             reason = self._end_reason
-        elif stream.broken is not None:
-            error = f"{stream.broken}" if isinstance(stream.broken, ValueError) else repr(stream.broken)
+        elif stream.error is not None:
+            error = f"{stream.error}" if isinstance(stream.error, ValueError) else repr(stream.error)
             reason = f"the connection to {self.name} broke: {plain(error, _LONGEST_TEXT)}"
         elif self._closing:
             reason = f"{self.name} was closed"

@@ -16,7 +16,7 @@ class LineStream(Protocol):
     """A stream of lines to and from a program on any machine."""
 
     @property
-    def broken(self) -> Exception | None:
+    def error(self) -> Exception | None:
         """The error in the program's output that has ended the stream; None if there was none."""
         ...
 
@@ -43,16 +43,16 @@ class LineCutter:
     def __init__(self, on_line: Callable[[bytes], None], longest_bytes: int) -> None:
         """An error of ``on_line``, or a line of more than ``longest_bytes`` bytes, ends the stream.
 
-        ``broken`` has the error then, and ``on_line`` is not called again.
+        ``error`` has the error then, and ``on_line`` is not called again.
         """
-        self.broken: Exception | None = None
+        self.error: Exception | None = None
         self._on_line = on_line
         self._longest_bytes = longest_bytes
         self._partial = bytearray()
 
     def take(self, data: bytes) -> None:
         """Take the next chunk."""
-        if self.broken is not None:
+        if self.error is not None:
             return
         first, newline, others = data.partition(b"\n")
         self._partial += first
@@ -63,9 +63,9 @@ class LineCutter:
                     self._on_line(line)
                 self._partial = bytearray(rest)
         except Exception as error:  # noqa: BLE001 - invalid output of a machine must end its own stream only
-            self.broken = error
+            self.error = error
         if len(self._partial) > self._longest_bytes:
-            self.broken = ValueError(f"a line is longer than {self._longest_bytes} bytes")
+            self.error = ValueError(f"a line is longer than {self._longest_bytes} bytes")
 
 
 class LineProcess:
@@ -87,9 +87,9 @@ class LineProcess:
         self._next_read: asyncio.TimerHandle | None = None
 
     @property
-    def broken(self) -> Exception | None:
+    def error(self) -> Exception | None:
         """The error in its output that has ended the stream; None if there was none."""
-        return self._cutter.broken
+        return self._cutter.error
 
     async def start(self, command: Sequence[str]) -> None:
         """Start the process in a new session, so that Ctrl-C does not reach it. Raises OSError."""
@@ -151,7 +151,7 @@ class LineProcess:
             return
         if data:
             self._cutter.take(data)
-            if self._cutter.broken is not None:
+            if self._cutter.error is not None:
                 self.kill()
             # A full pipe would block the writer.
             elif len(data) < _READ_BYTES and self._loop.time() >= self._read_at_once_until_s:

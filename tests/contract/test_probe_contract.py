@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from atoll_hosts.binary import find_binary
-from atoll_testbed.verification.probe_receiver import SeenProbe, Sent, Watch, job_config
+from atoll_testbed.verification.probe_receiver import SeenProbe, SentProbe, Watch, job_config
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_configurations_are_those_of_the_contract(examples: list[dict[str, Any]]
     """One that sends, one that only sees."""
     watch = Watch()
     watch.session = 0xDEADBEEF
-    probes = [Sent(0, IPv4Address("10.20.0.1"), 1), Sent(1, IPv4Address("10.20.0.2"), 6)]
+    probes = [SentProbe(0, IPv4Address("10.20.0.1"), 1), SentProbe(1, IPv4Address("10.20.0.2"), 6)]
     expected = [example["message"] for example in examples if example["from"] == "keeper"]
     assert job_config(watch, IPv4Address("10.10.0.1"), probes, 6, 200_000_000) == expected[0]
     assert job_config(watch, None, interval_ns=200_000_000, promiscuous=["cap-w-tap-w"]) == expected[1]
@@ -72,7 +72,7 @@ def test_probes_on_the_loopback_interface_are_seen_and_answered(protocol: int) -
     config = job_config(
         watch,
         IPv4Address("127.0.0.1"),
-        [Sent(7, IPv4Address("127.0.0.1"), protocol)],
+        [SentProbe(7, IPv4Address("127.0.0.1"), protocol)],
         3,
         50_000_000,
     )

@@ -21,7 +21,7 @@ def chain_figures(tables: Tables, data: RunData) -> dict[str, ChainFigures]:
     arrived_by_chain, completed, lost = _arrived_bytes(tables, data), _completed_flows(tables), _losses(tables, data)
     figures: dict[str, ChainFigures] = {}
     for name, chain in latest_chains.items():
-        capture = data.topology.arrival(chain, tables.decoded)
+        capture = data.topology.arrival_capture(chain, tables.decoded)
         seconds = data.window.seconds if data.window and capture is not None else None
         ip_bytes, goodput_bytes = arrived_by_chain.get(name, (0, 0))
         flows, mean_bytes = completed.get(name, (0, None))
@@ -77,8 +77,8 @@ def _losses(tables: Tables, data: RunData) -> dict[str, tuple[int, float]]:
     )
     rows = before.join(after, on="chain", how="left").with_columns(pl.exclude("chain").fill_null(0)).iter_rows()
     return {
-        chain: (ip_bytes - left_bytes, (packets - left) / packets)
-        for chain, packets, ip_bytes, left, left_bytes in rows
+        chain: (ip_bytes - arrived_bytes, (packets - arrived) / packets)
+        for chain, packets, ip_bytes, arrived, arrived_bytes in rows
         if chain in conserving
     }
 
@@ -94,7 +94,7 @@ def change_figures(change: ScheduledChange, data: RunData) -> ChangeFigures:
         planned_s=data.experiment.versions[change.number].at.s,
         began_s=None if began is None else (began - origin_ns) / 1e9,
         lateness_ms=None if began is None or change.planned_ns is None else (began - change.planned_ns) / 1e6,
-        turned_ms=None if began is None or change.shifted_ns is None else (change.shifted_ns - began) / 1e6,
+        turned_ms=None if began is None or change.turned_ns is None else (change.turned_ns - began) / 1e6,
         duration_s=None if duration_ns is None else duration_ns / 1e9,
         drain_s=None if duration_ns is None else change.drain_ns / 1e9,
         beyond_drain_ms=None if duration_ns is None else (duration_ns - change.drain_ns) / 1e6,
@@ -116,7 +116,7 @@ def flows_failed_in_changes(tables: Tables, data: RunData) -> int:
     for change, (before, after) in zip(data.changes, pairwise(data.experiment.versions), strict=True):
         chains = {before.chain, *before.branches} ^ {after.chain, *after.branches}
         moves_stateful = any(stateful & {*chain.hops} for chain in chains)
-        if moves_stateful and change.shifted_ns is not None and change.began_ns is not None:
+        if moves_stateful and change.turned_ns is not None and change.began_ns is not None:
             within = pl.col("end_ns").is_between(change.began_ns, min(change.settled_ns + rtt_ns, NEVER_NS))
             flows += min(data.experiment.most_channels, failed.filter(within).select(pl.len()).collect().item())
     return flows

@@ -35,7 +35,7 @@ def loss_bursts(tables: Tables, data: RunData) -> dict[str, LossBursts]:
     """Return the bursts of every link whose captures show them."""
     probes = is_change_probe(data) if data.changes else None
     by_link: dict[str, LossBursts] = {}
-    for link, pair in data.topology.around_links(tables.decoded):
+    for link, pair in data.topology.links_between_captures(tables.decoded):
         sent = sent_in_measurement(tables.packets(pair.first), data, probes)
         numbers = tables.scan("losses").filter(pl.col("link") == link.box).select("number").collect()["number"]
         by_link[link.box] = bursts(numbers, sent.select(pl.len()).collect(engine="streaming").item(), pair)

@@ -99,9 +99,9 @@ def _regime(figures: RegimeFigures) -> tuple[Regime | None, str]:
     if figures["grows"]:
         why = "open loop (flows start independently of earlier ones), and the number of open flows grows steadily"
         return Regime.CONGESTION, f"{why}; {used_text}, {loss_text}"
-    is_used = utilisation >= HIGH_UTILISATION
+    is_well_used = utilisation >= HIGH_UTILISATION
     if queue_loss < LOW_LOSS:
-        if is_used:
+        if is_well_used:
             return Regime.NONE, f"{used_text}, and losses are negligible ({loss_text})"
         return Regime.PRE_OSCILLATION, f"{loss_text}, {used_text}"
     if burst_share is None:
@@ -109,7 +109,7 @@ def _regime(figures: RegimeFigures) -> tuple[Regime | None, str]:
     bursts_text = f"{burst_share:.0%} of the losses in bursts"
     if burst_share < BURSTY_SHARE:
         return Regime.NONE, f"losses are not bursty: {loss_text}, {bursts_text}"
-    if is_used:
+    if is_well_used:
         return Regime.CONGESTION, f"{loss_text}, {bursts_text}, {used_text}"
     swing_text = f"queue both full and empty within {SPAN_RTTS} RTTs {swinging:.0%} of the time"
     if swinging >= SWINGING_SHARE:

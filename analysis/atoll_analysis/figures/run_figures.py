@@ -34,7 +34,7 @@ def measured_figures(path: Path, summary: Summary) -> dict[str, float | None]:
 
 
 def figure_limits(summary: Summary) -> dict[str, tuple[float, float]]:
-    """The least and the most that figures can be which a run does not measure: of a transfer that did not finish."""
+    """Limits of figures that a run could not measure, because its transfer did not finish: least and most."""
     size, room_s = summary.get("transfer_bytes"), summary.get("transfer_room_s") or 0.0  # absent in old summaries
     if size is None or summary.get("transfer_complete") is not False:
         return {}
@@ -68,11 +68,11 @@ def _beyond_drain_ms(summary: Summary) -> float | None:
 _Reader = Callable[[Summary], float | None]
 
 
-def _reader(*keys: str | int, factor: float = 1, start: Callable[[Summary], Any] = lambda summary: summary) -> _Reader:
+def _reader(*keys: str | int, factor: float = 1, root: Callable[[Summary], Any] = lambda summary: summary) -> _Reader:
     """Return how to read a figure, by the keys that lead to it, multiplied by a factor; None if one is absent."""
 
     def read(summary: Summary) -> float | None:
-        part = start(summary)
+        part = root(summary)
         for key in keys:
             if not part:
                 return None
@@ -99,7 +99,7 @@ def _residual_bursts(summary: Summary) -> Any:
 
 
 LOSS_FIGURES: dict[str, tuple[str, int, _Reader]] = {
-    f"{where}, {text}": ("packets", 0, _reader(direction, cause, "packets", start=_slowest))
+    f"{where}, {text}": ("packets", 0, _reader(direction, cause, "packets", root=_slowest))
     for direction, where in (("losses", "lost"), ("losses_to_world", "lost to the world"))
     for cause, text in CAUSES.items()
 }
@@ -134,8 +134,8 @@ TRAFFIC_FIGURES: dict[str, tuple[str, int, _Reader]] = {
     "standing queue": ("%", 2, _reader("standing_queue", "share", factor=100)),
     "standing queue height": ("ms", 2, _reader("standing_queue", "mean_ms")),
     "queue full and empty": ("%", 2, _reader("regime", "swinging_share", factor=100)),
-    "losses in bursts": ("%", 1, _reader("burst_share", factor=100, start=_bursts)),
-    "longest loss burst": ("packets", 0, _reader("longest", start=_bursts)),
+    "losses in bursts": ("%", 1, _reader("burst_share", factor=100, root=_bursts)),
+    "longest loss burst": ("packets", 0, _reader("longest", root=_bursts)),
     **{
         f"flow time p{percent}, {sizes}": ("s", 3, _reader("flow_classes", number, "completion_s", f"p{percent}"))
         for number, sizes in enumerate(_CLASSES)
@@ -155,20 +155,20 @@ TRAFFIC_FIGURES: dict[str, tuple[str, int, _Reader]] = {
     "repair packets useful": ("packets", 0, _box_counter("useful_repair_packets")),
     "repair packets dropped": ("packets", 0, _box_counter("dropped_repair_packets")),
     "packets recovered": ("packets", 0, _box_counter("recovered_packets")),
-    "packets lost behind coders": ("packets", 0, _reader("lost", start=_residual_bursts)),
-    "longest burst behind coders": ("packets", 0, _reader("longest", start=_residual_bursts)),
+    "packets lost behind coders": ("packets", 0, _reader("lost", root=_residual_bursts)),
+    "longest burst behind coders": ("packets", 0, _reader("longest", root=_residual_bursts)),
 }
 """Of these, none is in the summary of a run that an older version analysed. Classes are those of flow sizes."""
 
 FIGURES: dict[str, tuple[str, int, _Reader]] = {
     "base RTT": ("ms", 3, lambda s: s["base_rtt_ms"]),
     "terrestrial RTT off by": ("ms", 3, _terrestrial_error_ms),
-    "queue sojourn mean": ("ms", 2, _reader("sojourn", "mean_ms", start=_slowest)),
+    "queue sojourn mean": ("ms", 2, _reader("sojourn", "mean_ms", root=_slowest)),
     **{
-        f"queue sojourn p{percent}": ("ms", 2, _reader("sojourn", f"p{percent}_ms", start=_slowest))
+        f"queue sojourn p{percent}": ("ms", 2, _reader("sojourn", f"p{percent}_ms", root=_slowest))
         for percent in (50, 95, 99)
     },
-    "queue sojourn at most": ("ms", 2, _reader("sojourn", "max_ms", start=_slowest)),
+    "queue sojourn at most": ("ms", 2, _reader("sojourn", "max_ms", root=_slowest)),
     "largest ping sojourn": ("ms", 2, lambda s: s["sojourn_max_ms"]),
     "sojourn bound": ("ms", 2, lambda s: s["sojourn_bound_ms"]),
     "queue at most": ("kB", 2, lambda s: _scaled(s["queue_max_bytes"], 1e3)),

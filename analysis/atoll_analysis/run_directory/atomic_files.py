@@ -36,7 +36,7 @@ def write_error(path: Path, error: OSError) -> RunError:
 
 
 def error_from_message(path: Path, message: str, other_error: RunError) -> RunError:
-    """Return the same error for a tool or library that reports an error of writing ``path`` as text.
+    """As `write_error`, for a tool or library that reports an error of writing ``path`` as text.
 
     ``other_error``: the error if the text does not mean a full disk.
     """
@@ -54,18 +54,18 @@ def replacing(path: Path) -> Generator[Path]:
     if path.exists() and not path.is_file():
         raise RunError(f"{path} could not be written: it is not a regular file")
     target = Path(os.path.realpath(path))
-    temporary_name = target.with_name(f".{path.name}.{os.getpid()}.tmp")
+    visible_path = target.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with plain_errors(path):
-            temporary_name.unlink(missing_ok=True)  # of a process that was killed and had the same id
-            with _new_file(temporary_name) as (descriptor, temporary):
-                yield temporary
+            visible_path.unlink(missing_ok=True)  # of a process that was killed and had the same id
+            with _new_file(visible_path) as (descriptor, written_path):
+                yield written_path
                 os.fsync(descriptor)
-                if temporary != temporary_name:  # with a directory of the source, os.link follows the link in /proc
-                    os.link(temporary, temporary_name, src_dir_fd=descriptor)
-            temporary_name.replace(target)
+                if written_path != visible_path:  # with a directory of the source, os.link follows that in /proc
+                    os.link(written_path, visible_path, src_dir_fd=descriptor)
+            visible_path.replace(target)
     finally:
-        temporary_name.unlink(missing_ok=True)
+        visible_path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ NEVER_NS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ScheduledChange:
-    """A scheduled change. ``shifted_ns``: when packets had turned to its version; None: they never did.
+    """A scheduled change. ``turned_ns``: when packets had turned to its version; None: they never did.
 
     Instants are CLOCK_REALTIME; None: not reached. ``settled_ns``: when it had succeeded or failed.
     """
@@ -26,7 +26,7 @@ class ScheduledChange:
     what: tuple[str, ...]
     planned_ns: int | None
     began_ns: int | None
-    shifted_ns: int | None
+    turned_ns: int | None
     ended_ns: int | None
     settled_ns: int
     drain_ns: int
@@ -51,8 +51,8 @@ def steering_periods(
     first, *later = experiment.states
     periods = [(0, first)]
     for change, state in zip(scheduled, later, strict=True):
-        if change.shifted_ns is not None and state.steering != periods[-1][1].steering:
-            periods.append((change.shifted_ns, state))
+        if change.turned_ns is not None and state.steering != periods[-1][1].steering:
+            periods.append((change.turned_ns, state))
     return tuple(periods)
 
 
@@ -88,7 +88,7 @@ def _change(number: int, what: tuple[str, ...], events: list[RecordedEvent]) -> 
         what=what,
         planned_ns=int(began["planned_ns"]) if began else None,
         began_ns=int(began["t_ns"]) if began else None,
-        shifted_ns=(shifts[-1] if shifts else _ns(ended)) if became_active else None,
+        turned_ns=(shifts[-1] if shifts else _ns(ended)) if became_active else None,
         ended_ns=_ns(ended),
         settled_ns=_ns(ended or failed) or NEVER_NS,
         drain_ns=int(ended.get("drain_ns", 0)) if ended else 0,

@@ -107,10 +107,10 @@ def _decode_all(run: RunDir, data: RunData, binary: Path) -> dict[str, Decoded]:
 
 def _arrival(run: RunDir, data: RunData, decoded: Mapping[str, Decoded]) -> str | None:
     """The capture of all chains; where they have several, these make a table of their own."""
-    captures = dict.fromkeys(data.topology.arrival(chain, decoded) for chain in data.topology.chains)
+    captures = dict.fromkeys(data.topology.arrival_capture(chain, decoded) for chain in data.topology.chains)
     if len(captures) == 1:
         return next(iter(captures))
-    arrival_of_chain = _carrier(data, lambda chain: data.topology.arrival(chain, decoded) or "")
+    arrival_of_chain = _carrier(data, lambda chain: data.topology.arrival_capture(chain, decoded) or "")
     frames = [
         _with_ends(_packets(run, name)).filter(arrival_of_chain == name).drop("world_end", "island_end")
         for name in captures
@@ -363,7 +363,7 @@ def _chains(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
 def _losses(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
     parts = Parts(scratch, "losses", TABLES["losses"].empty())
     probes = is_change_probe(data) if data.changes else None
-    for link, (first, last, _) in data.topology.around_links(tables.decoded):
+    for link, (first, last, _) in data.topology.links_between_captures(tables.decoded):
         sent = sent_in_measurement(tables.packets(first), data, probes)
         arrived = tables.packets(last).filter(pl.col("to_island") == 1)
         for lost in lost_packets(sent, arrived, longest_transit_ns(link.to_island)):

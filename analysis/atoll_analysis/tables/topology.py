@@ -73,7 +73,7 @@ class RunTopology:
         one_way = {tap.name for tap in self.network.taps if tap.to_island_only}
         return frozenset(name for tap, name in self.tap_captures.items() if tap in one_way)
 
-    def arrival(self, chain: Chain, captures: Collection[str]) -> str | None:
+    def arrival_capture(self, chain: Chain, captures: Collection[str]) -> str | None:
         """The capture that shows which packets reached the island through a chain.
 
         The last tap behind its last link; without one, what leaves the link. Of a chain without a link its last tap,
@@ -101,7 +101,7 @@ class RunTopology:
             if conserving.issuperset(boxes):
                 yield CapturePair(first, last, boxes)
 
-    def around_links(self, captures: Collection[str]) -> Iterator[tuple[Link, CapturePair]]:
+    def links_between_captures(self, captures: Collection[str]) -> Iterator[tuple[Link, CapturePair]]:
         """Return the links that are the only one between two such captures, each with its pair."""
         links = {link.box: link for link in self.links}
         for pair in self.capture_pairs(captures):
@@ -125,7 +125,7 @@ class RunTopology:
     def tapped_links(self) -> tuple[Link, ...]:
         """Links between the world and the island capture: what is lost between the captures is lost there.
 
-        None if packets pass only one of the two taps, or a link between them on one chain and outside them on another,
+        Empty if packets pass only one of the two taps, or a link between them on one chain and outside them on another,
         or a box between them that does not conserve packets.
         """
         if self._end_taps is None or self.not_conserving:
@@ -176,7 +176,7 @@ class RunTopology:
         return chain.hops[chain.hops.index(first) + 1 : chain.hops.index(last)]
 
     @property
-    def between_captures(self) -> frozenset[str]:
+    def places_between_captures(self) -> frozenset[str]:
         """Machines and switch ports that can lose packets between the captures world and island.
 
         The machines of these two captures, the boxes between them on any chain that stood, and the switch ports

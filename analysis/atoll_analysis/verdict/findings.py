@@ -95,5 +95,5 @@ def caveat(code: FindingCode, text: str) -> Finding:
 
 def verdict_of(findings: Iterable[Finding]) -> Verdict:
     """Return the verdict of a run with these findings."""
-    kinds = {finding.is_reason for finding in findings}
-    return Verdict.INVALID if True in kinds else Verdict.CAVEATS if kinds else Verdict.VALID
+    are_reasons = {finding.is_reason for finding in findings}
+    return Verdict.INVALID if True in are_reasons else Verdict.CAVEATS if are_reasons else Verdict.VALID

@@ -64,7 +64,7 @@ def _arrivals(data: RunData, tables: Tables) -> Iterator[str]:
     if tables.arrival is None:
         yield "no tap captures island traffic: throughput, goodput, flows and shares were not measured"
     elif tables.arrival == ARRIVED:
-        arrivals = {chain: data.topology.arrival(chain, tables.decoded) for chain in data.topology.chains}
+        arrivals = {chain: data.topology.arrival_capture(chain, tables.decoded) for chain in data.topology.chains}
         captures = ", ".join(dict.fromkeys(name for name in arrivals.values() if name is not None))
         yield f"each chain has its own last tap: island traffic is merged from captures {captures}"
         if uncaptured := ", ".join(dict.fromkeys(chain.name for chain, name in arrivals.items() if name is None)):
@@ -181,7 +181,7 @@ def _latency(data: RunData, summary: Summary) -> Iterator[str]:
 
 
 def _idle(data: RunData) -> Iterator[str]:
-    """Return a caveat for clients without channels that would have some if all capacities were equal."""
+    """Return a note on clients without channels that would have some if all capacities were equal."""
     clients, channels = data.plan.placement, data.experiment.traffic.channels
     idle = [f"{each.host} (capacity {each.capacity:g})" for each in clients if not each.channels]
     if idle and channels >= len(clients):

@@ -55,8 +55,8 @@ def _print(results: Results, console: Console, *, each_run: bool) -> None:
 def _grid(table: Table) -> RichTable:
     """Texts in columns of which the last one is wrapped."""
     grid = RichTable.grid(padding=(0, _GAP, 0, 0))
-    for index in range(table.texts):
-        last = index == table.texts - 1
+    for index in range(table.text_columns):
+        last = index == table.text_columns - 1
         grid.add_column(style="" if index else "dim", no_wrap=not last, overflow="fold" if last else "ellipsis")
     for row, verdict in zip(table.rows, table.verdicts or ("",) * len(table.rows), strict=True):
         grid.add_row(f"  {row[0]}", *row[1:], style=_STYLES.get(verdict, ""))
@@ -71,7 +71,7 @@ def _parts(table: Table, width: int) -> Iterator[Table]:
         return
     table = replace(table, columns=tuple(_folded(column[0], _widest(column[1:])) for column in _columns(table)))
     least_widths = _narrowest_columns(table)
-    lead_columns = table.texts if sum(least_widths[: table.texts]) <= width // 2 else 1
+    lead_columns = table.text_columns if sum(least_widths[: table.text_columns]) <= width // 2 else 1
     index = lead_columns
     while index < len(least_widths):
         end, used_width = index + 1, sum(least_widths[:lead_columns]) + least_widths[index]
@@ -79,7 +79,7 @@ def _parts(table: Table, width: int) -> Iterator[Table]:
             used_width += least_widths[end]
             end += 1
         part = _with_cells(table, (*range(lead_columns), *range(index, end)), str)
-        yield replace(part, texts=lead_columns + max(0, min(end, table.texts) - index))
+        yield replace(part, text_columns=lead_columns + max(0, min(end, table.text_columns) - index))
         index = end
 
 
@@ -104,7 +104,7 @@ def _narrowest_columns(table: Table) -> list[int]:
     """The widths of columns whose headings and texts are wrapped at each space, with the gaps behind them."""
     widths: list[int] = []
     for index, column in enumerate(_columns(table)):
-        wrapped = len(column) if index < table.texts else 1
+        wrapped = len(column) if index < table.text_columns else 1
         words = [cell.replace(" ", "\n") for cell in column[:wrapped]]
         widths.append(_widest((*words, *column[wrapped:])))
     return widths
@@ -135,7 +135,7 @@ def _print_part(table: Table, console: Console) -> None:
     for number, (section, rows) in enumerate(table.sections):
         drawn = RichTable(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim", show_header=not number)
         for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
-            justify = "left" if index < table.texts else "right"
+            justify = "left" if index < table.text_columns else "right"
             style = "" if index else "dim"
             drawn.add_column(column[0], style=style, justify=justify, overflow="fold", width=width)
         if section and not number:

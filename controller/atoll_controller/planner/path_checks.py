@@ -41,17 +41,17 @@ def path_checks(network: Network, experiment: Experiment, *, full_matrix: bool =
     """
     classes = {latency.name: latency for box in network.delay_boxes for latency in box.classes}
     class_of_host = {host: classes[name] for host, name in experiment.latency}
-    by_chain = {chain.name: _link_rtt(experiment, chain) for chain in experiment.chains}
-    serialised = {chain.name: math.ceil(sum(_serialisation_ns(experiment, chain.hops))) for chain in experiment.chains}
+    link_rtts = {chain.name: _link_rtt(experiment, chain) for chain in experiment.chains}
+    serialisation_ns = {c.name: math.ceil(sum(_serialisation_ns(experiment, c.hops))) for c in experiment.chains}
     checks: list[PathCheck] = []
     all_pairs = itertools.product(network.world_hosts, network.island_hosts)
     for world, island in all_pairs if full_matrix else _sample_pairs(network, experiment):
         latency = class_of_host.get(world.name)
         terrestrial, server_jitter = (latency.rtt.ns, 2 * latency.jitter.ns) if latency else (0, 0)
         chain = _carrier(experiment, world, island).name
-        rtt, jitter = by_chain[chain]
+        rtt, jitter = link_rtts[chain]
         ends = world.name, island.name, str(island.address)
-        checks.append(PathCheck(*ends, rtt + terrestrial, terrestrial, jitter + server_jitter, serialised[chain]))
+        checks.append(PathCheck(*ends, rtt + terrestrial, terrestrial, jitter + server_jitter, serialisation_ns[chain]))
     return tuple(checks)
 
 
@@ -100,9 +100,9 @@ def check_jobs(
     hosts = {host.name: host for host in network.hosts}
     targets = {src: [hosts[check.dst] for check in group] for src, group in itertools.groupby(checks, lambda c: c.src)}
     interval_ns = max(_SHORTEST_INTERVAL_NS, len(checks) * _spacing_ns(experiment))
-    longest_ns = interval_ns + _INTERVAL_STEP_NS * len(targets)
+    longest_interval_ns = interval_ns + _INTERVAL_STEP_NS * len(targets)
     rtt_ns = max((check.rtt_ns + check.jitter_ns + check.serialisation_ns for check in checks), default=0)
-    count = _PINGS_PER_PATH if full_matrix else max(1, min(_PINGS_PER_PATH, LONGEST_TEST_NS // longest_ns))
+    count = _PINGS_PER_PATH if full_matrix else max(1, min(_PINGS_PER_PATH, LONGEST_TEST_NS // longest_interval_ns))
     return tuple(
         ping_job(
             f"check-{host}",
@@ -140,11 +140,11 @@ def retest_plan(plan: Plan, paths: Collection[tuple[str, str]], left_ns: int | N
     configs = [job.config or {} for job in plan.jobs if job.phase is Phase.CHECK]
     shortest_ns = min(config["interval_ns"] for config in configs)
     interval_ns = max(_SHORTEST_INTERVAL_NS, len(checks) * math.ceil(shortest_ns / len(plan.checks)))
-    longest_ns = interval_ns + _INTERVAL_STEP_NS * len(configs)
-    longest_ns += max(check.rtt_ns for check in checks)
-    if left_ns is not None and left_ns < longest_ns:
+    round_ns = interval_ns + _INTERVAL_STEP_NS * len(configs)
+    round_ns += max(check.rtt_ns for check in checks)
+    if left_ns is not None and left_ns < round_ns:
         return None
-    count = _PINGS_PER_PATH if left_ns is None else max(1, min(_PINGS_PER_PATH, left_ns // attempts // longest_ns))
+    count = _PINGS_PER_PATH if left_ns is None else max(1, min(_PINGS_PER_PATH, left_ns // attempts // round_ns))
     jobs: list[JobSpec] = []
     for job in plan.jobs:
         config = job.config or {}
@@ -160,19 +160,19 @@ def retest_plan(plan: Plan, paths: Collection[tuple[str, str]], left_ns: int | N
 def pinging_ns(plan: Plan) -> int:
     """How long all pings of a plan's test take, once."""
     configs = [job.config or {} for job in plan.jobs if job.phase is Phase.CHECK]
-    slowest = max((config["count"] * config["interval_ns"] for config in configs), default=0)
-    return slowest + max((check.rtt_ns for check in plan.checks), default=0)
+    longest_job_ns = max((config["count"] * config["interval_ns"] for config in configs), default=0)
+    return longest_job_ns + max((check.rtt_ns for check in plan.checks), default=0)
 
 
 def _spacing_ns(experiment: Experiment) -> int:
     """The least time between two pings: they use no more than their share of any link direction."""
     boxes = [link.box for link in experiment.links]
-    longest_ns = max(_serialisation_ns(experiment, boxes), default=0)
-    return math.ceil(max(longest_ns / MOST_PING_SHARE, _SHORTEST_SPACING_NS))
+    longest_serialisation_ns = max(_serialisation_ns(experiment, boxes), default=0)
+    return math.ceil(max(longest_serialisation_ns / MOST_PING_SHARE, _SHORTEST_SPACING_NS))
 
 
 def _serialisation_ns(experiment: Experiment, boxes: Collection[str]) -> list[float]:
-    """How long a ping takes to serialise, on each direction of the links of these boxes."""
+    """The serialisation time of a ping on each direction of the links of these boxes."""
     return [
         8 * size * _NS / way.rate_at_start.bit_s
         for link in experiment.links

@@ -15,7 +15,7 @@ from atoll_core.experiment.experiment import LinkTrace, LossTrace, TraceRow
 from atoll_core.units import Duration, Rate
 
 MOST_ROWS = 50_000  # steps of 10 ms last 500 s
-MOST_PACKETS = 500_000
+MOST_TRACE_PACKETS = 500_000
 COLUMNS = ("t_s", "rate_bit_s", "delay_ms", "loss", "blocked")
 
 _NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18})?")
@@ -59,8 +59,8 @@ def read_loss_trace(text: str, file: str) -> FileContent[LossTrace]:
         if line not in {"0", "1"}:
             reader.note(f"{shown(line)} is neither 0 (the packet passes) nor 1 (it is lost)")
         lost.append(line == "1")
-        if len(lost) > MOST_PACKETS:
-            reader.note(f"more than {MOST_PACKETS} packets; write fewer, since the trace repeats")
+        if len(lost) > MOST_TRACE_PACKETS:
+            reader.note(f"more than {MOST_TRACE_PACKETS} packets; write fewer, since the trace repeats")
             break
     if not lost:
         reader.note("has no packets; write a line with 0 (passes) or 1 (lost) for each")

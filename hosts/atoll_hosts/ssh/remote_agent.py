@@ -72,9 +72,9 @@ class _SshLines(asyncssh.SSHClientSession[bytes]):
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @property
-    def broken(self) -> Exception | None:
+    def error(self) -> Exception | None:
         """The error in its output that has ended the stream; None if there was none."""
-        return self._cutter.broken
+        return self._cutter.error
 
     def write(self, line: bytes) -> None:
         """Send a line with its newline."""
@@ -107,7 +107,7 @@ class _SshLines(asyncssh.SSHClientSession[bytes]):
             self._stderr = (self._stderr + data)[-_STDERR_BYTES:]  # a chunk may end anywhere in a line
             return
         self._cutter.take(data)
-        if self._cutter.broken is not None:
+        if self._cutter.error is not None:
             self.kill()
 
     def exit_status_received(self, status: int) -> None:

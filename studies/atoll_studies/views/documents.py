@@ -95,7 +95,7 @@ def _item(row: Sequence[str]) -> str:
 
 def _table(table: Table) -> Iterator[str]:
     yield _line(table.columns)
-    yield "|---|" + "".join("---|" if index < table.texts else "---:|" for index in range(1, len(table.columns)))
+    yield "|---|" + "".join("---|" if index < table.text_columns else "---:|" for index in range(1, len(table.columns)))
     for section, rows in table.sections:
         if section:
             yield _line([f"**{section}**", *("" for _ in table.columns[1:])])

@@ -52,7 +52,7 @@ _ROW_IN = 0.34
 _SPREAD = 0.22  # of single runs around their row
 _MOST_BANDS = 4  # distributions whose ranges can be told apart
 _DODGE = 0.012  # of the axis, between curves, so that intervals don't cover each other
-_GRID = 200  # instants at which distributions are compared
+_GRID_INSTANTS = 200  # instants at which distributions are compared
 _LOG_FROM_RATIO = 5  # an axis whose greatest value is so many times its least one is logarithmic
 
 
@@ -86,13 +86,13 @@ def figure_plot(results: Results, figure: str) -> Figure:
     axis = max(numeric, key=lambda name: len(set(numeric[name].values())), default=None)
     if axis is not None and len(numeric[axis]) < _LEAST_POINTS:
         axis = None
-    compared = any(row.difference for row in figures)
+    has_differences = any(row.difference for row in figures)
     height_in = 3.6 if axis else 1.1 + _ROW_IN * len(figures)
     with common_style():
-        plot = Figure(figsize=(WIDTH_IN if compared else 0.65 * WIDTH_IN, height_in), layout="constrained")
-        ratios = (1.15, 1)[: 1 + compared]
+        plot = Figure(figsize=(WIDTH_IN if has_differences else 0.65 * WIDTH_IN, height_in), layout="constrained")
+        ratios = (1.15, 1)[: 1 + has_differences]
         panels: list[Axes] = list(
-            plot.subplots(1, 1 + compared, squeeze=False, sharey=axis is None, width_ratios=ratios)[0]
+            plot.subplots(1, 1 + has_differences, squeeze=False, sharey=axis is None, width_ratios=ratios)[0]
         )
         for panel, differences in zip(panels, (False, True), strict=False):
             if axis is None:
@@ -101,16 +101,16 @@ def figure_plot(results: Results, figure: str) -> Figure:
                 _draw_curves(panel, results, figures, axis, numeric[axis], differences=differences)
             _draw_label(panel, figure, figures, differences=differences, vertical=axis is not None)
         if axis is not None and len(panels[0].get_legend_handles_labels()[0]) > 1:
-            others = ", ".join(factor for factor in results.factors if factor != axis)
+            other_factors = ", ".join(factor for factor in results.factors if factor != axis)
             handles = panels[0].get_legend_handles_labels()
-            plot.legend(*handles, title=others, title_fontsize=9, loc="outside lower center", ncols=4)
+            plot.legend(*handles, title=other_factors, title_fontsize=9, loc="outside lower center", ncols=4)
     return plot
 
 
 def _draw_rows(panel: Axes, results: Results, figures: Sequence[ConfigurationFigure], *, differences: bool) -> None:
     """A row for each configuration: every run or pair, the median and its interval."""
-    for row, of_row in enumerate(figures):
-        estimate, values = _estimate_and_values(results, of_row, differences=differences)
+    for row, figure in enumerate(figures):
+        estimate, values = _estimate_and_values(results, figure, differences=differences)
         if estimate is None:
             continue
         offsets = [row + _SPREAD * (2 * (index + 0.5) / len(values) - 1) for index in range(len(values))]
@@ -128,11 +128,11 @@ def _draw_rows(panel: Axes, results: Results, figures: Sequence[ConfigurationFig
             panel.errorbar(middle.finite, row, xerr=arms, fmt="none", color=BLUE, capsize=4, zorder=3)
             if middle.exact:
                 panel.plot(middle.finite, row, "o", color=BLUE, markersize=6, zorder=3)
-            for position, sign in _limits(estimate):
+            for position, sign in _limit_marks(estimate):
                 panel.plot(position, row, _MARKERS_ACROSS[sign], color=BLUE, markersize=6, zorder=3)
     if differences:
         panel.axvline(0, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    panel.set_yticks(range(len(figures)), [configuration_name(results, of_row.configuration) for of_row in figures])
+    panel.set_yticks(range(len(figures)), [configuration_name(results, figure.configuration) for figure in figures])
     panel.set_ylim(len(figures) - 0.4, -0.6)
     panel.grid(visible=True, axis="x")
     panel.grid(visible=False, axis="y")
@@ -148,12 +148,12 @@ def _draw_curves(
     differences: bool,
 ) -> None:
     """A curve for each combination of the other factors' levels: medians and their intervals over a factor."""
-    ordered = sorted({position: level for level, position in positions.items()}.items())
-    low, high = ordered[0][0], ordered[-1][0]
+    ticks = sorted({position: level for level, position in positions.items()}.items())
+    low, high = ticks[0][0], ticks[-1][0]
     logarithmic = low > 0 and high >= _LOG_FROM_RATIO * low
-    curves = _curves(results, [axis])
-    for number, (label, configurations) in enumerate(curves.items()):
-        shift = _DODGE * (number - (len(curves) - 1) / 2)
+    configurations_by_label = _configurations_by_label(results, [axis])
+    for number, (label, configurations) in enumerate(configurations_by_label.items()):
+        shift = _DODGE * (number - (len(configurations_by_label) - 1) / 2)
         points: list[tuple[float, float, Estimate]] = []
         for row in figures:
             estimate = _estimate_and_values(results, row, differences=differences)[0]
@@ -178,15 +178,15 @@ def _draw_curves(
                 label=label,
             )
             for x, _, estimate in points:
-                for position, sign in _limits(estimate):
+                for position, sign in _limit_marks(estimate):
                     panel.plot(x, position, _MARKERS_UP[sign], color=colour, markersize=7, zorder=3)
     if differences:
         panel.axhline(0, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     if logarithmic:
         panel.set_xscale("log")
     panel.xaxis.set_minor_locator(NullLocator())
-    panel.xaxis.set_major_locator(FixedLocator([position for position, _ in ordered]))
-    panel.set_xticks([position for position, _ in ordered], [level for _, level in ordered])
+    panel.xaxis.set_major_locator(FixedLocator([position for position, _ in ticks]))
+    panel.set_xticks([position for position, _ in ticks], [level for _, level in ticks])
     panel.set_xlabel(axis)
 
 
@@ -210,7 +210,7 @@ def _arms(estimate: Estimate) -> tuple[float, float]:
     return (0.0 if low is None else max(0.0, middle - low), 0.0 if high is None else max(0.0, high - middle))
 
 
-def _limits(estimate: Estimate) -> list[tuple[float, str]]:
+def _limit_marks(estimate: Estimate) -> list[tuple[float, str]]:
     """Where the value and the ends of the interval are only limits, and their signs."""
     bounds = estimate.limits[: 3 if estimate.level else 1]
     return [(at, bound.sign) for bound in bounds if not bound.exact and (at := bound.finite) is not None]
@@ -236,11 +236,11 @@ def _draw_label(
     panel.set_title(title, fontsize=8.5, fontweight="normal", color=INK)
 
 
-def _curves(results: Results, left_out: Sequence[str]) -> dict[str, list[int]]:
+def _configurations_by_label(results: Results, axis_factors: Sequence[str]) -> dict[str, list[int]]:
     """Configurations by their levels of the other factors."""
     by_label: dict[str, list[int]] = {}
     for number, levels in enumerate(results.configurations):
-        label = ", ".join(level for factor, level in levels.items() if factor not in left_out)
+        label = ", ".join(level for factor, level in levels.items() if factor not in axis_factors)
         by_label.setdefault(label, []).append(number)
     return by_label
 
@@ -251,8 +251,8 @@ def _numeric_factors(results: Results) -> dict[str, dict[str, float]]:
     for factor in results.factors:
         levels = dict.fromkeys(levels[factor] for levels in results.configurations)
         numbers = {level: _number(level) for level in levels}
-        kinds = {number[0] for number in numbers.values() if number}
-        if len(levels) > 1 and len(kinds) == 1 and all(numbers.values()):
+        units = {number[0] for number in numbers.values() if number}
+        if len(levels) > 1 and len(units) == 1 and all(numbers.values()):
             numeric[factor] = {level: number[1] for level, number in numbers.items() if number}
     return numeric
 
@@ -282,15 +282,15 @@ def heat_map(results: Results, figure: str) -> Figure | None:
     numeric = _numeric_factors(results)
     if len(numeric) != 2:
         return None
-    (across, columns), (up, rows) = numeric.items()
+    (x_factor, x_numbers), (y_factor, y_numbers) = numeric.items()
     panels = {
         label: configurations
-        for label, configurations in _curves(results, [across, up]).items()
+        for label, configurations in _configurations_by_label(results, [x_factor, y_factor]).items()
         if any(results.of(number, figure) for number in configurations)
     }
     if len(panels) > _MOST_PANELS:
         return None
-    x, y = (sorted(factor, key=lambda level: factor[level]) for factor in (columns, rows))
+    x_levels, y_levels = (sorted(factor, key=lambda level: factor[level]) for factor in (x_numbers, y_numbers))
     limits = {each.configuration: each.median.limits[0] for each in results.figures if each.figure == figure}
     medians = {number: each.finite for number, each in limits.items() if each.finite is not None}
     if not medians:
@@ -298,26 +298,26 @@ def heat_map(results: Results, figure: str) -> Figure | None:
     scale = Normalize(min(medians.values()), max(medians.values()))
     unit = FIGURES[figure][0]
     with common_style():
-        size = (1.4 + len(panels) * (0.5 + 0.75 * len(x)), max(2.9, 1.5 + 0.42 * len(y)))
+        size = (1.4 + len(panels) * (0.5 + 0.75 * len(x_levels)), max(2.9, 1.5 + 0.42 * len(y_levels)))
         plot = Figure(figsize=size, layout="constrained")
         axes: list[Axes] = list(plot.subplots(1, len(panels), squeeze=False, sharey=True)[0])
         for panel, (label, configurations) in zip(axes, panels.items(), strict=True):
-            values = np.full((len(y), len(x)), np.nan)
+            values = np.full((len(y_levels), len(x_levels)), np.nan)
             for number in configurations:
                 if number in medians:
                     levels = results.configurations[number]
-                    row, column = y.index(levels[up]), x.index(levels[across])
+                    row, column = y_levels.index(levels[y_factor]), x_levels.index(levels[x_factor])
                     values[row, column] = medians[number]
                     colour = "white" if scale(medians[number]) < 0.6 else INK
                     panel.text(column, row, limits_text(figure, limits[number]), ha="center", va="center",
                                color=colour, fontsize=8)  # fmt: skip
             panel.imshow(values, origin="lower", aspect="auto", cmap="cividis", norm=scale)
-            panel.set_xticks(range(len(x)), x)
-            panel.set_yticks(range(len(y)), y)
+            panel.set_xticks(range(len(x_levels)), x_levels)
+            panel.set_yticks(range(len(y_levels)), y_levels)
             panel.grid(visible=False)
-            panel.set_xlabel(across)
+            panel.set_xlabel(x_factor)
             panel.set_title(label, fontsize=8.5, fontweight="normal")
-        axes[0].set_ylabel(up)
+        axes[0].set_ylabel(y_factor)
         plot.colorbar(ScalarMappable(scale, "cividis"), ax=axes, label=f"{figure} ({unit})" if unit else figure)
     return plot
 
@@ -341,7 +341,7 @@ def completion_times(results: Results) -> Figure | None:
         return None
     all_seconds = [seconds for runs in distributions.values() for seconds in runs]
     low, high = min(seconds[0] for seconds in all_seconds), max(seconds[-1] for seconds in all_seconds)
-    grid = low * (max(high, 1.01 * low) / low) ** np.linspace(0, 1, _GRID)
+    grid = low * (max(high, 1.01 * low) / low) ** np.linspace(0, 1, _GRID_INSTANTS)
     with common_style():
         plot = Figure(figsize=(0.75 * WIDTH_IN, 3.8), layout="constrained")
         axes = plot.subplots()
@@ -359,10 +359,10 @@ def completion_times(results: Results) -> Figure | None:
         axes.set_ylim(0, 1.02)
         axes.set_xlabel("flow completion time (s)")
         axes.set_ylabel("share of the flows")
-        left_out = len({run.configuration for run in results.runs}) - len(distributions)
+        hidden = len({run.configuration for run in results.runs}) - len(distributions)
         title = "median of the runs' distributions"
         title += "; shaded: least to greatest" if len(distributions) <= _MOST_BANDS else ""
-        title += f"; {counted(left_out, 'configuration')} not shown" if left_out else ""
+        title += f"; {counted(hidden, 'configuration')} not shown" if hidden else ""
         axes.set_title(title, fontsize=8.5, fontweight="normal", color=INK)
         if results.factors:
             axes.legend(loc="lower right")

@@ -48,7 +48,7 @@ class Table:
     title: str
     columns: tuple[str, ...]  # headings; empty: none
     sections: Sections  # a heading, which may be empty, and its rows
-    texts: int  # how many columns, the first ones, are texts; the others are figures
+    text_columns: int  # the number of columns, the first ones, that are texts; the others are figures
     notes: tuple[str, ...] = ()  # sentences below it
     verdicts: tuple[str, ...] = field(default=())  # of each row of a table of runs
 
@@ -71,7 +71,7 @@ def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
         yield _figures(results, runs_are_hidden=bool(results.likeness) and not (is_few or each_run))
         if results.stop:
             yield _repetitions(results, results.stop)
-        views = (_regimes(results), _control(results), _sensitivity(results))
+        views = (_regimes(results), _control_variate(results), _sensitivity(results))
         yield from (table for table in views if table.rows)
     yield from map(_queue, queue_advice(results))
     if each_run or not results.sampled or (results.likeness and is_few):
@@ -98,24 +98,24 @@ def headline(results: Results) -> str:
 # Numbers
 
 
-def number_text(name: str, found: float | None, sign: str = "") -> str:
+def number_text(name: str, number: float | None, sign: str = "") -> str:
     """A value of a figure without its unit, with as many digits as the figure has; a small rate has more."""
-    text = figure(found, "", _digits(name, found))
-    return f"{sign}{text}" if found and found > 0 else text
+    text = figure(number, "", _digits(name, number))
+    return f"{sign}{text}" if number and number > 0 else text
 
 
-def _digits(name: str, found: float | None) -> int:
+def _digits(name: str, number: float | None) -> int:
     unit, digits, _ = FIGURES[name]
-    return decimals(found, digits) if unit == RATE_UNIT else digits
+    return decimals(number, digits) if unit == RATE_UNIT else digits
 
 
-def limits_text(name: str, found: Limits | None, sign: str = "") -> str:
+def limits_text(name: str, limits: Limits | None, sign: str = "") -> str:
     """A value of a figure, or its limits: ``> 580``; without its unit."""
-    if found is None or found.exact:
-        return number_text(name, found.least if found else None, sign)
-    if found.sign == "~":
-        return f"{number_text(name, found.least, sign)} to {number_text(name, found.most, sign)}"
-    return UNKNOWN if found.finite is None else f"{found.sign} {number_text(name, found.finite, sign)}"
+    if limits is None or limits.exact:
+        return number_text(name, limits.least if limits else None, sign)
+    if limits.sign == "~":
+        return f"{number_text(name, limits.least, sign)} to {number_text(name, limits.most, sign)}"
+    return UNKNOWN if limits.finite is None else f"{limits.sign} {number_text(name, limits.finite, sign)}"
 
 
 def percent_text(name: str, first: float | None, second: float | None) -> str:
@@ -163,7 +163,7 @@ def _labelled(results: Results) -> bool:
 
 
 def _plain(title: str, rows: tuple[tuple[str, ...], ...]) -> Table:
-    return Table(title, (), (("", rows),), texts=len(rows[0]) if rows else 1)
+    return Table(title, (), (("", rows),), text_columns=len(rows[0]) if rows else 1)
 
 
 def _listed_runs(results: Results) -> Table:
@@ -181,7 +181,7 @@ def _listed_runs(results: Results) -> Table:
         )
         for run, path in zip(runs, paths, strict=True)
     )
-    return Table("", (), (("", rows),), texts=len(rows[0]), verdicts=tuple(run.verdict for run in runs))
+    return Table("", (), (("", rows),), text_columns=len(rows[0]), verdicts=tuple(run.verdict for run in runs))
 
 
 def _unlike(results: Results) -> Iterator[tuple[str, str, str]]:
@@ -233,40 +233,40 @@ _DIFFERENCE_COLUMNS = ("difference", "", "interval", "pairs")
 
 def _figures(results: Results, *, runs_are_hidden: bool) -> Table:
     """The shown figures: a section each, a row for each configuration that measured it."""
-    compared = any(each.difference for each in results.figures)
+    has_differences = any(each.difference for each in results.figures)
     sections: list[tuple[str, tuple[tuple[str, ...], ...]]] = []
     equal: list[tuple[str, str]] = []
     for name in results.shown:
-        found = [each for number in range(len(results.configurations)) if (each := results.of(number, name))]
-        values = {limits_text(name, value) for each in found for value in each.values}
-        if len(values) == 1 and len(found) > 1:
+        measured = [each for number in range(len(results.configurations)) if (each := results.of(number, name))]
+        values = {limits_text(name, value) for each in measured for value in each.values}
+        if len(values) == 1 and len(measured) > 1:
             equal.append((heading(name), values.pop()))
-        elif found:
-            rows = tuple(tuple(_figure_row(results, each, compared=compared)) for each in found)
+        elif measured:
+            rows = tuple(tuple(_figure_row(results, each, has_differences=has_differences)) for each in measured)
             sections.append((heading(name), rows))
     hint = ("figures of every run: --per-run, --out, --json",) if runs_are_hidden else ()
     notes = (*_same_of_all(equal), *_notes(results), *hint)
     factors = ", ".join(factor.rpartition(".")[2] for factor in results.factors) if _labelled(results) else ""
-    columns = (factors, *_FIGURE_COLUMNS, *(_DIFFERENCE_COLUMNS if compared else ()))
-    return Table(OVER_RUNS, columns, tuple(sections), texts=1, notes=notes)
+    columns = (factors, *_FIGURE_COLUMNS, *(_DIFFERENCE_COLUMNS if has_differences else ()))
+    return Table(OVER_RUNS, columns, tuple(sections), text_columns=1, notes=notes)
 
 
-def _figure_row(results: Results, each: ConfigurationFigure, *, compared: bool) -> Iterator[str]:
+def _figure_row(results: Results, each: ConfigurationFigure, *, has_differences: bool) -> Iterator[str]:
     pair = each.difference
     levels = dict.fromkeys(each.level for each in (each.median, *([pair.median] if pair else [])) if each.level)
     yield configuration_name(results, each.configuration)
-    made = _counted_runs(results, each.configuration)
+    counted_runs = _counted_runs(results, each.configuration)
     if each.figure in TRANSFER_FIGURES:
         yield f"{each.median.runs}, {percent(len(each.exact) / each.median.runs)} finished"
     else:
-        yield str(each.median.runs) if each.median.runs == made else f"{each.median.runs} of {made}"
+        yield str(each.median.runs) if each.median.runs == counted_runs else f"{each.median.runs} of {counted_runs}"
     yield from _estimate(each.figure, each.median)
     yield f"{', '.join(f'{100 * level:.1f}' for level in levels)} %" if levels else ""
     if pair is not None and each.baseline is not None:
         before = results.of(each.baseline, each.figure)
         value, interval = _estimate(each.figure, pair.median, sign="+")
         yield value
-        is_single_pair = pair.median.runs == 1 < made  # one pair of several says nothing about the medians
+        is_single_pair = pair.median.runs == 1 < counted_runs  # one pair of several says nothing about the medians
         yield (
             percent_text(each.figure, before.median.value, before.median.value + pair.median.value)
             if before and not (is_single_pair or before.median.most or pair.median.most)
@@ -274,7 +274,7 @@ def _figure_row(results: Results, each: ConfigurationFigure, *, compared: bool) 
         )
         yield interval
         yield _direction(pair)
-    elif compared:
+    elif has_differences:
         yield from ("",) * len(_DIFFERENCE_COLUMNS)
 
 
@@ -305,9 +305,9 @@ def _notes(results: Results) -> Iterator[str]:
         yield "difference: median of the differences from the baseline, over pairs of runs with the same seed"
     elif len(results.configurations) > 1 and results.runs:
         yield "no differences: no seed was run for both the baseline and another configuration"
-    partly = [name for name in results.shown if any(measured < made for measured, made in _measured(results, name))]
-    if partly:
-        yield (f"{listed(partly)}: not measured in every run; the estimates cover the other runs only")
+    partial = [name for name in results.shown if any(measured < runs for measured, runs in _measured(results, name))]
+    if partial:
+        yield (f"{listed(partial)}: not measured in every run; the estimates cover the other runs only")
     if any(run.limits.keys() & set(results.shown) for run in results.runs):
         yield (
             "a transfer that did not finish counts as longer than the rest of its run; if both of a pair did not "
@@ -338,8 +338,8 @@ def _notes(results: Results) -> Iterator[str]:
         )
     for bound in dict.fromkeys(results.flow_bounds.values()):
         numbers = [number for number, each in results.flow_bounds.items() if each == bound]
-        of_all = len(numbers) == len(results.configurations)
-        where = "" if of_all else f" of {listed([configuration_name(results, each) for each in numbers])}"
+        are_all = len(numbers) == len(results.configurations)
+        where = "" if are_all else f" of {listed([configuration_name(results, each) for each in numbers])}"
         larger = f"{_share(bound.share_of_flows)} of flows are larger, with {_share(bound.share_of_bytes)} of all bytes"
         yield (
             f"largest flow that a run{where} can receive: {rough_size(Size(bound.largest_bytes))}; "
@@ -355,10 +355,10 @@ def _share(share: float) -> str:
 
 def _caveats(results: Results) -> Iterator[str]:
     """The caveats of a study's runs that count. Those of other runs are in the table of runs."""
-    found = [run for run in results.runs if run.remarks] if results.likeness is None else []
-    yield from (_with_remarks(results, run) for run in found[:_MOST_CAVEATS])
-    if (more := len(found) - _MOST_CAVEATS) > 0:
-        yield f"{Verdict.CAVEATS}: {counted(more, 'more run')}; `atoll report RUN` names the caveats"
+    runs = [run for run in results.runs if run.remarks] if results.likeness is None else []
+    yield from (_with_remarks(results, run) for run in runs[:_MOST_CAVEATS])
+    if (more_runs := len(runs) - _MOST_CAVEATS) > 0:
+        yield f"{Verdict.CAVEATS}: {counted(more_runs, 'more run')}; `atoll report RUN` names the caveats"
 
 
 def _with_remarks(results: Results, run: StudyRun) -> str:
@@ -381,24 +381,24 @@ def _not_counted(results: Results) -> Iterator[str]:
 def _measured(results: Results, name: str) -> Iterator[tuple[int, int]]:
     """Of each configuration that measured a figure: the number of runs that did, and of its runs that count."""
     for number in range(len(results.configurations)):
-        found = results.of(number, name)
-        if found:
-            yield found.median.runs, _counted_runs(results, number)
+        measured = results.of(number, name)
+        if measured:
+            yield measured.median.runs, _counted_runs(results, number)
 
 
 # How the runs of a study were chosen, and what corrects their means
 
 
-def _rows_of_figures(results: Results, row: Callable[[ConfigurationFigure], tuple[str, ...] | None]) -> Sections:
+def _figure_sections(results: Results, row: Callable[[ConfigurationFigure], tuple[str, ...] | None]) -> Sections:
     """A section for each shown figure, a row for each configuration that has one."""
-    found = [
+    sections = [
         (heading(name), tuple(
             (configuration_name(results, each.configuration), *cells)
             for each in results.figures if each.figure == name and (cells := row(each)) is not None
         ))
         for name in results.shown
     ]  # fmt: skip
-    return tuple((name, rows) for name, rows in found if rows)
+    return tuple((title, rows) for title, rows in sections if rows)
 
 
 def _repetitions(results: Results, stop: Stop) -> Table:
@@ -416,7 +416,7 @@ def _repetitions(results: Results, stop: Stop) -> Table:
         "other figures are of a fixed number of runs"
     )
     title = f"repetitions until the half width of {stop.figure} is at most {100 * stop.half_width:g} %"
-    return Table(title, ("", "outcome", "repetitions", "half width"), (("", rows),), texts=2, notes=(note,))
+    return Table(title, ("", "outcome", "repetitions", "half width"), (("", rows),), text_columns=2, notes=(note,))
 
 
 def _regimes(results: Results) -> Table:
@@ -424,11 +424,11 @@ def _regimes(results: Results) -> Table:
     counts = {number: results.regimes(number) for number in range(len(results.configurations))}
     names = [name for name in (*map(str, Regime), NO_REGIME) if any(name in each for each in counts.values())]
     rows = tuple(
-        (configuration_name(results, number), *(str(own.get(name, 0)) for name in names))
-        for number, own in counts.items()
-        if own and names != [NO_REGIME]
+        (configuration_name(results, number), *(str(runs_by_regime.get(name, 0)) for name in names))
+        for number, runs_by_regime in counts.items()
+        if runs_by_regime and names != [NO_REGIME]
     )
-    return Table("regimes", ("", *names), (("", rows),), texts=1)
+    return Table("regimes", ("", *names), (("", rows),), text_columns=1)
 
 
 def _queue(advice: QueueAdvice) -> Table:
@@ -440,14 +440,14 @@ def _queue(advice: QueueAdvice) -> Table:
         "voice, one way",
     )
     rows = tuple(_queue_row(level) for level in advice.levels)
-    return Table(title, columns, (("", rows),), texts=3, notes=(_recommended(advice),))
+    return Table(title, columns, (("", rows),), text_columns=3, notes=(_recommended(advice),))
 
 
 def _queue_row(level: QueueLevel) -> tuple[str, ...]:
     transfer = figure(level.transfer_at_least_s, "s", 1)
     if level.finished_share is not None:
-        beyond = "> " if level.transfer_s == math.inf and level.transfer_at_least_s is not None else ""
-        transfer = f"{beyond}{transfer}, {percent(level.finished_share)} finished"
+        sign = "> " if level.transfer_s == math.inf and level.transfer_at_least_s is not None else ""
+        transfer = f"{sign}{transfer}, {percent(level.finished_share)} finished"
     voice = figure(level.voice_ms, "ms", 0) + (" (marginal)" if level.is_marginal_for_voice else "")
     shares = map(percent, (level.utilisation, level.full_and_empty_share, level.standing_share))
     regimes = listed([*level.regimes]) if level.regimes else NOT_MEASURED
@@ -469,7 +469,7 @@ def _recommended(advice: QueueAdvice) -> str:
     return text
 
 
-def _control(results: Results) -> Table:
+def _control_variate(results: Results) -> Table:
     """Means without and with the control variate."""
 
     def row(each: ConfigurationFigure) -> tuple[str, ...] | None:
@@ -480,7 +480,7 @@ def _control(results: Results) -> Table:
         return (str(mean.runs), *_estimate(each.figure, mean), *cells, f"{controlled.correlation:+.2f}")
 
     columns = ("", "runs", "mean", "interval", "with control", "interval", "correlation")
-    return Table("means with control variate", columns, _rows_of_figures(results, row), texts=1)
+    return Table("means with control variate", columns, _figure_sections(results, row), text_columns=1)
 
 
 def _why_not_used(controlled: Controlled, runs: int) -> str:
@@ -506,7 +506,7 @@ def _sensitivity(results: Results) -> Table:
         "whatever their verdicts, if they came to their end"
     )
     title = "medians with and without replaced runs"
-    return Table(title, columns, _rows_of_figures(results, row), texts=1, notes=(note,))
+    return Table(title, columns, _figure_sections(results, row), text_columns=1, notes=(note,))
 
 
 # Every run
@@ -545,12 +545,12 @@ def _oriented(
     """A column for each subject, or a row if there are many. Then figures that are equal for all are sentences."""
     if len(subjects) <= MOST_COLUMNS:
         rows = tuple((name, *cells) for name, cells in (*texts, *figures))
-        return Table(title, ("", *subjects), (("", rows),), texts=1)
+        return Table(title, ("", *subjects), (("", rows),), text_columns=1)
     equal = [(name, cells[0]) for name, cells in figures if len(set(cells)) == 1]
     columns = [*texts, *(row for row in figures if len(set(row[1])) > 1)]
     rows = tuple(zip(subjects, *(cells for _, cells in columns), strict=True))
     headings = ("", *(name for name, _ in columns))
-    return Table(title, headings, (("", rows),), texts=1 + len(texts), notes=_same_of_all(equal))
+    return Table(title, headings, (("", rows),), text_columns=1 + len(texts), notes=_same_of_all(equal))
 
 
 def _same_of_all(equal: Sequence[tuple[str, str]]) -> tuple[str, ...]:

@@ -42,8 +42,8 @@ async def read_counts(controller: Controller, network: Network, entries: Iterabl
         return await controller.packets(switch.dpid, by_switch[name], await table_of(controller, switch))
 
     counters = itertools.chain.from_iterable(await asyncio.gather(*map(read, by_switch)))
-    ordered = itertools.chain.from_iterable(by_switch.values())
-    return {entry: packets for entry, packets in zip(ordered, counters, strict=True) if packets is not None}
+    counted_entries = itertools.chain.from_iterable(by_switch.values())
+    return {entry: packets for entry, packets in zip(counted_entries, counters, strict=True) if packets is not None}
 
 
 async def count_increase(
@@ -61,18 +61,18 @@ async def count_increase(
 
 def counted_path(steps: Iterable[Step], increases: Counts, taps: Collection[str]) -> str:
     """How far packets came on a path, by the last entry that counted them, in words."""
-    last, sent_to = "", ""
+    last_count, sent_to = "", ""
     for step in steps:
         if isinstance(step, Delivery):
             sent_to = sent_to if step.name in taps else f"sent on to {step.name}"
             continue
-        progress = "; ".join(filter(None, (last, sent_to))) or "no entry counted it"
+        progress = "; ".join(filter(None, (last_count, sent_to))) or "no entry counted it"
         if step.entry is None:
             return f"{progress}; at {step.at} no entry matches it"
         if increases.get(step.entry, 0) <= 0:
             return f"{progress}; {entry_label(step.entry)} at {step.at} did not count it"
-        last, sent_to = f"last counted by {entry_label(step.entry)} at {step.at}", ""
-    return "; ".join(filter(None, (last, sent_to)))
+        last_count, sent_to = f"last counted by {entry_label(step.entry)} at {step.at}", ""
+    return "; ".join(filter(None, (last_count, sent_to)))
 
 
 def entry_label(entry: FlowEntry) -> str:

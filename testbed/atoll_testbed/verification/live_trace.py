@@ -14,7 +14,7 @@ from atoll_core.experiment.experiment import Protocol
 from atoll_core.lab.network import Network
 from atoll_core.lab.port_ref import PortRef
 from atoll_testbed.verification.entry_counters import Counts, count_increase, prompt_switches, read_counts
-from atoll_testbed.verification.probe_receiver import Sent, Station, Watch, receiving_probes, sending, station
+from atoll_testbed.verification.probe_receiver import SentProbe, Station, Watch, receiving_probes, sending, station
 
 if TYPE_CHECKING:
     from atoll_testbed.testbed import Testbed
@@ -25,7 +25,7 @@ _SCHEDULING_S = 1.0  # for a busy machine to send the last one
 
 
 async def trace_live(
-    testbed: "Testbed", src: str, dst: str, protocol: Protocol = Protocol.ICMP, number: int = PROBES
+    testbed: "Testbed", src: str, dst: str, protocol: Protocol = Protocol.ICMP, count: int = PROBES
 ) -> LiveTrace:
     """Send probes from ``src`` to ``dst``; returns the probes seen or counted at each hop of their path.
 
@@ -43,12 +43,12 @@ async def trace_live(
     before = await read_counts(testbed.controller, network, entries)
     stations = {hop: at for hop in hops if (at := _station_of(network, hop)) is not None}
     watch = Watch()
-    await _send(testbed, watch, forward, protocol, end, set(stations.values()), number, limit_ns(network, experiment))
+    await _send(testbed, watch, forward, protocol, end, set(stations.values()), count, limit_ns(network, experiment))
     arrivals = len({probe.attempt for probe in watch.seen if probe.machine == end and not probe.answer})
     prompt = prompt_switches(network)
     prompt_entries = [entry for entry in entries if entry.switch in prompt]
     increases = await count_increase(testbed.controller, network, before, prompt_entries, least=max(1, arrivals))
-    observations = tuple(_observed(hop, watch, stations.get(hop), increases, prompt) for hop in hops)
+    observations = tuple(_observation(hop, watch, stations.get(hop), increases, prompt) for hop in hops)
     rtts = tuple(
         probe.t_ns - watch.sent_ns[probe.number, probe.attempt]
         for probe in watch.seen
@@ -64,7 +64,7 @@ async def _send(
     protocol: Protocol,
     end: str,
     stations: Collection[Station],
-    number: int,
+    count: int,
     limit_ns: int,
 ) -> None:
     """Send the probes; wait until all probes and their answers have arrived, or until none can arrive any more."""
@@ -73,17 +73,17 @@ async def _send(
     machines[target.name] = target.address
     # Frames at taps and boxes are addressed to other machines.
     promiscuous = {name: [interface for machine, interface in stations if machine == name] for name in machines}
-    last = (source.name, True) if end == target.name else (end, False)
+    last_arrival = (source.name, True) if end == target.name else (end, False)
 
     def all_arrived() -> bool:
-        return len({probe.attempt for probe in watch.seen if (probe.machine, probe.answer) == last}) == number
+        return len({probe.attempt for probe in watch.seen if (probe.machine, probe.answer) == last_arrival}) == count
 
-    probes = {source.name: (source.address, [Sent(0, target.address, protocol.number)])}
+    probes = {source.name: (source.address, [SentProbe(0, target.address, protocol.number)])}
     async with (
         receiving_probes(testbed.machine, watch, machines, promiscuous),
-        sending(testbed.machine, watch, probes, number, _INTERVAL_NS),
+        sending(testbed.machine, watch, probes, count, _INTERVAL_NS),
     ):
-        await watch.wait_until(all_arrived, (number * _INTERVAL_NS + limit_ns) / 1e9 + _SCHEDULING_S)
+        await watch.wait_until(all_arrived, (count * _INTERVAL_NS + limit_ns) / 1e9 + _SCHEDULING_S)
 
 
 def _end(network: Network, path: PacketTrace) -> str:
@@ -105,7 +105,7 @@ def _station_of(network: Network, hop: TraceHop) -> Station | None:
     return station(network, hop.name, PortRef(hop.switch, hop.port))
 
 
-def _observed(
+def _observation(
     hop: TraceHop, watch: Watch, at: Station | None, increases: Counts, prompt: Collection[str]
 ) -> LiveStation:
     if (entry := hop.entry) is not None:
@@ -114,6 +114,6 @@ def _observed(
     if hop.kind is HopKind.DROP or at is None:
         return LiveStation(hop)
     seen = [probe for probe in watch.seen if (probe.machine, probe.interface) == at and not probe.answer]
-    times = [probe.t_ns - watch.sent_ns[probe.number, probe.attempt] for probe in seen]
-    after_ns = int(statistics.median(times)) if times else None
+    delays_ns = [probe.t_ns - watch.sent_ns[probe.number, probe.attempt] for probe in seen]
+    after_ns = int(statistics.median(delays_ns)) if delays_ns else None
     return LiveStation(hop, seen=len({probe.attempt for probe in seen}), after_ns=after_ns)

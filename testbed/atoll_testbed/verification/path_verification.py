@@ -19,7 +19,7 @@ from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Plan
 from atoll_testbed.verification.entry_counters import are_counters_prompt, count_increase, counted_path, read_counts
-from atoll_testbed.verification.probe_receiver import Sent, Watch, receiving_probes, sending
+from atoll_testbed.verification.probe_receiver import SentProbe, Watch, receiving_probes, sending
 from atoll_testbed.verification.swap_verification import ATTEMPTS, INTERVAL_S
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ async def _failed_paths(testbed: "Testbed", experiment: Experiment, paths: Seque
     network = testbed.network
     # Any host answers an echo request; probes of other protocols are answered only by a job there.
     machines: dict[str, IPv4Address | None] = {}
-    probes: defaultdict[str, list[Sent]] = defaultdict(list)
+    probes: defaultdict[str, list[SentProbe]] = defaultdict(list)
     addresses = {host.name: host.address for host in network.hosts}
     for number, path in enumerate(paths):
-        probes[path.world].append(Sent(number, addresses[path.island], path.number))
+        probes[path.world].append(SentProbe(number, addresses[path.island], path.number))
         if path.end != path.island:
             machines[path.end] = None
         elif path.protocol is not Protocol.ICMP:

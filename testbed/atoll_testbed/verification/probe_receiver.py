@@ -32,7 +32,7 @@ Sighting = tuple[str, str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentProbe:
     """A probe that a host sends: destination address, and protocol number of the IPv4 header."""
 
     number: int
@@ -68,20 +68,20 @@ def station(network: Network, name: str, port: PortRef) -> Station | None:
 
 def stations(network: Network) -> frozenset[Station]:
     """All stations of the lab."""
-    outside = {box.name for box in network.boxes if not box.is_managed}
+    unmanaged = {box.name for box in network.boxes if not box.is_managed}
     return frozenset(
         (name, interface.name)
         for name, interfaces in network.machines.items()
-        if name not in outside
+        if name not in unmanaged
         for interface in interfaces
     )
 
 
 def sightings(network: Network, steps: Iterable[Step]) -> frozenset[Sighting]:
     """The sightings of a frame on a path."""
-    arrivals = (step for step in steps if isinstance(step, Delivery))
+    deliveries = (step for step in steps if isinstance(step, Delivery))
     return frozenset(
-        (*place, step.frame.vlan) for step in arrivals if (place := station(network, step.name, step.port)) is not None
+        (*at, step.frame.vlan) for step in deliveries if (at := station(network, step.name, step.port)) is not None
     )
 
 
@@ -98,7 +98,7 @@ def boxes_and_taps(network: Network) -> dict[str, list[str]]:
 class Watch:
     """The probes seen so far in a session. ``sent_ns``: when hosts sent them, by number and attempt.
 
-    ``at``: the stations whose sightings are the path of an attempt.
+    ``path_stations``: the stations whose sightings are the path of an attempt.
     """
 
     def __init__(self, path_stations: Collection[Station] = ()) -> None:
@@ -116,8 +116,8 @@ class Watch:
         if line.get("type") == "sent":
             self.sent_ns[line["number"], line["attempt"]] = line["t_ns"]
         if line.get("type") == "seen":
-            identity = (line[key] for key in ("number", "attempt", "answer", "t_ns"))
-            seen = SeenProbe(machine, line["interface"], line.get("vlan"), *identity)
+            fields = (line[key] for key in ("number", "attempt", "answer", "t_ns"))
+            seen = SeenProbe(machine, line["interface"], line.get("vlan"), *fields)
             self.seen.append(seen)
             self._arrived[machine, seen.answer].add(seen.number)
             if not seen.answer:
@@ -138,18 +138,18 @@ class Watch:
         """The sightings of each attempt of a probe so far."""
         return self._attempts[number].values()
 
-    def taken(self, number: int, path: AbstractSet[Sighting], *, exact: bool) -> int:
+    def attempts_on_path(self, number: int, path: AbstractSet[Sighting], *, exact: bool) -> int:
         """The number of attempts that were seen at all sightings of a path; with ``exact``, and nowhere else."""
         return sum(seen == path if exact else seen >= path for seen in self.attempts_of(number))
 
-    async def wait_until(self, enough: Callable[[], bool], limit_s: float) -> bool:
-        """Wait until ``enough`` returns true, at most for the limit; returns its last result."""
+    async def wait_until(self, is_enough: Callable[[], bool], limit_s: float) -> bool:
+        """Wait until ``is_enough`` returns true, at most for the limit; returns its last result."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                while not enough():
+                while not is_enough():
                     self._change.clear()
                     await self._change.wait()
-        return enough()
+        return is_enough()
 
 
 @contextlib.asynccontextmanager
@@ -173,7 +173,7 @@ async def receiving_probes(
 async def sending(
     machine: Callable[[str], Machine],
     watch: Watch,
-    hosts: Mapping[str, tuple[IPv4Address, Sequence[Sent]]],
+    hosts: Mapping[str, tuple[IPv4Address, Sequence[SentProbe]]],
     attempts: int,
     interval_ns: int,
     *,
@@ -194,7 +194,7 @@ async def sending(
 def job_config(
     watch: Watch,
     address: IPv4Address | None,
-    probes: Collection[Sent] = (),
+    probes: Collection[SentProbe] = (),
     attempts: int = 0,
     interval_ns: int = 1,
     *,

@@ -41,7 +41,7 @@ from atoll_testbed.verification.entry_counters import (
     read_counts,
 )
 from atoll_testbed.verification.probe_receiver import (
-    Sent,
+    SentProbe,
     Sighting,
     Station,
     Watch,
@@ -80,7 +80,7 @@ class _ProbePath:
     end: str
     stations: tuple[tuple[str, Station | None], ...]  # of the boxes, taps and hosts on the path
     sightings: frozenset[Sighting]  # at the stations
-    refused: str | None = None
+    refusal: str | None = None
 
     @property
     def expects_answer(self) -> bool:
@@ -116,15 +116,14 @@ async def verify_entries(testbed: "Testbed", probes: Sequence[Probe], experiment
     machines: dict[str, IPv4Address | None] = dict.fromkeys(promiscuous)
     machines |= {host.name: host.address for path in paths for host in (path.src, path.dst)}
     async with receiving_probes(testbed.machine, watch, machines, promiscuous):
-        await _send_until_seen(testbed, paths, watch, max(limit_ns(network, version) for version in versions) / 1e9)
+        await _send_until_proven(testbed, paths, watch, max(limit_ns(network, version) for version in versions) / 1e9)
     prompt = prompt_switches(network)
-    arrived = [path for path in paths if _is_proven(path, watch)]
-    unwatched = [path for path in arrived if any(station is None for _, station in path.stations)]
+    proven_paths = [path for path in paths if _is_proven(path, watch)]
+    unwatched = [path for path in proven_paths if any(station is None for _, station in path.stations)]
     old_effects = {_effect(entry) for entry in (testbed.plan.flows if testbed.plan else ())}
     must_count = {e for path in unwatched for e in path.entries if e.switch in prompt and _effect(e) not in old_effects}
     increases = await count_increase(controller, network, before, must_count)
-    lines = [line for path in paths if (line := _judge(network, path, watch, increases, must_count))]
-    if lines:
+    if lines := [line for path in paths if (line := _failure_text(network, path, watch, increases, must_count))]:
         raise LabError("\n".join(lines))
 
 
@@ -149,9 +148,8 @@ async def verify_drained(testbed: "Testbed", probes: Sequence[Probe], experiment
         attempt = 0
         while missing := missing_paths():
             if asyncio.get_running_loop().time() > deadline:
-                raise LabError(
-                    "\n".join(f"{_probe_text(path.probe)}: it did not arrive at {path.end}" for path in missing)
-                )
+                lines = (f"{_probe_text(path.probe)}: it did not arrive at {path.end}" for path in missing)
+                raise LabError("\n".join(lines))
             await _send(testbed, missing, watch.session, attempt)
             attempt += 1
             await watch.wait_until(lambda: not missing_paths(), INTERVAL_S)
@@ -164,9 +162,9 @@ async def _probe_paths(testbed: "Testbed", probes: Sequence[Probe]) -> list[_Pro
     flows = testbed.installed_plan.flows if testbed.installed_plan else ()
 
     def compute() -> list[_ProbePath]:
-        planned = {_effect(entry): entry for entry in flows}  # has the reasons of entries
-        read = (entry for entries in installed.values() for entry in entries if isinstance(entry, FlowEntry))
-        entries = {entry.identity: planned.get(_effect(entry), entry) for entry in read}
+        planned_entries = {_effect(entry): entry for entry in flows}  # has the reasons of entries
+        read_entries = (entry for entries in installed.values() for entry in entries if isinstance(entry, FlowEntry))
+        entries = {entry.identity: planned_entries.get(_effect(entry), entry) for entry in read_entries}
         entries |= {probe.entry.identity: probe.entry for probe in probes}
         tables = SwitchTables(network, entries.values(), strict=False)
         return [_probe_path(network, tables, number, probe) for number, probe in enumerate(probes)]
@@ -183,24 +181,24 @@ def _probe_path(network: Network, tables: SwitchTables, number: int, probe: Prob
     except PlanError as error:
         raise LabError(f"{_probe_text(probe)}: by the switches' tables, {error}") from error
     steps, end = path_of_sender(network, steps, probe.protocol, dst.name)
-    reached = (step for step in steps if isinstance(step, Delivery))
-    passed = tuple((step.name, station(network, step.name, step.port)) for step in reached)
-    return _ProbePath(number, probe, src, dst, steps, end, passed, sightings(network, steps))
+    deliveries = (step for step in steps if isinstance(step, Delivery))
+    path_stations = tuple((step.name, station(network, step.name, step.port)) for step in deliveries)
+    return _ProbePath(number, probe, src, dst, steps, end, path_stations, sightings(network, steps))
 
 
 def _tag(match: Match) -> int | None:
     return match.vlan if isinstance(match.vlan, int) else None
 
 
-async def _send_until_seen(testbed: "Testbed", paths: Sequence[_ProbePath], watch: Watch, limit_s: float) -> None:
-    def all_proven() -> bool:
-        return all(_is_proven(path, watch) or path.refused for path in paths)
+async def _send_until_proven(testbed: "Testbed", paths: Sequence[_ProbePath], watch: Watch, limit_s: float) -> None:
+    def are_all_proven() -> bool:
+        return all(_is_proven(path, watch) or path.refusal for path in paths)
 
     for attempt in range(ATTEMPTS):
         await _send(testbed, [path for path in paths if not _is_proven(path, watch)], watch.session, attempt)
-        if await watch.wait_until(all_proven, INTERVAL_S):
+        if await watch.wait_until(are_all_proven, INTERVAL_S):
             return
-    await watch.wait_until(all_proven, limit_s)
+    await watch.wait_until(are_all_proven, limit_s)
 
 
 async def _send(testbed: "Testbed", paths: Iterable[_ProbePath], session: int, attempt: int) -> None:
@@ -210,9 +208,9 @@ async def _send(testbed: "Testbed", paths: Iterable[_ProbePath], session: int, a
 
     async def send(name: str) -> None:
         frames = [(path.probe.entry, path.frame(session, attempt)) for path in by_switch[name]]
-        errors = await testbed.controller.send(testbed.network.switch(name).dpid, frames)
-        for path, refused in zip(by_switch[name], errors, strict=True):
-            path.refused = refused
+        refusals = await testbed.controller.send(testbed.network.switch(name).dpid, frames)
+        for path, refusal in zip(by_switch[name], refusals, strict=True):
+            path.refusal = refusal
 
     await asyncio.gather(*map(send, by_switch))
 
@@ -224,7 +222,7 @@ def _is_proven(path: _ProbePath, watch: Watch) -> bool:
 
 def _followed_path(path: _ProbePath, watch: Watch) -> bool:
     """Whether an attempt was seen everywhere on the path, and nowhere else, such as on the path of old entries."""
-    return watch.taken(path.number, path.sightings, exact=path.expects_answer) > 0
+    return watch.attempts_on_path(path.number, path.sightings, exact=path.expects_answer) > 0
 
 
 def _effect(entry: FlowEntry) -> tuple[EntryId, tuple[Action, ...]]:
@@ -232,36 +230,36 @@ def _effect(entry: FlowEntry) -> tuple[EntryId, tuple[Action, ...]]:
     return entry.identity, entry.actions
 
 
-def _judge(
+def _failure_text(
     network: Network, path: _ProbePath, watch: Watch, increases: Counts, must_count: Collection[FlowEntry]
 ) -> str | None:
     """The failure of a probe in one line; None if it has not failed. ``must_count``: entries that must have counted."""
     probe = _probe_text(path.probe)
-    if path.refused:
-        return f"{probe}: the switch refused to send it: {path.refused}"
+    if path.refusal:
+        return f"{probe}: the switch refused to send it: {path.refusal}"
     taps = {tap.name for tap in network.taps}
 
-    def how_far() -> str:
+    def progress() -> str:
         return counted_path(path.steps[1:], increases, taps)
 
     if not watch.arrived(path.number, path.end, answer=False):
-        lost = f"{probe}: it was sent {ATTEMPTS} times and did not arrive at {path.end}"
+        failure = f"{probe}: it was sent {ATTEMPTS} times and did not arrive at {path.end}"
         if not are_counters_prompt(network, path.steps[1:]):
-            return lost
-        return f"{lost}: {how_far()}; look at {where_to_look(network, path.steps[1:], increases, taps)}"
+            return failure
+        return f"{failure}: {progress()}; look at {where_to_look(network, path.steps[1:], increases, taps)}"
     unreached = [name for name, at in path.stations if at is not None and not watch.reached(path.number, at)]
     if unreached:
-        return f"{probe}: it arrived at {path.end}, but did not reach {', '.join(unreached)}: {how_far()}"
+        return f"{probe}: it arrived at {path.end}, but did not reach {', '.join(unreached)}: {progress()}"
     if not _followed_path(path, watch):
         other_machines = {machine for seen in watch.attempts_of(path.number) for machine, _, _ in seen - path.sightings}
         where = "none of the attempts followed the whole path"
         if other_machines:
             where = f"also reached {', '.join(sorted(other_machines))}"
-        return f"{probe}: it arrived at {path.end}, but {where}: {how_far()}"
+        return f"{probe}: it arrived at {path.end}, but {where}: {progress()}"
     if not _is_proven(path, watch):
         return f"{probe}: it arrived at {path.end}, but no answer came back to {path.src.name}"
     if any(increases.get(entry, 0) <= 0 for entry in path.entries if entry in must_count):
-        return f"{probe}: it arrived at {path.end}, but not by the planned path: {how_far()}"
+        return f"{probe}: it arrived at {path.end}, but not by the planned path: {progress()}"
     return None
 
 
@@ -274,35 +272,36 @@ def _probe_text(probe: Probe, role: str = "sent by") -> str:
 class _CutoverProbe:
     """A frame of a host, with the sightings on its path by the new version and by the old one.
 
-    External devices give no sightings. ``indistinct``: the paths differ, but their sightings do not. ``exact``: no
-    box on the path terminates the frame and may send another one.
+    External devices give no sightings. ``is_indistinct``: the paths differ, but their sightings do not.
+    ``is_exact``: no box on the path terminates the frame and may send another one.
     """
 
     number: int
     probe: Probe
-    new: frozenset[Sighting]
-    old: frozenset[Sighting]
-    indistinct: bool
-    exact: bool = True
+    new_sightings: frozenset[Sighting]
+    old_sightings: frozenset[Sighting]
+    is_indistinct: bool
+    is_exact: bool = True
 
-    def taken(self, watch: Watch) -> bool:
+    def has_taken_new_path(self, watch: Watch) -> bool:
         """Whether a frame was seen everywhere on the new path and nowhere else.
 
         If the old path contains the new one, two frames are needed: the copy for a tap may have been lost.
         """
-        return watch.taken(self.number, self.new, exact=self.exact) >= (2 if self.new < self.old else 1)
+        least = 2 if self.new_sightings < self.old_sightings else 1
+        return watch.attempts_on_path(self.number, self.new_sightings, exact=self.is_exact) >= least
 
     def failure(self, watch: Watch) -> str:
         """The failure in one line."""
         probe = self.probe
         text = _probe_text(probe, "expected at")
         seen = frozenset[Sighting]().union(*watch.attempts_of(self.number))
-        if seen & (self.old - self.new):
+        if seen & (self.old_sightings - self.new_sightings):
             return (
                 f"{text}: packets of {probe.src} still take the old path {LAG_S:g} s after {probe.entry.switch} "
                 "acknowledged the change; its data plane was not updated"
             )
-        missed = sorted({machine for machine, _, _ in self.new - seen})
+        missed = sorted({machine for machine, _, _ in self.new_sightings - seen})
         return f"{text}: {probe.src} sent it for {LAG_S:g} s, but it did not reach {', '.join(missed) or probe.dst}"
 
 
@@ -319,48 +318,48 @@ async def verify_cutover(
         return
     network, clock = testbed.network, asyncio.get_running_loop().time
     start_s = clock()
-    missing = await asyncio.to_thread(_cutover_probes, network, probes, before, after)
-    indistinct = any(frame.indistinct for frame in missing)
+    missing_probes = await asyncio.to_thread(_cutover_probes, network, probes, before, after)
+    is_indistinct = any(probe.is_indistinct for probe in missing_probes)
     deadline_s = start_s + LAG_S + max(limit_ns(network, version) for version in experiments) / 1e9
-    while missing:
+    while missing_probes:
         watch = Watch(stations(network))
-        await _watch_until_taken(testbed, missing, watch, deadline_s - clock())
-        missing = [frame for frame in missing if not frame.taken(watch)]  # all sightings are there: the jobs have ended
-        if missing and clock() >= deadline_s:
-            raise LabError("\n".join(frame.failure(watch) for frame in missing))
-    if indistinct:
+        await _watch_until_taken(testbed, missing_probes, watch, deadline_s - clock())
+        # The jobs have ended: all sightings are there.
+        missing_probes = [probe for probe in missing_probes if not probe.has_taken_new_path(watch)]
+        if missing_probes and clock() >= deadline_s:
+            raise LabError("\n".join(probe.failure(watch) for probe in missing_probes))
+    if is_indistinct:
         await asyncio.sleep(start_s + LAG_S - clock())
 
 
-async def _watch_until_taken(testbed: "Testbed", frames: Sequence[_CutoverProbe], watch: Watch, limit_s: float) -> None:
-    """Have hosts send the frames until all were seen on their new paths, or until the limit."""
+async def _watch_until_taken(testbed: "Testbed", probes: Sequence[_CutoverProbe], watch: Watch, limit_s: float) -> None:
+    """Have hosts send probes until all were seen on their new paths, or until the limit."""
     network = testbed.network
-    senders = {host.name: (host.address, list[Sent]()) for host in network.hosts}
-    for frame in frames:
-        sent = Sent(frame.number, network.host(frame.probe.dst).address, frame.probe.protocol)
-        senders[frame.probe.src][1].append(sent)
+    senders = {host.name: (host.address, list[SentProbe]()) for host in network.hosts}
+    for number, probe in ((each.number, each.probe) for each in probes):
+        senders[probe.src][1].append(SentProbe(number, network.host(probe.dst).address, probe.protocol))
     senders = {name: (address, sent) for name, (address, sent) in senders.items() if sent}
     promiscuous = boxes_and_taps(network)
-    ends = (machine for frame in frames for machine, _, _ in frame.new if machine not in senders)
+    ends = (machine for probe in probes for machine, _, _ in probe.new_sightings if machine not in senders)
     watchers = dict.fromkeys((*promiscuous, *ends))
     attempts = max(1, round(limit_s / INTERVAL_S))
     async with (
         receiving_probes(testbed.machine, watch, watchers, promiscuous),
         sending(testbed.machine, watch, senders, attempts, int(INTERVAL_S * 1e9)),
     ):
-        await watch.wait_until(lambda: all(frame.taken(watch) for frame in frames), limit_s)
+        await watch.wait_until(lambda: all(probe.has_taken_new_path(watch) for probe in probes), limit_s)
 
 
 def _cutover_probes(network: Network, probes: Iterable[Probe], before: Plan, after: Plan) -> list[_CutoverProbe]:
     old_tables, new_tables = (SwitchTables(network, plan.flows, strict=False) for plan in (before, after))
-    frames: list[_CutoverProbe] = []
+    cutover_probes: list[_CutoverProbe] = []
     for number, probe in enumerate(probes):
         (old_path, _), (new_path, end) = (_host_path(network, tables, probe) for tables in (old_tables, new_tables))
         new, old = sightings(network, new_path), sightings(network, old_path)
-        same_path = [_without_entry(step) for step in new_path] == [_without_entry(step) for step in old_path]
-        indistinct = new == old and not same_path
-        frames.append(_CutoverProbe(number, probe, new, old, indistinct=indistinct, exact=end == probe.dst))
-    return frames
+        is_same_path = [_without_entry(step) for step in new_path] == [_without_entry(step) for step in old_path]
+        is_indistinct, is_exact = new == old and not is_same_path, end == probe.dst
+        cutover_probes.append(_CutoverProbe(number, probe, new, old, is_indistinct, is_exact))
+    return cutover_probes
 
 
 def _host_path(network: Network, tables: SwitchTables, probe: Probe) -> tuple[tuple[Step, ...], str]:

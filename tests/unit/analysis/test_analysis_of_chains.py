@@ -245,7 +245,7 @@ def test_a_change_stands_from_its_last_shift_unless_it_was_undone() -> None:
         {**failed, "change": 2, "t_ns": 34},
     ]
     found = changes(given, events)
-    assert [change.shifted_ns for change in found] == [12, None, None]
+    assert [change.turned_ns for change in found] == [12, None, None]
     assert [(since_ns, steered.chain.hops) for since_ns, steered in steering_periods(given, found)] == [
         (0, one.chain.hops),
         (12, ("sat",)),

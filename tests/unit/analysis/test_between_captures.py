@@ -24,7 +24,7 @@ def described(project: Path) -> tuple[Network, Experiment]:
 
 
 def between(folder: Path, experiment: Experiment, network: Network) -> frozenset[str]:
-    return read_run_data(begin(folder, experiment, network)).topology.between_captures
+    return read_run_data(begin(folder, experiment, network)).topology.places_between_captures
 
 
 def test_captures_the_link_and_the_port_behind_it(tmp_path: Path, described: tuple[Network, Experiment]) -> None:
@@ -55,7 +55,7 @@ def test_without_two_taps_there_is_nothing_between(tmp_path: Path, described: tu
     network, experiment = described
     chain = replace(experiment.chain, hops=("sat", "tap-i"))
     run = begin(tmp_path, replace(experiment, chain=chain), network, ("island", "link-sat"))
-    assert read_run_data(run).topology.between_captures == frozenset()
+    assert read_run_data(run).topology.places_between_captures == frozenset()
 
 
 def test_a_summary_says_which_machines_stand_beside(tmp_path: Path, described: tuple[Network, Experiment]) -> None:

@@ -20,7 +20,7 @@ SAT, TAGGED, TAP, END = (
 def turn(here: Iterable[Sighting], there: Iterable[Sighting]) -> _CutoverProbe:
     """A frame from w1 to i1."""
     entry = FlowEntry("sw-w", 1000, Match(in_port=1), (), 0, "w1 -> sat")
-    return _CutoverProbe(7, Probe(entry, "w1", "i1", "main", 1), frozenset(here), frozenset(there), indistinct=False)
+    return _CutoverProbe(7, Probe(entry, "w1", "i1", "main", 1), frozenset(here), frozenset(there), is_indistinct=False)
 
 
 def seen(*ways: Iterable[Sighting]) -> Watch:
@@ -36,17 +36,17 @@ def seen(*ways: Iterable[Sighting]) -> Watch:
 def test_a_frame_has_turned_when_it_was_seen_where_the_version_leads_and_nowhere_else() -> None:
     """The tag at a box tells versions apart; a frame that is still under way proves nothing."""
     to_new = turn([TAGGED, END], [SAT, TAP, END])
-    assert not to_new.taken(seen([SAT, TAP, END], [TAGGED]))
-    assert to_new.taken(seen([SAT, TAP, END], [TAGGED, END]))
-    assert not to_new.taken(seen([TAGGED, TAP, END]))
-    assert not to_new.taken(seen([TAGGED, THIRD, END]))
+    assert not to_new.has_taken_new_path(seen([SAT, TAP, END], [TAGGED]))
+    assert to_new.has_taken_new_path(seen([SAT, TAP, END], [TAGGED, END]))
+    assert not to_new.has_taken_new_path(seen([TAGGED, TAP, END]))
+    assert not to_new.has_taken_new_path(seen([TAGGED, THIRD, END]))
 
 
 def test_a_copy_for_a_tap_has_to_be_missing_twice() -> None:
     """Once it may have been lost."""
     without = turn([SAT, END], [SAT, TAP, END])
-    assert not without.taken(seen([SAT, TAP, END], [SAT, END]))
-    assert without.taken(seen([SAT, END], [SAT, END]))
+    assert not without.has_taken_new_path(seen([SAT, TAP, END], [SAT, END]))
+    assert without.has_taken_new_path(seen([SAT, END], [SAT, END]))
 
 
 def test_a_failure_says_whether_packets_still_take_the_other_version() -> None:

@@ -38,11 +38,11 @@ pub fn set_real_time() -> io::Result<()> {
 pub fn lock_memory() -> io::Result<()> {
     let limit = getrlimit(Resource::Memlock);
     // With a limit of 0 only the capability makes mlockall(2) succeed.
-    let none = Rlimit {
+    let zero_limit = Rlimit {
         current: Some(0),
         ..limit
     };
-    setrlimit(Resource::Memlock, none)?;
+    setrlimit(Resource::Memlock, zero_limit)?;
     let locked = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
     setrlimit(Resource::Memlock, limit)?;
     Ok(locked?)

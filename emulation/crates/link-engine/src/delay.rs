@@ -4,7 +4,7 @@
 
 use crate::config::{Change, Counted, DelayConfig};
 use crate::emulator::{Emulation, Refusal};
-use crate::frame::{Held, Lengths, Passed};
+use crate::frame::{Held, Lengths, SentFrame};
 use crate::report::{ClassCounters, ClassMeasurement, CommonCounters, DelayBox};
 use atoll_frame_engine::{Arrival, FrameOutput, KernelPaced, Outgoing, Punctuality};
 use atoll_link_model::{ConfigError, DelayLine, LinkChange, SplitMix64};
@@ -69,7 +69,7 @@ impl Emulation for DelayProgram {
     type Counters = DelayBox<ClassCounters>;
     type Measurement = DelayBox<ClassMeasurement>;
 
-    fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<Passed>) {
+    fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<SentFrame>) {
         let (received, now) = (arrival.received, arrival.now_ns);
         self.common.doubtful.unstamped_packets += u64::from(!arrival.stamped);
         let vlan = received.vlan.map(atoll_headers::VlanTag::id);
@@ -93,7 +93,7 @@ impl Emulation for DelayProgram {
         let earliest_ns = class.line.last_arrival_ns();
         let held = Held {
             frame: out.copy(received),
-            clamped_ns: class.punctuality.arrived(now, earliest_ns),
+            arrival_shift_ns: class.punctuality.arrived(now, earliest_ns),
         };
         class.line.enqueue(now, bytes, held);
     }
@@ -105,22 +105,22 @@ impl Emulation for DelayProgram {
             .min()
     }
 
-    fn pop_due(&mut self, now: u64) -> Option<Outgoing<Passed>> {
+    fn pop_due(&mut self, now: u64) -> Option<Outgoing<SentFrame>> {
         let (part, class) = self
             .classes
             .iter_mut()
             .enumerate()
             .min_by_key(|(_, class)| class.line.next_departure().unwrap_or(u64::MAX))?;
         let departure = class.line.pop_due(now)?;
-        Some(Passed::outgoing(part, class.to, departure))
+        Some(SentFrame::outgoing(part, class.to, departure))
     }
 
     fn shortest_delay_ns(&self) -> u64 {
         self.shortest_delay_ns
     }
 
-    fn on_sent(&mut self, frame: &Outgoing<Passed>, now_ns: u64) {
-        let Passed {
+    fn on_sent(&mut self, frame: &Outgoing<SentFrame>, now_ns: u64) {
+        let SentFrame {
             part,
             bytes,
             due_ns,
@@ -134,7 +134,7 @@ impl Emulation for DelayProgram {
         }
     }
 
-    fn on_refused(&mut self, _frame: &Outgoing<Passed>) {
+    fn on_refused(&mut self, _frame: &Outgoing<SentFrame>) {
         self.overloaded = true;
     }
 

@@ -2,7 +2,7 @@
 //! The program that the frame engine runs, around a link or a delay box: departures, requests and lines.
 
 use crate::config::{Change, Request};
-use crate::frame::Passed;
+use crate::frame::SentFrame;
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
 use atoll_link_report::{Line, LinkAnswer};
 use serde::Serialize;
@@ -15,14 +15,14 @@ pub(crate) trait Emulation {
     type Measurement: Serialize;
 
     /// Keep the frame in the model, or count why not.
-    fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<Passed>);
+    fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<SentFrame>);
     /// When the next frame is due.
     fn next_departure(&self) -> Option<u64>;
     /// The next frame, if it was due at or before `now`.
-    fn pop_due(&mut self, now: u64) -> Option<Outgoing<Passed>>;
+    fn pop_due(&mut self, now: u64) -> Option<Outgoing<SentFrame>>;
     fn shortest_delay_ns(&self) -> u64;
-    fn on_sent(&mut self, frame: &Outgoing<Passed>, now_ns: u64);
-    fn on_refused(&mut self, frame: &Outgoing<Passed>);
+    fn on_sent(&mut self, frame: &Outgoing<SentFrame>, now_ns: u64);
+    fn on_refused(&mut self, frame: &Outgoing<SentFrame>);
     fn on_unread(&mut self, port: usize, frames: u64);
 
     /// Change settings.
@@ -57,11 +57,11 @@ pub(crate) enum Refusal {
 pub(crate) struct Emulator<E>(pub(crate) E);
 
 impl<E: Emulation> FrameProgram for Emulator<E> {
-    type Tag = Passed;
+    type Tag = SentFrame;
     type Request = Request;
     type Line = Line<E::Counters, E::Measurement>;
 
-    fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<Passed>) {
+    fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<SentFrame>) {
         self.0.on_frame(arrival, out);
     }
 
@@ -69,7 +69,7 @@ impl<E: Emulation> FrameProgram for Emulator<E> {
         self.0.next_departure()
     }
 
-    fn on_wake(&mut self, until_ns: u64, out: &mut FrameOutput<Passed>) {
+    fn on_wake(&mut self, until_ns: u64, out: &mut FrameOutput<SentFrame>) {
         while !out.is_full() {
             let Some(outgoing) = self.0.pop_due(until_ns) else {
                 return;
@@ -82,11 +82,11 @@ impl<E: Emulation> FrameProgram for Emulator<E> {
         self.0.shortest_delay_ns()
     }
 
-    fn on_sent(&mut self, frame: &Outgoing<Passed>, now_ns: u64) {
+    fn on_sent(&mut self, frame: &Outgoing<SentFrame>, now_ns: u64) {
         self.0.on_sent(frame, now_ns);
     }
 
-    fn on_refused(&mut self, frame: &Outgoing<Passed>) {
+    fn on_refused(&mut self, frame: &Outgoing<SentFrame>) {
         self.0.on_refused(frame);
     }
 
@@ -98,7 +98,7 @@ impl<E: Emulation> FrameProgram for Emulator<E> {
         &mut self,
         request: Request,
         now: Now,
-        _out: &mut FrameOutput<Passed>,
+        _out: &mut FrameOutput<SentFrame>,
     ) -> Self::Line {
         let t_ns = now.real_time_ns;
         match request {

@@ -18,32 +18,32 @@ const IPV4_TOTAL_LENGTH_OFFSET: usize = 2;
 pub(crate) struct Held {
     pub(crate) frame: Vec<u8>,
     /// By how much it is taken to have arrived later than its stamp.
-    pub(crate) clamped_ns: u64,
+    pub(crate) arrival_shift_ns: u64,
 }
 
 /// The facts about a sent frame that a link or delay box needs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Passed {
+pub(crate) struct SentFrame {
     /// Direction or class it belongs to, as the program numbers them.
     pub(crate) part: usize,
     /// Bytes it counts for.
     pub(crate) bytes: u32,
-    /// When it should leave: as scheduled, less `clamped_ns`.
+    /// When it should leave: as scheduled, less `arrival_shift_ns`.
     pub(crate) due_ns: u64,
 }
 
-impl Passed {
+impl SentFrame {
     /// A frame that has left the model, to be sent at `port`.
     pub(crate) fn outgoing(part: usize, port: usize, departure: Departure<Held>) -> Outgoing<Self> {
-        let Held { frame, clamped_ns } = departure.packet;
+        let held = departure.packet;
         Outgoing {
             port,
             scheduled_ns: departure.scheduled_ns,
-            frame,
+            frame: held.frame,
             tag: Self {
                 part,
                 bytes: departure.bytes,
-                due_ns: departure.scheduled_ns - clamped_ns,
+                due_ns: departure.scheduled_ns - held.arrival_shift_ns,
             },
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::config::{Change, Counted, LinkConfig, Towards};
 use crate::emulator::{Emulation, Refusal};
-use crate::frame::{Held, Lengths, Passed, is_lower_effort};
+use crate::frame::{Held, Lengths, SentFrame, is_lower_effort};
 use crate::report::{
     DirectionCounters, DirectionMeasurement, DroppedByCause, LowPriorityCounters,
     LowPrioritySojourn,
@@ -42,9 +42,9 @@ impl LinkProgram {
     }
 
     /// The next frame that came in at port `from`, if it was due at or before `now`.
-    fn pop_from(&mut self, from: usize, now: u64) -> Option<Outgoing<Passed>> {
+    fn pop_from(&mut self, from: usize, now: u64) -> Option<Outgoing<SentFrame>> {
         let departure = self.directions[from].link.pop_due(now)?;
-        Some(Passed::outgoing(from, WORLD + ISLAND - from, departure))
+        Some(SentFrame::outgoing(from, WORLD + ISLAND - from, departure))
     }
 
     fn by_direction<T>(&mut self, of: impl Fn(&mut Direction) -> T) -> Directions<T> {
@@ -59,7 +59,7 @@ impl Emulation for LinkProgram {
     type Counters = Directions<DirectionCounters>;
     type Measurement = Directions<DirectionMeasurement>;
 
-    fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<Passed>) {
+    fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<SentFrame>) {
         let (received, now) = (arrival.received, arrival.now_ns);
         let direction = &mut self.directions[arrival.port];
         direction.doubtful.unstamped_packets += u64::from(!arrival.stamped);
@@ -72,7 +72,7 @@ impl Emulation for LinkProgram {
         let earliest_ns = direction.link.last_arrival_ns();
         let held = Held {
             frame: out.copy(received),
-            clamped_ns: direction.punctuality.arrived(now, earliest_ns),
+            arrival_shift_ns: direction.punctuality.arrived(now, earliest_ns),
         };
         let (link, bytes) = (&mut direction.link, lengths.counted_bytes(self.counts));
         if link.has_low_priority() && is_lower_effort(received.frame) {
@@ -89,7 +89,7 @@ impl Emulation for LinkProgram {
             .min()
     }
 
-    fn pop_due(&mut self, now: u64) -> Option<Outgoing<Passed>> {
+    fn pop_due(&mut self, now: u64) -> Option<Outgoing<SentFrame>> {
         let next = |from: usize| self.directions[from].link.next_departure();
         let first = if next(ISLAND).unwrap_or(u64::MAX) < next(WORLD).unwrap_or(u64::MAX) {
             ISLAND
@@ -108,7 +108,7 @@ impl Emulation for LinkProgram {
         to_island_ns.min(to_world.link.shortest_delay_ns())
     }
 
-    fn on_sent(&mut self, frame: &Outgoing<Passed>, now_ns: u64) {
+    fn on_sent(&mut self, frame: &Outgoing<SentFrame>, now_ns: u64) {
         let direction = &mut self.directions[frame.tag.part];
         direction.punctuality.departed(frame.tag.due_ns, now_ns);
         if frame.scheduled_ns > now_ns {
@@ -117,7 +117,7 @@ impl Emulation for LinkProgram {
         }
     }
 
-    fn on_refused(&mut self, frame: &Outgoing<Passed>) {
+    fn on_refused(&mut self, frame: &Outgoing<SentFrame>) {
         let direction = &mut self.directions[frame.tag.part];
         direction.unsent.record(frame.tag.bytes);
         direction.overloaded = true;

@@ -32,8 +32,8 @@ const SYN_ACKS_REPEATED: u32 = 3;
 /// How often the SYN of a multiplexed connection is repeated before a new attempt.
 const SYNS_REPEATED: u32 = 3;
 
-/// Unsent bytes in the socket of a multiplexed connection, between the first and the second: those of so much time at its rate. A
-/// new stream waits for as many, and a program that is off the processor for longer leaves the link idle.
+/// Least and most unsent bytes in the socket of a multiplexed connection; between them, what its rate sends in `UNSENT_NS`.
+/// A new stream waits for as many, and a program that is off the processor for longer leaves the link idle.
 const UNSENT_BYTES: (u64, u64) = (1 << 16, 1 << 22);
 const UNSENT_NS: u64 = 32_000_000;
 
@@ -56,15 +56,14 @@ pub(crate) struct SideSockets {
 
 /// Open the sockets of all sides of all pairs.
 pub(crate) fn open(config: &Config) -> io::Result<Vec<SideSockets>> {
-    let sides = config
-        .pairs
-        .iter()
-        .enumerate()
-        .flat_map(|(number, pair)| Side::BOTH.map(|side| entrance(config, number, pair, side)));
+    let sides =
+        config.pairs.iter().enumerate().flat_map(|(number, pair)| {
+            Side::BOTH.map(|side| open_side(config, number, pair, side))
+        });
     sides.collect()
 }
 
-fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> io::Result<SideSockets> {
+fn open_side(config: &Config, number: usize, pair: &Pair, side: Side) -> io::Result<SideSockets> {
     let name = pair.interface(side);
     let interface = Interface::find_up(name).map_err(|error| {
         atoll_job::bad_configuration(format!("cannot receive at {name}: {error}"))
@@ -191,7 +190,7 @@ fn raw(mark: u32) -> io::Result<Socket> {
 
 /// A TCP socket that may have any address, with all settings. Those of a listener are inherited by what it accepts.
 fn transparent(mark: u32, leg: &Leg, silence_ns: u64) -> io::Result<Socket> {
-    let opened = || -> io::Result<Socket> {
+    let open_with_settings = || -> io::Result<Socket> {
         let socket = Socket::new(
             Domain::IPV4,
             Type::STREAM.nonblocking(),
@@ -218,7 +217,7 @@ fn transparent(mark: u32, leg: &Leg, silence_ns: u64) -> io::Result<Socket> {
         }
         Ok(socket)
     };
-    let socket = opened().map_err(failed("set up a socket"))?;
+    let socket = open_with_settings().map_err(failed("set up a socket"))?;
     if let Some(name) = &leg.congestion_control {
         sockopt::set_tcp_congestion(&socket, name).map_err(|error| {
             let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";

@@ -14,14 +14,14 @@ use std::net::SocketAddrV4;
 
 impl Proxy {
     /// A client asks for a connection.
-    pub(super) fn begin(&mut self, entrance: usize, first: FirstSegment, now_ns: u64) {
-        let SideSockets { pair, side, .. } = self.entrances[entrance];
+    pub(super) fn begin(&mut self, side_index: usize, first: FirstSegment, now_ns: u64) {
+        let SideSockets { pair, side, .. } = self.sides[side_index];
         let addresses = (first.client, first.server);
         if !self.are_hosts(side, addresses) {
             return;
         }
         if self.leg_of(pair, side, addresses).is_some() {
-            let _ = self.entrances[entrance].release(&first);
+            let _ = self.sides[side_index].release(&first);
             return;
         }
         if let Some(&slot) = self.slots.get(&addresses) {
@@ -33,7 +33,7 @@ impl Proxy {
                 Stage::Closing | Stage::Resetting { .. } | Stage::Over => false,
             };
             if is_awaited {
-                let _ = self.entrances[entrance].release(&first);
+                let _ = self.sides[side_index].release(&first);
             }
             return;
         }
@@ -57,7 +57,7 @@ impl Proxy {
             let begun = self.connect_server(slot, route, false);
             match begun {
                 Ok(server) => server,
-                Err(error) => return self.refuse(entrance, &first, Refusal::of(&error)),
+                Err(error) => return self.refuse(side_index, &first, Refusal::of(&error)),
             }
         };
         self.insert(addresses, (pair, side), server, now_ns);
@@ -132,25 +132,25 @@ impl Proxy {
     /// Let the kernel shake hands with the client.
     fn release(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
-        let entrance = index_of(connection.pair, connection.client_side);
+        let side_index = index_of(connection.pair, connection.client_side);
         if let Stage::Connecting {
             first: Some(first),
             released,
         } = &mut connection.stage
         {
             // A packet that cannot be sent is lost: the client does not answer, and the connection is given up.
-            *released = *released || self.entrances[entrance].release(first).is_ok();
+            *released = *released || self.sides[side_index].release(first).is_ok();
         }
     }
 
     /// Tell a client that was not accepted.
-    fn refuse(&mut self, entrance: usize, first: &FirstSegment, refusal: Refusal) {
+    fn refuse(&mut self, side_index: usize, first: &FirstSegment, refusal: Refusal) {
         self.learned.forget(first.server);
         self.count_refusal(refusal);
-        let entrance = &self.entrances[entrance];
+        let side = &self.sides[side_index];
         match refusal {
-            Refusal::Refused => entrance.answer(first, &first.refusal()),
-            Refusal::Unreachable(code) => entrance.answer(first, &first.unreachable(code)),
+            Refusal::Refused => side.answer(first, &first.refusal()),
+            Refusal::Unreachable(code) => side.answer(first, &first.unreachable(code)),
             Refusal::Unanswered => {}
         }
     }
@@ -163,10 +163,10 @@ impl Proxy {
         } += 1;
     }
 
-    pub(super) fn accept(&mut self, entrance: usize, now_ns: u64) {
+    pub(super) fn accept(&mut self, side_index: usize, now_ns: u64) {
         for _ in 0..TAKEN_PER_TURN {
-            match self.entrances[entrance].listener.accept() {
-                Ok((socket, client)) => self.join(entrance, socket, &client, now_ns),
+            match self.sides[side_index].listener.accept() {
+                Ok((socket, client)) => self.join(side_index, socket, &client, now_ns),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // accept(2): errors of the new connection itself, which is gone; there are descriptors, see `open`.
                 Err(_) => {}
@@ -177,8 +177,8 @@ impl Proxy {
     /// The client is established. A socket that belongs to nothing is closed, and its peer thereby reset.
     ///
     /// `client`: its address, as accept(2) returns it; the socket no longer has it if it was reset by now.
-    fn join(&mut self, entrance: usize, socket: Socket, client: &SockAddr, now_ns: u64) {
-        let SideSockets { pair, side, .. } = self.entrances[entrance];
+    fn join(&mut self, side_index: usize, socket: Socket, client: &SockAddr, now_ns: u64) {
+        let SideSockets { pair, side, .. } = self.sides[side_index];
         let server = socket
             .local_addr()
             .ok()
@@ -278,13 +278,13 @@ impl Proxy {
             Err(refusal) => {
                 let connection = &mut self.connections[slot];
                 let stage = std::mem::replace(&mut connection.stage, Stage::Accepting);
-                let entrance = index_of(connection.pair, connection.client_side);
+                let side_index = index_of(connection.pair, connection.client_side);
                 if let Stage::Connecting {
                     first: Some(first),
                     released: false,
                 } = stage
                 {
-                    self.refuse(entrance, &first, refusal);
+                    self.refuse(side_index, &first, refusal);
                 } else {
                     // The client's socket is reset when it is closed, or accepted without being awaited.
                     let server = connection.addresses.1;

@@ -63,8 +63,8 @@ const LEGS: u64 = (leg::FIRST_SLOT as u64) << 1;
 const RESERVED: u64 = u64::MAX - (1 << 32);
 const INPUT: u64 = RESERVED;
 const SIGNALS: u64 = RESERVED + 1;
-/// Followed by the listeners and the packet sockets, in turn, of all entrances.
-const ENTRANCES: u64 = RESERVED + 2;
+/// The first of the tokens of each side's listener and packet socket, in turn.
+const SIDES: u64 = RESERVED + 2;
 
 /// Run until SIGTERM, SIGINT, SIGHUP or the end of standard input.
 ///
@@ -92,7 +92,7 @@ pub(crate) fn run(input: Input<io::Stdin>, config: Config) -> io::Result<()> {
 struct Proxy {
     config: Config,
     hosts: [HashSet<Ipv4Addr>; 2],
-    entrances: Vec<SideSockets>,
+    sides: Vec<SideSockets>,
     connections: Slab<Connection>,
     /// Most sockets of connections.
     sockets_max: usize,
@@ -131,11 +131,11 @@ struct Proxy {
 
 impl Proxy {
     fn open(config: Config) -> io::Result<Self> {
-        let entrances = open(&config)?;
-        Self::at(entrances, config)
+        let sides = open(&config)?;
+        Self::at(sides, config)
     }
 
-    fn at(entrances: Vec<SideSockets>, mut config: Config) -> io::Result<Self> {
+    fn at(sides: Vec<SideSockets>, mut config: Config) -> io::Result<Self> {
         let descriptors = raise_descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
         let sockets_max = usize::try_from(descriptors).unwrap_or(usize::MAX);
         config.pending_max = most_pending(&config, sockets_max);
@@ -152,7 +152,7 @@ impl Proxy {
         let plumbing = Plumbing::new(epoll, streams_bytes).map_err(failed("open a pipe"))?;
         let proxy = Self {
             hosts: Side::BOTH.map(|side| config.hosts.of(side).iter().copied().collect()),
-            entrances,
+            sides,
             connections: Slab::new(),
             sockets_max,
             slots: HashMap::new(),
@@ -178,10 +178,10 @@ impl Proxy {
             cursor: 0,
             config,
         };
-        for (number, entrance) in proxy.entrances.iter().enumerate() {
-            let token = ENTRANCES + 2 * number as u64;
-            proxy.watch(&entrance.listener, token)?;
-            proxy.watch(&entrance.syns, token + 1)?;
+        for (number, side) in proxy.sides.iter().enumerate() {
+            let token = SIDES + 2 * number as u64;
+            proxy.watch(&side.listener, token)?;
+            proxy.watch(&side.syns, token + 1)?;
         }
         Ok(proxy)
     }
@@ -206,7 +206,7 @@ impl Proxy {
                 match event.data.u64() {
                     SIGNALS => return Ok(()),
                     INPUT => input.read().map_err(failed("read standard input"))?,
-                    token if token >= ENTRANCES => self.enter(token - ENTRANCES, now_ns)?,
+                    token if token >= SIDES => self.enter(token - SIDES, now_ns)?,
                     token if token >= LEGS => {
                         if let Some(leg) = self.legs.get_mut(of_token(token - LEGS).0) {
                             leg.note(flags);
@@ -280,7 +280,7 @@ impl Proxy {
         let mut segments = Vec::new();
         let SideSockets {
             syns, interface, ..
-        } = &mut self.entrances[number];
+        } = &mut self.sides[number];
         syns.receive(TAKEN_PER_TURN, |packet| {
             segments.extend(FirstSegment::parse(packet.frame, packet.checksum_missing));
         })

@@ -119,9 +119,9 @@ impl Proxy {
         self.config.pending_max = most_pending(&self.config, self.sockets_max);
         self.admits = change.admit.unwrap_or(self.admits);
         self.learned.for_ns = self.config.learned_for_ns;
-        for entrance in &self.entrances {
-            if let Err(error) = entrance.change(&self.config) {
-                let error = format!("{}: {error}", entrance.interface);
+        for side in &self.sides {
+            if let Err(error) = side.change(&self.config) {
+                let error = format!("{}: {error}", side.interface);
                 return Content::Error { error };
             }
         }
