@@ -50,7 +50,7 @@ async def trace_live(
     increases = await count_increase(testbed.controller, network, before, prompt_entries, least=max(1, arrivals))
     observations = tuple(_observation(hop, watch, stations.get(hop), increases, prompt) for hop in hops)
     rtts = tuple(
-        probe.t_ns - watch.sent_ns[probe.count, probe.attempt]
+        probe.t_ns - watch.sent_ns[probe.number, probe.attempt]
         for probe in watch.seen
         if (probe.machine, probe.answer) == (src, True)
     )

@@ -301,7 +301,7 @@ class _CutoverProbe:
                 f"{text}: packets of {probe.src} still take the old path {LAG_S:g} s after {probe.entry.switch} "
                 "acknowledged the change; its data plane was not updated"
             )
-        missed = sorted({machine for machine, _, _ in self.new - seen})
+        missed = sorted({machine for machine, _, _ in self.new_sightings - seen})
         return f"{text}: {probe.src} sent it for {LAG_S:g} s, but it did not reach {', '.join(missed) or probe.dst}"
 
 
