@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU64;
 
-const BYTE_NS_AT_1_BIT_S: u64 = 8_000_000_000;
-/// Most further readings at a mark. With steady traffic, one of a few has no packet between two of its counters.
+const NS_OF_BYTE_AT_BIT_S: u64 = 8_000_000_000;
+/// At a mark: packets that pass all the while leave one of a few readings without one between two counters.
 const MARK_READINGS: usize = 5;
 
 /// The counters, with their values at the last mark.
@@ -51,8 +51,8 @@ pub(crate) struct Direction {
     sojourns: Histogram,
     /// Whether the delay was found full since the last mark.
     was_full: bool,
-    dropped_before_delay: DroppedBytes,
-    lost_at_delay: DroppedBytes,
+    dropped_before: DroppedBytes,
+    lost_after: DroppedBytes,
     /// Packets that the delay had dropped for want of room, now and at the last mark.
     refused: u64,
     refused_marked: u64,
@@ -63,10 +63,10 @@ pub(crate) struct Direction {
 #[derive(Debug)]
 enum Loss {
     None,
-    /// In a queueing discipline above the queue.
-    BeforeQueue(Qdisc),
-    /// In the queueing discipline of the delay.
-    AfterQueue,
+    /// In a queueing discipline that the queue is below.
+    Before(Qdisc),
+    /// Where the delay is.
+    After,
 }
 
 impl Loss {
@@ -76,9 +76,9 @@ impl Loss {
         };
         let delay = &config.delay;
         if (&loss.dev, loss.handle) == (&delay.dev, delay.handle) {
-            return Ok(Self::AfterQueue);
+            return Ok(Self::After);
         }
-        Ok(Self::BeforeQueue(Qdisc::new(&loss.dev, loss.handle)?))
+        Ok(Self::Before(Qdisc::new(&loss.dev, loss.handle)?))
     }
 }
 
@@ -113,7 +113,8 @@ impl Counters {
     /// When an interface that is to be counted on does not exist.
     pub(crate) fn new(config: &Config) -> Result<Self, TcError> {
         if let Some(link) = &config.link {
-            let [to_island, to_world] = [&link.to_island, &link.to_world].map(Direction::new);
+            let directions = [&link.to_island, &link.to_world].map(Direction::new);
+            let [to_island, to_world] = directions;
             return Ok(Self::Link(Box::new([to_island?, to_world?])));
         }
         let Some(delay) = &config.delay else {
@@ -140,8 +141,8 @@ impl Counters {
     /// # Errors
     /// When an interface is gone.
     pub(crate) fn change(&mut self, directions: &config::Directions) -> Result<(), TcError> {
-        if let Self::Link(directions) = self {
-            let [to_island, to_world] = &mut **directions;
+        if let Self::Link(total) = self {
+            let [to_island, to_world] = &mut **total;
             to_island.change(&directions.to_island)?;
             to_world.change(&directions.to_world)?;
         }
@@ -225,8 +226,7 @@ impl Counters {
     fn is_exact(&self) -> bool {
         match self {
             Self::Link(directions) => directions.iter().all(|way| {
-                way.dropped_before_delay.exact
-                    && (way.lost_at_delay.exact || way.lost_at_delay.packets == 0)
+                way.dropped_before.exact && (way.lost_after.exact || way.lost_after.packets == 0)
             }),
             Self::Delay { .. } => true,
         }
@@ -242,9 +242,9 @@ impl Counters {
                     to_world.arrivals.statistics(kernel)?,
                 );
                 let queues = kernel.qdiscs()?;
-                let loses_after_queue = |way: &Direction| matches!(way.loss, Loss::AfterQueue);
-                let either_loses = loses_after_queue(to_island) || loses_after_queue(to_world);
-                let later = either_loses.then(|| kernel.qdiscs()).transpose()?;
+                let loses = |way: &Direction| matches!(way.loss, Loss::After);
+                let have_loss = loses(to_island) || loses(to_world);
+                let later = have_loss.then(|| kernel.qdiscs()).transpose()?;
                 let delays = later.as_ref().unwrap_or(&queues);
                 Ok(Figures::Link(Box::new(Directions {
                     to_island: to_island.figures(&arrived.0, &queues, delays)?,
@@ -290,8 +290,8 @@ impl Direction {
             rate_bit_s: config.rate_bit_s,
             sojourns: Histogram::default(),
             was_full: false,
-            dropped_before_delay: DroppedBytes::default(),
-            lost_at_delay: DroppedBytes::default(),
+            dropped_before: DroppedBytes::default(),
+            lost_after: DroppedBytes::default(),
             refused: 0,
             refused_marked: 0,
             marked: Marked::default(),
@@ -301,7 +301,7 @@ impl Direction {
     fn change(&mut self, config: &config::Direction) -> Result<(), TcError> {
         self.loss = match (&self.loss, Loss::of(config)?) {
             // What was lost before still counts, where nothing more is lost.
-            (Loss::AfterQueue, Loss::None) => Loss::AfterQueue,
+            (Loss::After, Loss::None) => Loss::After,
             (_, now) => now,
         };
         self.rate_bit_s = config.rate_bit_s;
@@ -323,7 +323,7 @@ impl Direction {
         if let Some(low) = &queues.low_priority {
             self.low_priority_queue_max_bytes.record(low.backlog_bytes);
         }
-        let sojourn_ns = u128::from(backlog_bytes) * u128::from(BYTE_NS_AT_1_BIT_S)
+        let sojourn_ns = u128::from(backlog_bytes) * u128::from(NS_OF_BYTE_AT_BIT_S)
             / u128::from(self.rate_bit_s.get());
         self.sojourns
             .record(u64::try_from(sojourn_ns).unwrap_or(u64::MAX));
@@ -343,41 +343,39 @@ impl Direction {
         self.record_queues(&waiting, &delay);
         let in_bytes = arrived.bytes + self.header_bytes * arrived.packets;
         let passed_bytes = queue.bytes + queue.backlog_bytes;
-        let (mut lost_before_queue, mut lost_at_delay) = (0, 0);
+        let (mut lost_before, mut lost_after) = (0, 0);
         match &self.loss {
             Loss::None => self.refused = delay.drops,
-            Loss::BeforeQueue(loss) => {
-                lost_before_queue = loss.statistics(queues)?.drops.saturating_sub(queue.drops);
+            Loss::Before(loss) => {
+                lost_before = loss.statistics(queues)?.drops.saturating_sub(queue.drops);
                 self.refused = delay.drops;
             }
-            Loss::AfterQueue => {
-                lost_at_delay = delay.drops;
+            Loss::After => {
+                lost_after = delay.drops;
                 let left_queue = (queue.packets, queue.bytes);
-                self.lost_at_delay
+                self.lost_after
                     .update(delay.drops, missing(left_queue, &delay));
             }
         }
-        let drops_before_delay = queue.drops + lost_before_queue;
-        let arrivals = (arrived.packets, in_bytes);
-        self.dropped_before_delay
-            .update(drops_before_delay, missing(arrivals, &queue));
-        let before_bytes = self.dropped_before_delay.bytes;
-        let after_bytes = self.lost_at_delay.bytes;
-        let loss_is_separate = !matches!(self.loss, Loss::BeforeQueue(_));
+        let dropped_before = queue.drops + lost_before;
+        self.dropped_before
+            .update(dropped_before, missing((arrived.packets, in_bytes), &queue));
+        let (before_bytes, after_bytes) = (self.dropped_before.bytes, self.lost_after.bytes);
+        let loss_is_separate = !matches!(self.loss, Loss::Before(_));
         let by_cause = loss_is_separate && low_priority.is_none();
         let low_priority_drops = low_priority.map_or(0, |low| low.drops);
         Ok(DirectionFigures {
-            in_packets: queue.packets + queue.backlog_packets + drops_before_delay,
+            in_packets: queue.packets + queue.backlog_packets + dropped_before,
             in_bytes: before_bytes + passed_bytes,
             out_packets: delay.packets,
             out_bytes: delay.bytes,
-            dropped_packets: drops_before_delay + delay.drops,
+            dropped_packets: dropped_before + delay.drops,
             dropped_bytes: before_bytes + after_bytes,
             dropped_queue_packets: queue.drops.saturating_sub(low_priority_drops),
             dropped_queue_bytes: by_cause.then_some(before_bytes),
-            dropped_loss_packets: lost_before_queue + lost_at_delay,
+            dropped_loss_packets: lost_before + lost_after,
             dropped_loss_bytes: loss_is_separate.then_some(after_bytes),
-            lost_after_packets: lost_at_delay,
+            lost_after_packets: lost_after,
             lost_after_bytes: after_bytes,
             queue_bytes: waiting.main_bytes(),
             queue_max_bytes: self.queue_max_bytes.interval(),
