@@ -33,11 +33,11 @@ pub(crate) struct SentFrame {
 }
 
 impl SentFrame {
-    /// A frame that has left the model, to be sent at `port`.
-    pub(crate) fn outgoing(part: usize, port: usize, departure: Departure<Held>) -> Outgoing<Self> {
+    /// A frame that has left the model, to be sent at port `to`.
+    pub(crate) fn outgoing(part: usize, to: usize, departure: Departure<Held>) -> Outgoing<Self> {
         let held = departure.packet;
         Outgoing {
-            port,
+            port: to,
             scheduled_ns: departure.scheduled_ns,
             frame: held.frame,
             tag: Self {
