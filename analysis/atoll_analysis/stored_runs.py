@@ -18,6 +18,9 @@ from atoll_core.errors import AtollError, RunDirError, RunError
 NOT_ANALYSED = "not analysed"
 """The verdict of a run without a summary."""
 
+KILLED = "killed"
+"""The outcome of a run that has not ended and that nobody writes to."""
+
 DAMAGED = "damaged"
 """The verdict of a run that misses data; `atoll runs verify` names the files."""
 
@@ -67,13 +70,16 @@ def stored_run(path: Path) -> StoredRun:
     with suppress(AtollError, ValueError, KeyError):
         verdict = DAMAGED if run.damages() else str(run.summary()["verdict"])
     duration = experiment.get("duration")
+    outcome = str(manifest.get("outcome", RUNNING)).splitlines()[0]
+    if outcome == RUNNING and not run.written_lately():
+        outcome = KILLED
     return StoredRun(
         path=path,
         experiment=str(experiment.get("name", "")),
         platform=str(manifest.get("place", "")),
         seed=experiment.get("seed"),
         duration_s=duration / 1e9 if isinstance(duration, int) else None,
-        outcome=str(manifest.get("outcome", RUNNING)).splitlines()[0],
+        outcome=outcome,
         verdict=verdict,
         size_bytes=_size(path),
         captures_bytes=_size(run.captures),

@@ -16,7 +16,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.stored_runs import drop_captures, verify_run
+from atoll_analysis.stored_runs import drop_captures, stored_run, verify_run
 from atoll_core.codec import to_json
 from atoll_core.errors import RunDirError
 from atoll_core.lab.network import Control
@@ -66,6 +66,16 @@ def test_runs_are_listed_and_filtered(runs: Path) -> None:
         assert f"did you mean {near!r}?" in refused.stderr
     missing = atoll("runs", "list", runs / "none")
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
+
+
+def test_a_run_that_was_killed_is_not_running(runs: Path) -> None:
+    first, _ = sorted(runs.iterdir())
+    manifest = json.loads((first / "manifest.json").read_text())
+    (first / "manifest.json").write_text(json.dumps(manifest | {"outcome": "running"}))
+    assert stored_run(first).outcome == "running", "it was written just now"
+    for file in first.iterdir():
+        os.utime(file, (0, 0))
+    assert stored_run(first).outcome == "killed"
 
 
 def test_whole_runs_have_no_damage(runs: Path) -> None:
