@@ -2,7 +2,7 @@
 """Run directories on the disk: found, listed, verified, and made smaller. Reads no tables but their number of rows."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network
@@ -19,7 +19,7 @@ NOT_ANALYSED = "not analysed"
 """The verdict of a run without a summary."""
 
 KILLED = "killed"
-"""The outcome of a run that has not ended and that nobody writes to."""
+"""The outcome of a run that recorded no end and is no longer written to."""
 
 DAMAGED = "damaged"
 """The verdict of a run that misses data; `atoll runs verify` names the files."""
@@ -70,16 +70,13 @@ def stored_run(path: Path) -> StoredRun:
     with suppress(AtollError, ValueError, KeyError):
         verdict = DAMAGED if run.damages() else str(run.summary()["verdict"])
     duration = experiment.get("duration")
-    outcome = str(manifest.get("outcome", RUNNING)).splitlines()[0]
-    if outcome == RUNNING and not run.written_lately():
-        outcome = KILLED
     return StoredRun(
         path=path,
         experiment=str(experiment.get("name", "")),
         platform=str(manifest.get("place", "")),
         seed=experiment.get("seed"),
         duration_s=duration / 1e9 if isinstance(duration, int) else None,
-        outcome=outcome,
+        outcome=_outcome(run, manifest).splitlines()[0],
         verdict=verdict,
         size_bytes=_size(path),
         captures_bytes=_size(run.captures),
@@ -130,7 +127,7 @@ def drop_captures(path: Path) -> int:
     """
     run = RunDir.open(path)
     manifest = run.manifest()
-    if manifest.get("outcome", RUNNING) == RUNNING and run.written_lately():
+    if _outcome(run, manifest) == RUNNING:
         raise RunDirError(f"{path}: the run is in progress")
     if not (path / "summary.json").exists() or not list(run.tables.glob("packets-*.parquet")):
         raise RunDirError(
@@ -146,6 +143,12 @@ def drop_captures(path: Path) -> int:
         with plain_errors(capture):
             capture.unlink()
     return sum(freed_bytes.values())
+
+
+def _outcome(run: RunDir, manifest: Mapping[str, Any]) -> str:
+    """The outcome as recorded; ``KILLED`` of a run that recorded none and has not been written to lately."""
+    outcome = str(manifest.get("outcome", RUNNING))
+    return KILLED if outcome == RUNNING and not run.written_lately() else outcome
 
 
 def _capture_damages(capture: Path, table: Path, binary: Path, control_network: IPv4Network | None) -> list[str]:

@@ -63,7 +63,7 @@ def udp_table(logs: Path, scratch: Path) -> pl.LazyFrame:
 
 
 def udp_receiver_logs(logs: Path) -> list[Path]:
-    """Return the log of each UDP receiver; an older run has one, whose name lacks the host."""
+    """Return the log of each UDP receiver; an older run has one, named without the host."""
     return sorted(logs.glob("udp-receive*.out"))
 
 

@@ -157,16 +157,16 @@ class Sources:
         if (figures := self.summary.get("udp")) is None:
             return pl.DataFrame()
         counted = pl.col("bytes", "lost_packets", "reordered_packets")
+        increase = counted - counted.shift(1, fill_value=0)
         rows = self.table("udp")
-        if (receivers := figures.get("receivers", 1)) > 1:
+        if (receivers := figures.get("receivers", 1)) == 1:
+            rows = rows.with_columns(increase)
+        else:
             hosts = rows.select(pl.col("host").n_unique()).collect().item()
-            rows = rows.filter(hosts == receivers).with_columns((counted - counted.shift(1, fill_value=0)).over("host"))
             window_ns = round(WINDOW_S * 1e9)
             end_ns = (pl.col("t_ns") + window_ns // 2) // window_ns * window_ns  # receivers count at different instants
-            rows = rows.group_by(end_ns).agg(counted.sum(), pl.col("jitter_ns").max())
-            rows = rows.sort("t_ns")
-        else:
-            rows = rows.with_columns(counted - counted.shift(1, fill_value=0))
+            rows = rows.filter(hosts == receivers).with_columns(increase.over("host"))
+            rows = rows.group_by(end_ns).agg(counted.sum(), pl.col("jitter_ns").max()).sort("t_ns")
         return (
             rows.select(
                 t_s=self.since_start("t_ns") - WINDOW_S,

@@ -20,7 +20,7 @@ from atoll_core.errors import RunError
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.sweeping.pool import last_lines
 
-_LAB_FILE = "lab.yaml"  # beside which the files of programs are
+_LAB_FILE = "lab.yaml"  # in the folder of the files of programs
 
 
 Inputs = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, bytes]]
