@@ -3,9 +3,7 @@
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, write};
-use rustix::process::{
-    Resource, Rlimit, getpid, getrlimit, getsid, setpriority_process, setrlimit,
-};
+use rustix::process::{Resource, Rlimit, getpid, getrlimit, setpriority_process, setrlimit};
 use rustix::thread::{CapabilitySet, CpuSet, capabilities, nanosleep, sched_setaffinity};
 use rustix::time::Timespec;
 use std::fs::File;
@@ -81,7 +79,7 @@ pub fn limit_child(command: &mut Command, limits: ChildLimits) {
 /// niceness of a process counts only within its session. Does nothing without autogroups, where they cannot be
 /// set (/proc is read-only, or other processes use up the permitted rate), or if the session is shared with other processes.
 fn set_autogroup_nice(nice: &[u8]) -> rustix::io::Result<()> {
-    if getsid(None) != Ok(getpid()) {
+    if !leads_session() {
         return Ok(());
     }
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
@@ -95,6 +93,14 @@ fn set_autogroup_nice(nice: &[u8]) -> rustix::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether this process leads its session. getsid(2) answers 0 if the session began outside of this PID namespace, as in
+/// `docker exec`; the type of `rustix::process::getsid` cannot hold that.
+fn leads_session() -> bool {
+    // SAFETY: getsid(2) takes no pointers.
+    let session = unsafe { libc::getsid(0) };
+    session == getpid().as_raw_nonzero().get()
 }
 
 /// The niceness of a process's autogroup; `None` where there are no autogroups, or the process is gone.
@@ -189,6 +195,27 @@ mod tests {
                 "0"
             ]
         );
+    }
+
+    /// As in a container that is entered by `docker exec`.
+    #[test]
+    fn a_session_may_begin_outside_of_the_pid_namespace() {
+        let in_namespace = |arguments: &[&str]| {
+            let mut command = Command::new("unshare");
+            command.args(["--pid", "--fork"]);
+            if !rustix::process::geteuid().is_root() {
+                command.args(["--user", "--map-root-user"]);
+            }
+            command.args(arguments).output().unwrap()
+        };
+        if !in_namespace(&["true"]).status.success() {
+            eprintln!("skipped: this machine allows no namespaces");
+            return;
+        }
+        let tests = std::env::current_exe().unwrap();
+        let name = "child_limits::tests::a_child_has_the_bounds_it_was_given_and_its_children_too";
+        let ended = in_namespace(&[tests.to_str().unwrap(), "--exact", name]);
+        assert!(ended.status.success(), "{ended:?}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! World servers, and what all jobs have in common.
 
-use crate::job::{Job, received, request, server};
+use crate::job::{Job, received, request, scratch, server};
 use serde_json::json;
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
@@ -121,6 +121,48 @@ fn no_connection_is_sent_faster_than_the_write_rate() {
     let seconds = begun.elapsed().as_secs_f64();
     assert!(seconds >= 0.2, "{seconds}");
     assert_eq!(job.stop()["connections"], 2);
+}
+
+/// Otherwise the kernel would send what is left for minutes, if a link loses all acknowledgements.
+#[test]
+fn connections_that_are_open_at_the_end_are_reset_by_every_program() {
+    let (job, address) = server("reno");
+    let unread = request(address, 10_000_000_000);
+    job.stop();
+    assert!(is_reset(unread));
+
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let load = json!({
+        "seed": 1, "channels": [0], "servers": [address], "flow_sizes": "published", "start_at_ns": 0,
+        "duration_ns": 0, "congestion_control": "reno", "flow_log": scratch("reset"), "silence_ns": 60_000_000_000_u64,
+    });
+    let receive =
+        json!({"role": "receive", "connect": address, "size_bytes": 1000, "start_at_ns": 0});
+    for (subcommand, config) in [("load", load), ("transfer", receive)] {
+        let mut job = Job::start(subcommand, &config);
+        let (connection, _) = listener.accept().unwrap();
+        job.next_of(if subcommand == "load" {
+            "counters"
+        } else {
+            "progress"
+        });
+        job.stop();
+        assert!(is_reset(connection), "{subcommand}");
+    }
+
+    let send = json!({"role": "send", "listen": "127.0.0.1:0", "size_bytes": 1_000_000_000, "congestion_control": "reno"});
+    let mut sender = Job::start("transfer", &send);
+    let address: SocketAddr = sender.next()["listen"].as_str().unwrap().parse().unwrap();
+    let mut unread = TcpStream::connect(address).unwrap();
+    unread.read_exact(&mut [0]).unwrap();
+    sender.stop();
+    assert!(is_reset(unread));
+}
+
+fn is_reset(mut stream: TcpStream) -> bool {
+    let outcome = std::io::copy(&mut stream, &mut std::io::sink());
+    outcome.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
 }
 
 #[test]

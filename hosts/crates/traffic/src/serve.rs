@@ -9,7 +9,7 @@
 
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_ns, realtime_ns, wrong_setting};
-use crate::socket::{is_not_ready, listen};
+use crate::socket::{is_not_ready, listen, reset_at_exit};
 use atoll_netio::process::raise_descriptor_limit;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -130,6 +130,9 @@ pub fn serve(config: &ServeConfig, input: Input) -> io::Result<()> {
             }
             next_second = monotonic_ns() + SECOND_NS;
         }
+    }
+    for (_, connection) in &server.connections {
+        reset_at_exit(&connection.stream);
     }
     emit(&Message::Done(server.counters()))
 }

@@ -8,6 +8,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 /// A listening socket; connections it accepts inherit its congestion control.
 ///
@@ -122,6 +123,12 @@ pub fn errno_name(error: &io::Error) -> String {
         || "EUNKNOWN".into(),
         |number| format!("{:?}", Errno::from_raw(number)),
     )
+}
+
+/// Have the end of this program reset the connection. A connection that is closed is kept by the kernel, which sends again
+/// until the other end acknowledges: for minutes, if the link loses everything by then.
+pub fn reset_at_exit(socket: impl AsFd) {
+    let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO)); // fails only if it is no socket
 }
 
 /// Whether a non-blocking call had nothing to do and is to be repeated when the socket is ready again.

@@ -6,7 +6,7 @@
 
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, failed, monotonic_at, monotonic_ns, realtime_ns};
-use crate::socket::{check_congestion_control, connect, is_not_ready, listen};
+use crate::socket::{check_congestion_control, connect, is_not_ready, listen, reset_at_exit};
 use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, accept_with};
 use serde::{Deserialize, Serialize};
@@ -154,6 +154,7 @@ fn send_all(
             Ok(count) => sent.sent_bytes += count as u64,
             Err(error) if is_not_ready(&error) => {
                 if woken_to_stop(events)? {
+                    reset_at_exit(stream);
                     return Ok(());
                 }
             }
@@ -171,6 +172,7 @@ fn send_all(
             Ok(_) => {}
             Err(error) if is_not_ready(&error) => {
                 if woken_to_stop(events)? {
+                    reset_at_exit(stream);
                     return Ok(());
                 }
             }
@@ -237,6 +239,7 @@ fn receive_all(
     let mut tick_ns = monotonic_ns() + SECOND_NS;
     loop {
         if events.wait(&mut ready, Some(tick_ns))? == Wake::Stop {
+            reset_at_exit(&incoming.stream);
             return Ok(Ok(()));
         }
         if !ready.is_empty() {

@@ -225,6 +225,7 @@ impl<'a> ChannelSet<'a> {
     pub fn cut(&mut self) -> io::Result<()> {
         let (end_ns, now_ns) = (realtime_ns(), monotonic_ns());
         for (_, fetch) in &self.flows {
+            fetch.reset_at_exit();
             let entry = Entry {
                 end_ns,
                 ..fetch.entry
