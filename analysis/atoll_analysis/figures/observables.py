@@ -64,8 +64,8 @@ def windows_over_rate(
     """100 ms windows at the link's output port that hold more than the rate allows; None without that capture.
 
     Allowed: R x 0.1 s, two packets (one at each edge of the window), what a departure late by the run's largest
-    lateness can push from one window into the next, and what arrives together with earlier packets because the delay
-    has fallen. ``mtu``: IP bytes of the longest packet that passes the link. A token bucket that holds more than a
+    lateness, or jitter, can push from one window into the next, and what arrives together with earlier packets because
+    the delay has fallen. ``mtu``: IP bytes of the longest packet that passes the link. A token bucket that holds more than a
     packet may send it in place of one of the two packets. R is the highest rate that the link had within 100 ms of the
     instants at which it sent the packets of the window.
     """
@@ -76,11 +76,13 @@ def windows_over_rate(
     rows = tables.scan("throughput").filter((pl.col("capture") == capture) & pl.col("to_island"))
     sent = rows.select(pl.col("window") * WINDOW_NS + tables.origin_ns, octets=counted_bytes(link)).collect()
     least, greatest = link.to_island.delays
-    before_ns = WINDOW_NS + greatest.ns + (link.to_island.jitter.reach.ns if link.to_island.jitter else 0)
+    jitter_ns = link.to_island.jitter.reach.ns if link.to_island.jitter else 0
+    before_ns = WINDOW_NS + greatest.ns + jitter_ns
     after_ns = 2 * WINDOW_NS - least.ns
     rates = (over_time.rates(begin_ns - before_ns, begin_ns + after_ns) for begin_ns in sent["window"])
     bit_s = pl.Series([highest.bit_s for _, highest in rates], dtype=pl.Int64)
-    allowed = (bit_s / 8 * (WINDOW_NS + lateness_max_ns) / 1e9 + packet + max(packet, bucket_bytes)).to_numpy().copy()
+    span_ns = WINDOW_NS + lateness_max_ns + 2 * jitter_ns  # from one packet delayed most to one delayed least
+    allowed = (bit_s / 8 * span_ns / 1e9 + packet + max(packet, bucket_bytes)).to_numpy().copy()
     begins_ns = sent["window"].to_numpy()
     for first_ns, last_ns, octets in over_time.compressions():
         allowed[(first_ns - 2 * WINDOW_NS < begins_ns) & (begins_ns < last_ns + WINDOW_NS)] += octets

@@ -40,6 +40,7 @@ _IDLE_PING_S = 0.5
 _BRIEF_FLOOD_S = 0.3  # with full queues
 _LEAST_PACKETS = 8  # or for as long as these take to serialise
 _BRIEF_LONGEST_NS = 1_000_000_000  # longer queues are not filled before every run
+_BRIEF_LONGEST_RTT_NS = 5_000_000_000  # of pings with the flood, which lasts as long
 
 
 def links_under_test(network: Network, experiment: Experiment) -> tuple[LinkUnderTest, ...]:
@@ -181,6 +182,8 @@ async def _brief_rows(
     seconds = max(_BRIEF_FLOOD_S, *(link.serialisation_ns(_LEAST_PACKETS * link.mtu) / 1e9 for link in tested))
     interval_ns = _PING_INTERVAL_NS // 2
     why_no_pings = _filled_by_pings(links, tested, interval_ns)
+    if base_ns > _BRIEF_LONGEST_RTT_NS:
+        why_no_pings = f"the RTT is {base_ns / 1e9:.1f} s; only `atoll link calibrate` floods a link for so long"
     pinging_ns = None if why_no_pings else interval_ns
     result = rate_result = await flood(
         testbed, tested, seconds, packet_bytes=tested[0].mtu, ping_interval_ns=pinging_ns, rtt_ns=base_ns

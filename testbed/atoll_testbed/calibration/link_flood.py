@@ -111,7 +111,8 @@ async def flood(
     await testbed.mark_boxes()
     begin_ns = time.time_ns() + _LEAD_NS
     full_ns = begin_ns + max(link.fill_ns for link in links)
-    end_ns = full_ns + _until_back_ns(links) + int(seconds * 1e9) + _LAB_NS
+    back_ns = 0 if ping_interval_ns is None else _until_back_ns(links)
+    end_ns = full_ns + back_ns + int(seconds * 1e9) + _LAB_NS
     result = Flood(begin_ns, full_ns, end_ns, [])
 
     def take_ping(line: dict[str, Any]) -> None:

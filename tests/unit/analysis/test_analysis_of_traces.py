@@ -15,7 +15,15 @@ from atoll_analysis.figures.observables import windows_over_rate
 from atoll_analysis.figures.path_delays import blocked_s
 from atoll_analysis.run_directory import RunDir
 from atoll_core.codec import from_json, to_json
-from atoll_core.experiment.experiment import Experiment, LinkTrace, SteeringVersion, TraceRow
+from atoll_core.experiment.experiment import (
+    Experiment,
+    Jitter,
+    JitterShape,
+    LinkDirection,
+    LinkTrace,
+    SteeringVersion,
+    TraceRow,
+)
 from atoll_core.experiment.link_over_time import link_over_time
 from atoll_core.units import Duration, Rate
 from atoll_dashboards.report.plots import PLOTS
@@ -93,7 +101,18 @@ def test_packets_that_catch_up_because_the_delay_fell_are_not_above_the_rate(del
         TraceRow(Duration(2 * 10**9), delay=Duration(delay_ms * 10**6)),
     )
     way = replace(link.to_island, rate=Rate(8_000_000), trace=LinkTrace("t.csv", rows))
-    octets = [100_000] * 20 + [120_000] + [100_000] * 20
+    assert _windows_over(way, [100_000] * 20 + [120_000] + [100_000] * 20) == beyond
+
+
+@pytest.mark.parametrize(("jitter_ms", "beyond"), [(5, 1), (10, 0)])
+def test_packets_that_jitter_delayed_less_than_those_before_are_not_above_the_rate(jitter_ms: int, beyond: int) -> None:
+    """20 ms of the link's rate are sent before the window, or after it, and arrive in it."""
+    jitter = Jitter(JitterShape.UNIFORM, Duration(jitter_ms * 10**6))
+    way = replace(synthetic_experiment().links[0].to_island, rate=Rate(8_000_000), jitter=jitter)
+    assert _windows_over(way, [100_000] * 20 + [120_000] + [100_000] * 20) == beyond
+
+
+def _windows_over(way: LinkDirection, octets: list[int]) -> int | None:
     throughput = pl.LazyFrame(
         {
             "capture": "link-sat",
@@ -104,8 +123,8 @@ def test_packets_that_catch_up_because_the_delay_fell_are_not_above_the_rate(del
         }
     )
     tables: Any = SimpleNamespace(decoded={"link-sat"}, origin_ns=START_NS, scan=lambda _: throughput)
-    over_time = link_over_time([(START_NS, way)], trace_ns=START_NS)
-    assert windows_over_rate(tables, replace(link, to_island=way), over_time, 1500, 0) == beyond
+    link = replace(synthetic_experiment().links[0], to_island=way)
+    return windows_over_rate(tables, link, link_over_time([(START_NS, way)], trace_ns=START_NS), 1500, 0)
 
 
 def test_a_change_that_failed_leaves_the_rate(tmp_path: Path) -> None:
