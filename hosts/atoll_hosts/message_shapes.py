@@ -113,7 +113,7 @@ def _first(deviations: Iterable[str | None]) -> str | None:
 ProtocolVersion = tuple[int, int]
 """Major and minor version. Major versions are incompatible; a minor version adds parts that others may ignore."""
 
-OUR_VERSIONS: tuple[ProtocolVersion, ...] = ((2, 2),)
+OUR_VERSIONS: tuple[ProtocolVersion, ...] = ((2, 3),)
 """The highest minor version of each major one."""
 
 

@@ -65,9 +65,9 @@ def windows_over_rate(
 
     Allowed: R x 0.1 s, two packets (one at each edge of the window), what a departure late by the run's largest
     lateness, or jitter, can push from one window into the next, and what arrives together with earlier packets because
-    the delay has fallen. ``mtu``: IP bytes of the longest packet that passes the link. A token bucket that holds more than a
-    packet may send it in place of one of the two packets. R is the highest rate that the link had within 100 ms of the
-    instants at which it sent the packets of the window.
+    the delay has fallen. ``mtu``: IP bytes of the longest packet that passes the link. A token bucket that holds more
+    than a packet may send it in place of one of the two packets. R is the highest rate that the link had within 100 ms
+    of the instants at which it sent the packets of the window.
     """
     capture = f"link-{link.box}"
     if capture not in tables.decoded:

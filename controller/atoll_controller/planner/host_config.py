@@ -10,7 +10,7 @@ from dataclasses import replace
 from ipaddress import IPv4Network
 
 from atoll_controller.planner.box_config import box_uses
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.experiment import Experiment, TcpSettings
 from atoll_core.experiment.path_mtu import PathMtus, Routes
 from atoll_core.lab.box_kind import BoxUse
 from atoll_core.lab.network import ChainBox, Host, Interface, Network
@@ -24,6 +24,8 @@ from atoll_core.plan.plan import (
 )
 
 CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
+HYSTART = "module.tcp_cubic.hystart"
+"""A parameter of the kernel's module, which all its network namespaces share."""
 
 _SPARE_TABLE = 2  # of the spare ports' routes; 0 and from 253 on are the kernel's (ip-route(8))
 
@@ -41,7 +43,10 @@ def host_settings(network: Network, experiment: Experiment) -> tuple[HostSetting
         captures[tap.host] = (*captures.get(tap.host, ()), tap.interface)
     world, island = _neighbours(network.world_hosts), _neighbours(network.island_hosts)
     return (
-        *(_end_host(host, island if host.role.is_world else world, mtus.of_host(host)) for host in network.hosts),
+        *(
+            _end_host(host, island if host.role.is_world else world, mtus.of_host(host), experiment.tcp)
+            for host in network.hosts
+        ),
         *(
             _settings_of_kind(box, _router(box, world, island, mtus), uses.get(box.name))
             if box.routed
@@ -60,7 +65,8 @@ def with_least_mtus(one: HostSettings, other: HostSettings) -> HostSettings:
     def merged(interface: InterfaceSettings, old: InterfaceSettings) -> InterfaceSettings:
         prefixes = dict.fromkeys(route.prefix for each in (interface, old) for route in each.routes)
         least = ((prefix, min(_mtu_to(prefix, interface), _mtu_to(prefix, old))) for prefix in prefixes)
-        routes = tuple(RouteSettings(prefix, None if mtu == interface.mtu else mtu) for prefix, mtu in least)
+        tcp = interface.routes[0] if interface.routes else RouteSettings("")
+        routes = tuple(replace(tcp, prefix=prefix, mtu=None if mtu == interface.mtu else mtu) for prefix, mtu in least)
         return replace(interface, routes=routes)
 
     return replace(other, interfaces=tuple(map(merged, other.interfaces, one.interfaces)))
@@ -82,11 +88,19 @@ def tcp_sysctls(experiment: Experiment, host: str) -> tuple[tuple[str, str], ...
     bound = tcp.buffer_max.bytes
     return (
         (CONGESTION_CONTROL, experiment.congestion_control(host)),
-        ("net.ipv4.tcp_ecn", "1" if tcp.ecn else "0"),
+        ("net.ipv4.tcp_ecn", _number(tcp.ecn)),
+        ("net.ipv4.tcp_sack", _number(tcp.sack)),
+        ("net.ipv4.tcp_recovery", _number(tcp.rack)),
+        ("net.ipv4.tcp_slow_start_after_idle", _number(tcp.slow_start_after_idle)),
+        *(() if tcp.hystart else ((HYSTART, "0"),)),
         ("net.ipv4.tcp_rmem", _buffer(*TCP_RECEIVE_BUFFER, bound)),
         ("net.ipv4.tcp_wmem", _buffer(*TCP_SEND_BUFFER, bound)),
         ("net.ipv4.tcp_no_metrics_save", "1"),
     )
+
+
+def _number(is_on: bool) -> str:
+    return str(int(is_on))
 
 
 def _buffer(least: int, initial: int, bound: int) -> str:
@@ -101,12 +115,13 @@ def _neighbours(hosts: Iterable[Host]) -> _Neighbours:
     return tuple((str(host.address), host.interface.mac) for host in hosts)
 
 
-def _end_host(host: Host, peers: _Neighbours, mtus: Routes) -> HostSettings:
+def _end_host(host: Host, peers: _Neighbours, mtus: Routes, tcp: TcpSettings) -> HostSettings:
+    routes = _routes(mtus, host.interface.mtu)
     interface = InterfaceSettings(
         name=host.interface.name,
         mac=host.interface.mac,
         address=f"{host.address}/32",
-        routes=_routes(mtus, host.interface.mtu),
+        routes=tuple(replace(r, initial_window=tcp.initial_window, quick_ack=tcp.quick_ack) for r in routes),
         neighbours=peers,
         mtu=host.interface.mtu,
         in_band=host.control is not None,

@@ -9,6 +9,7 @@ Names are fixed, other parts of the house look jobs up by them: ``link-<box>``, 
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 from atoll_controller.planner.box_config import box_uses
 from atoll_controller.planner.job_limits import (
@@ -246,7 +247,9 @@ def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     address = f"{sender.address}:{experiment.transfer.port}"
     size = experiment.transfer.size.bytes
     control = experiment.transfer_control
-    send = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
+    send: dict[str, Any] = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
+    if experiment.tcp.pacing:
+        send["paced"] = True
     receive = {"role": "receive", "connect": address, "size_bytes": size, "start_at_ns": 0}
     privileges = privileges_of_tcp(control, experiment.transfer.port)
     return (
@@ -259,6 +262,8 @@ def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: 
     server = ("iperf3", "-s", "-1", "-B", str(sender.address), "-p", str(transfer.port))
     client = ("iperf3", "-c", str(sender.address), "-p", str(transfer.port), "-R", "-n", str(transfer.size.bytes))
     client += ("-C", experiment.transfer_control, "--json")
+    if experiment.tcp.pacing:
+        client += ("--fq-rate", "1000G")  # more than is reached: it makes the kernel pace
     privileges = privileges_of_tcp(experiment.transfer_control, transfer.port)
     ends = (
         ("transfer-send", sender, Phase.TRANSFER_SERVER, server),

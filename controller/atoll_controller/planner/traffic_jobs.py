@@ -45,6 +45,8 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         config: dict[str, Any] = {"listen": listen, "congestion_control": experiment.congestion_control(name)}
         if traffic.write_rate:
             config["write_rate_bit_s"] = traffic.write_rate.bit_s
+        elif experiment.tcp.pacing:
+            config["paced"] = True
         privileges = privileges_of_tcp(config["congestion_control"], traffic.port)
         limits = limits_of_sockets(traffic, 2 * most_channels)  # a connection of each channel, and one not closed yet
         jobs.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, limits, privileges))

@@ -204,6 +204,23 @@ class RawTcp(Raw):
         description="Largest size of socket buffers; usually the bandwidth-delay product or more; default 16 MB.",
         examples=["16 MB"],
     )
+    initial_window: int | None = Field(
+        ge=1, le=1000, default=None, description="Initial congestion window in segments; default the kernel's, 10."
+    )
+    quick_ack: bool = Field(default=False, description="Acknowledge every segment, not every second; default false.")
+    sack: bool = Field(default=True, description="Selective acknowledgements (RFC 2018); default true.")
+    rack: bool = Field(default=True, description="Loss detection by time (RACK, RFC 8985); default true.")
+    slow_start_after_idle: bool = Field(
+        default=True, description="Begin with the initial window after an idle RTO (RFC 2861); default true."
+    )
+    hystart: bool = Field(
+        default=True,
+        description="Cubic leaves slow start when delays grow (HyStart); one value a kernel; default true.",
+    )
+    pacing: bool = Field(
+        default=False,
+        description="Servers pace the segments of each connection as fq would; bbr always does; default false.",
+    )
 
 
 class RawExperiment(Raw):

@@ -77,6 +77,8 @@ class _Resolver:
     def experiment(self) -> Experiment:
         raw, line = self.raw, self.document.line
         versions = self.versions
+        tcp = dict(raw.tcp)
+        tcp |= {"servers": tuple(raw.tcp.servers.items()), "line": line(("tcp", "buffer_max"))}
         return Experiment(
             name=raw.name,
             file=self.document.file,
@@ -91,13 +93,7 @@ class _Resolver:
             transfer=raw.transfer and Transfer(**dict(raw.transfer), line=line(("transfer", "size"))),
             ping=PingSeries(raw.ping.interval, line(("ping", "interval"))),
             captures=CaptureSettings(**dict(raw.captures)),
-            tcp=TcpSettings(
-                raw.tcp.congestion_control,
-                raw.tcp.ecn,
-                raw.tcp.buffer_max,
-                tuple(raw.tcp.servers.items()),
-                line(("tcp", "buffer_max")),
-            ),
+            tcp=TcpSettings(**tcp),
             limits=VerdictBounds(**dict(raw.limits)),
             boxes=self.boxes,
             branches=versions[0].branches,

@@ -404,12 +404,21 @@ class TcpSettings:
     ecn: bool
     buffer_max: Size  # upper bound of send and receive buffers
     servers: tuple[tuple[str, str], ...] = ()  # (world server, congestion control), every server at most once
+    initial_window: int | None = None  # segments; None: the kernel's
+    quick_ack: bool = False  # no delayed acknowledgements
+    sack: bool = True
+    rack: bool = True
+    slow_start_after_idle: bool = True
+    hystart: bool = True
+    pacing: bool = False  # of the servers' segments, with any congestion control
     line: int = field(default=0, compare=False)  # of buffer_max in the experiment's file; 0: unknown
 
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        return {**settings_of(self, "congestion_control", "ecn", "buffer_max"), "servers": dict(self.servers)}
+        keys = ("initial_window", "quick_ack", "sack", "rack", "slow_start_after_idle", "hystart", "pacing")
+        common = settings_of(self, "congestion_control", "ecn", "buffer_max", *keys)
+        return {**common, "servers": dict(self.servers)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ class RouteSettings:
     mtu: int | None = None  # of packets to the prefix
     initial_window: int | None = None  # of TCP, in segments
     initial_receive_window: int | None = None
+    quick_ack: bool = False  # every TCP segment is acknowledged at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from atoll_analysis.run_directory import RunDir
-from atoll_controller.planner.host_config import CONGESTION_CONTROL, tcp_sysctls
+from atoll_controller.planner.host_config import CONGESTION_CONTROL, HYSTART, tcp_sysctls
 from atoll_controller.planner.path_checks import pinging_ns, with_full_matrix
 from atoll_core.codec import to_json
 from atoll_core.errors import AtollError, LabError, PlanError, RunError
@@ -333,6 +333,9 @@ async def pinned_tcp(
     """
     machine, hosts = testbed.machine, [host.name for host in testbed.network.hosts]
     settings = await _permitted(testbed, {host: tcp_sysctls(experiment, host) for host in hosts}, note)
+    for host in hosts[1:]:
+        if machine(host).netns is not None:  # hosts of an emulated lab have one kernel: it is set, and restored, once
+            settings[host] = tuple(pair for pair in settings[host] if pair[0] != HYSTART)
     answers = await asyncio.gather(*(machine(host).sysctl(settings[host]) for host in hosts), return_exceptions=True)
     before: HostSysctls = {}
     errors: list[BaseException] = []

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from atoll_core.description.loader import load_experiment
+from atoll_core.description.raw_experiment import RawTcp
 from atoll_core.errors import DescriptionError, PlanError
 from atoll_core.experiment.experiment import Bernoulli, Codel, Jitter, JitterShape, Where
 from atoll_core.experiment.traffic import SizesCount
@@ -42,7 +43,7 @@ def test_values_are_yaml_and_missing_mappings_are_made(geo):
 @pytest.mark.parametrize(
     ("setting", "answer"),
     [
-        ("tcp.control=bbr", "tcp: unknown key 'control'; known keys: buffer_max, congestion_control, ecn, servers"),
+        ("tcp.control=bbr", f"tcp: unknown key 'control'; known keys: {', '.join(sorted(RawTcp.model_fields))}"),
         ("seed=-1", "seed: the number -1 is not a whole number from 0 to 9223372036854775807"),
         ("trafic.channels=5", "unknown key 'trafic'; did you mean 'traffic'? known keys: "),
         ("chain=[sta]", "chain hop 1: unknown box or tap 'sta'; did you mean 'sat'? known boxes and taps: "),

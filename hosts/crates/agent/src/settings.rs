@@ -63,6 +63,9 @@ pub struct RouteSettings {
     pub initial_window: Option<u32>,
     /// Initial receive window of TCP, in segments; none: the kernel's.
     pub initial_receive_window: Option<u32>,
+    /// Acknowledge every TCP segment at once.
+    #[serde(default)]
+    pub quick_ack: bool,
 }
 
 impl RouteSettings {
@@ -72,6 +75,7 @@ impl RouteSettings {
             ("mtu", self.mtu),
             ("initcwnd", self.initial_window),
             ("initrwnd", self.initial_receive_window),
+            ("quickack", self.quick_ack.then_some(1)),
         ];
         let words = metrics
             .iter()

@@ -127,7 +127,8 @@ pub fn restore(old: &[(String, String)]) -> Vec<String> {
 }
 
 /// As sysctl(8): dots separate, and a slash represents a dot within a name (`eth0/5` is `eth0.5`). A name that would
-/// lead out of /proc/sys is none.
+/// lead out of /proc/sys is none. `module.tcp_cubic.hystart` is a parameter of a module of TCP, which all network
+/// namespaces share.
 fn path_of(name: &str) -> Result<PathBuf, AgentError> {
     let parts: Vec<String> = name.split('.').map(|part| part.replace('/', ".")).collect();
     if parts
@@ -137,6 +138,12 @@ fn path_of(name: &str) -> Result<PathBuf, AgentError> {
         return Err(AgentError::Machine(format!(
             "{name:?} is not the name of a sysctl"
         )));
+    }
+    if let [scope, module, parameter] = &parts[..] {
+        if scope == "module" && module.starts_with("tcp_") {
+            let module = Path::new("/sys/module").join(module);
+            return Ok(module.join("parameters").join(parameter));
+        }
     }
     Ok(Path::new("/proc/sys").join(parts.join("/")))
 }
@@ -163,6 +170,10 @@ mod tests {
         assert_eq!(
             path("net.ipv4.conf.eth0/5.rp_filter"),
             Path::new("/proc/sys/net/ipv4/conf/eth0.5/rp_filter")
+        );
+        assert_eq!(
+            path("module.tcp_cubic.hystart"),
+            Path::new("/sys/module/tcp_cubic/parameters/hystart")
         );
     }
 

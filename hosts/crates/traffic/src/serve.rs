@@ -9,7 +9,7 @@
 
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_ns, realtime_ns, wrong_setting};
-use crate::socket::{is_not_ready, listen, reset_at_exit};
+use crate::socket::{is_not_ready, listen, pace, reset_at_exit};
 use atoll_netio::process::raise_descriptor_limit;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -52,6 +52,9 @@ pub struct ServeConfig {
     /// The most that any one connection sends, headers included; absent: as fast as it can.
     #[serde(default)]
     pub write_rate_bit_s: Option<u64>,
+    /// Pace the segments of every connection at the rate of its congestion control.
+    #[serde(default)]
+    pub paced: bool,
     /// Print no counters before `done`: they would pass the network that is measured.
     #[serde(default)]
     pub quiet: bool,
@@ -96,6 +99,8 @@ pub fn serve(config: &ServeConfig, input: Input) -> io::Result<()> {
         // The kernel paces the segments (not in tcp(7); net/core/sock.c): nothing is sent in bursts, and
         // this program is not woken for it.
         atoll_netio::tcp_options::set_max_pacing_rate(&listener, rate_bit_s / 8)?;
+    } else if config.paced {
+        pace(&listener)?;
     }
     let mut events = Events::of_job(input)?;
     events.add(&listener, LISTENER, EventFlags::IN)?;
@@ -290,7 +295,8 @@ mod tests {
 
     #[test]
     fn messages_are_those_of_the_contract() {
-        let configs: Vec<ServeConfig> = configurations("serve", &["quiet", "write_rate_bit_s"]);
+        let configs: Vec<ServeConfig> =
+            configurations("serve", &["paced", "quiet", "write_rate_bit_s"]);
         let listen = configs[0].listen;
         assert_said("serve", "serve", &Message::Ready { listen });
         let counters = Counters {

@@ -80,6 +80,16 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     }
 }
 
+/// Have the kernel pace the segments of a socket, and of the connections that it accepts, at the rate of their congestion
+/// control: it does so only where an upper bound is set, or by the `fq` queueing discipline (net/core/sock.c).
+///
+/// # Errors
+/// As of [`atoll_netio::tcp_options::set_max_pacing_rate`].
+pub fn pace(socket: impl AsFd) -> io::Result<()> {
+    const UNREACHED_BYTES_S: u64 = 1 << 50;
+    atoll_netio::tcp_options::set_max_pacing_rate(socket, UNREACHED_BYTES_S)
+}
+
 /// Try `name` on a socket of its own, so that a bad one is known before any traffic.
 ///
 /// # Errors

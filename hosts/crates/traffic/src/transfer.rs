@@ -6,7 +6,7 @@
 
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, failed, monotonic_at, monotonic_ns, realtime_ns};
-use crate::socket::{check_congestion_control, connect, is_not_ready, listen, reset_at_exit};
+use crate::socket::{check_congestion_control, connect, is_not_ready, listen, pace, reset_at_exit};
 use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, accept_with};
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,9 @@ pub struct SendConfig {
     pub size_bytes: u64,
     /// TCP congestion control of the connection.
     pub congestion_control: String,
+    /// Pace the segments at the rate of the congestion control.
+    #[serde(default)]
+    pub paced: bool,
 }
 
 /// Configuration of the receiver.
@@ -115,6 +118,9 @@ pub fn transfer(config: &TransferConfig, input: Input) -> io::Result<()> {
 
 fn send(config: &SendConfig, input: Input) -> io::Result<()> {
     let listener = listen(config.listen, 1, Some(&config.congestion_control))?;
+    if config.paced {
+        pace(&listener)?;
+    }
     let mut events = Events::of_job(input)?;
     events.add(&listener, SOCKET, EventFlags::IN)?;
     emit(&Message::Ready {
@@ -329,7 +335,8 @@ mod tests {
 
     #[test]
     fn messages_are_those_of_the_contract() {
-        let configs: Vec<TransferConfig> = configurations("transfer", &["congestion_control"]);
+        let configs: Vec<TransferConfig> =
+            configurations("transfer", &["congestion_control", "paced"]);
         let listen = configs.iter().find_map(|config| match config {
             TransferConfig::Send(config) => Some(config.listen),
             TransferConfig::Receive(_) => None,
