@@ -9,7 +9,6 @@ Names are fixed, other parts of the house look jobs up by them: ``link-<box>``, 
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
 
 from atoll_controller.planner.box_config import box_uses
 from atoll_controller.planner.job_limits import (
@@ -28,6 +27,7 @@ from atoll_controller.planner.traffic_jobs import (
     load_jobs,
     ping_job,
     udp_jobs,
+    writes,
 )
 from atoll_core.errors import Diagnostic, PlanError
 from atoll_core.experiment.experiment import USUAL_LIMITS, CaptureSettings, Experiment, Link, LinkDirection, Transfer
@@ -247,9 +247,8 @@ def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     address = f"{sender.address}:{experiment.transfer.port}"
     size = experiment.transfer.size.bytes
     control = experiment.transfer_control
-    send: dict[str, Any] = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
-    if experiment.tcp.pacing:
-        send["paced"] = True
+    send = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
+    send |= writes(experiment.transfer, experiment.tcp)
     receive = {"role": "receive", "connect": address, "size_bytes": size, "start_at_ns": 0}
     privileges = privileges_of_tcp(control, experiment.transfer.port)
     return (
@@ -262,7 +261,11 @@ def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: 
     server = ("iperf3", "-s", "-1", "-B", str(sender.address), "-p", str(transfer.port))
     client = ("iperf3", "-c", str(sender.address), "-p", str(transfer.port), "-R", "-n", str(transfer.size.bytes))
     client += ("-C", experiment.transfer_control, "--json")
-    if experiment.tcp.pacing:
+    if transfer.write_rate and transfer.write_chunk:
+        client += ("-l", str(transfer.write_chunk.bytes), "-b", str(transfer.write_rate.bit_s))
+    elif transfer.write_rate:
+        client += ("--fq-rate", str(transfer.write_rate.bit_s))
+    elif experiment.tcp.pacing:
         client += ("--fq-rate", "1000G")  # more than is reached: it makes the kernel pace
     privileges = privileges_of_tcp(experiment.transfer_control, transfer.port)
     ends = (

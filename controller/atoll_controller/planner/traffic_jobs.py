@@ -16,7 +16,7 @@ from atoll_controller.planner.job_limits import (
     privileges_of_subcommand,
     privileges_of_tcp,
 )
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.experiment import Experiment, TcpSettings, Transfer
 from atoll_core.experiment.traffic import ChannelAllocation, SizesCount, Traffic, allocate_channels
 from atoll_core.lab.box_kind import CALIBRATION_PORT
 from atoll_core.lab.network import Host, HostRole, Network
@@ -32,6 +32,14 @@ _QUIET_SUBCOMMANDS = ("load", "serve", "udp")
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 
+def writes(sender: Traffic | Transfer, tcp: TcpSettings) -> dict[str, Any]:
+    """How a server writes, as its configuration has it."""
+    if sender.write_rate is None:
+        return {"paced": True} if tcp.pacing else {}
+    chunk = {"write_chunk_bytes": sender.write_chunk.bytes} if sender.write_chunk else {}
+    return {"write_rate_bit_s": sender.write_rate.bit_s, **chunk}
+
+
 def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     """Servers and channels; channels are allocated to island clients by capacity. A client without any has no job."""
     traffic, most_channels = experiment.traffic, experiment.most_channels
@@ -42,11 +50,11 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     addresses = {host.name: f"{host.address}:{traffic.port}" for host in servers}
     jobs: list[JobSpec] = []
     for name, listen in addresses.items():
-        config: dict[str, Any] = {"listen": listen, "congestion_control": experiment.congestion_control(name)}
-        if traffic.write_rate:
-            config["write_rate_bit_s"] = traffic.write_rate.bit_s
-        elif experiment.tcp.pacing:
-            config["paced"] = True
+        config: dict[str, Any] = {
+            "listen": listen,
+            "congestion_control": experiment.congestion_control(name),
+            **writes(traffic, experiment.tcp),
+        }
         privileges = privileges_of_tcp(config["congestion_control"], traffic.port)
         limits = limits_of_sockets(traffic, 2 * most_channels)  # a connection of each channel, and one not closed yet
         jobs.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, limits, privileges))

@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """experiment.yaml as it is written: one class for each mapping. ``resolve_experiment`` makes an Experiment of it."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from atoll_core.description.raw_link import RawDirection, RawDirectionChange
-from atoll_core.description.raw_traffic import RawTraffic, RawTrafficChange, RawUdp, RawUdpChange
+from atoll_core.description.raw_traffic import (
+    CHUNK_WITHOUT_RATE,
+    RawTraffic,
+    RawTrafficChange,
+    RawUdp,
+    RawUdpChange,
+    WriteChunk,
+    WriteRate,
+)
 from atoll_core.description.raw_types import (
     Between,
     BufferSize,
@@ -132,6 +140,20 @@ class RawTransfer(Raw):
     congestion_control: CongestionControl | None = Field(
         default=None, description="Congestion control of this transfer; default that of tcp.", examples=["hybla"]
     )
+    write_rate: WriteRate | None = Field(
+        default=None, description="Largest rate of the sender; default no limit.", examples=["2 Mbit/s"]
+    )
+    write_chunk: WriteChunk | None = Field(
+        default=None,
+        description="Keep write_rate by writes of this size with pauses, in bursts; default paced by the kernel.",
+        examples=["64 kB"],
+    )
+
+    @model_validator(mode="after")
+    def _chunk_has_rate(self) -> Self:
+        if self.write_chunk and self.write_rate is None:
+            raise ValueError(CHUNK_WITHOUT_RATE)
+        return self
 
 
 class RawPing(Raw):

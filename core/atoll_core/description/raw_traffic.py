@@ -16,6 +16,7 @@ from atoll_core.units import Duration, Rate, Size
 LeastSize = Annotated[Size, Between(Size, "1 B", "1 MB")]
 ThinkDuration = Annotated[Duration, Between(Duration, "1 us", "24 h")]
 WriteRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
+WriteChunk = Annotated[Size, Between(Size, "1 B", "1 GB")]
 UdpRate = Annotated[Rate, Between(Rate, "1 kbit/s", "10 Gbit/s")]
 PacketSize = Annotated[Size, Between(Size, "48 B", "9216 B", " (headers, sequence number and time stamp)")]
 
@@ -74,6 +75,9 @@ class RawFlowSizes(ShortForm):
     )
 
 
+CHUNK_WITHOUT_RATE = "write_chunk has no write_rate to keep; add 'write_rate: 2 Mbit/s'"
+
+
 class RawTraffic(Raw):
     """The load."""
 
@@ -103,6 +107,11 @@ class RawTraffic(Raw):
         description="Largest rate at which a server sends on one connection; default no limit.",
         examples=["2 Mbit/s"],
     )
+    write_chunk: WriteChunk | None = Field(
+        default=None,
+        description="Keep write_rate by writes of this size with pauses, in bursts; default paced by the kernel.",
+        examples=["64 kB"],
+    )
     port: int = Field(ge=1, le=65535, default=5001, description="TCP port of the world servers; default 5001.")
 
     @model_validator(mode="after")
@@ -112,6 +121,8 @@ class RawTraffic(Raw):
             problems.append("think_time and flows_per_s exclude each other; keep one of them")
         if self.flows_per_s is not None and self.channels == 0:
             problems.append("flows_per_s starts flows on channels; write at least 1 channel")
+        if self.write_chunk and self.write_rate is None:
+            problems.append(CHUNK_WITHOUT_RATE)
         if problems:
             raise ValueError("; ".join(problems))
         return self

@@ -35,6 +35,7 @@ def resolve_traffic(raw: RawTraffic, mistakes: Mistakes, files: ReferencedFiles,
         think=raw.think_time and Think(**dict(raw.think_time)),
         flows_per_s=raw.flows_per_s,
         write_rate=raw.write_rate,
+        write_chunk=raw.write_chunk,
         sizes_count=raw.flow_sizes.counts,
         line=mistakes.document.line((*at, "channels")),
     )

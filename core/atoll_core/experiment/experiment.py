@@ -430,6 +430,8 @@ class Transfer(Described):
     tool: str  # "atoll" or "iperf3"
     port: int
     congestion_control: str | None = None  # None: that of every host
+    write_rate: Rate | None = None  # the most that the sender sends
+    write_chunk: Size | None = None  # as of Traffic
     line: int = field(default=0, compare=False)  # of its size in the experiment's file; 0: unknown
 
 

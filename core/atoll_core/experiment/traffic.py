@@ -62,6 +62,7 @@ class Traffic:
     think: Think | None = None
     flows_per_s: float | None = None
     write_rate: Rate | None = None  # the most that a server sends by one connection
+    write_chunk: Size | None = None  # bytes between the pauses that keep write_rate; None: the kernel paces
     sizes_count: SizesCount = SizesCount.PAYLOAD
     line: int = field(default=0, compare=False)  # of the channels in the experiment's file; 0: unknown
 
@@ -79,7 +80,7 @@ class Traffic:
             "channels": self.channels,
             "flow_sizes": {"distribution": sizes, "counts": self.sizes_count} if counts_ip else sizes,
             "think_time": self.think and self.think.described,
-            **settings_of(self, "pro_rate", "flows_per_s", "write_rate", "port"),
+            **settings_of(self, "pro_rate", "flows_per_s", "write_rate", "write_chunk", "port"),
         }
 
 

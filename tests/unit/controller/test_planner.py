@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,6 +99,40 @@ def test_iperf3_takes_the_place_of_the_transfer(geo: tuple[Network, Experiment])
     argv = {job.name: " ".join(job.argv) for job in plan.jobs}
     assert argv["transfer-send"] == "iperf3 -s -1 -B 10.10.1.1 -p 5201"
     assert argv["transfer-receive"] == "iperf3 -c 10.10.1.1 -p 5201 -R -n 10000000 -C cubic --json"
+
+
+@pytest.mark.parametrize(
+    ("rate", "chunk", "sender", "iperf3"),
+    [
+        (None, None, {"paced": True}, "--fq-rate 1000G"),
+        (2_000_000, None, {"write_rate_bit_s": 2_000_000}, "--fq-rate 2000000"),
+        (2_000_000, 64_000, {"write_rate_bit_s": 2_000_000, "write_chunk_bytes": 64_000}, "-l 64000 -b 2000000"),
+    ],
+)
+def test_senders_are_paced_or_keep_a_rate_by_pauses(
+    geo: tuple[Network, Experiment], rate: int | None, chunk: int | None, sender: dict[str, Any], iperf3: str
+) -> None:
+    network, experiment = geo
+    assert experiment.transfer is not None
+    writes: dict[str, Any] = {"write_rate": rate and Rate(rate), "write_chunk": chunk and Size(chunk)}
+    tcp = replace(experiment.tcp, pacing=True)
+    transfer = replace(experiment.transfer, **writes)
+    described = replace(experiment, tcp=tcp, traffic=replace(experiment.traffic, **writes), transfer=transfer)
+    config = {job.name: job.config or {} for job in make_plan(network, described).jobs}
+    assert sender.items() <= config["serve-w1"].items()
+    assert sender.items() <= config["transfer-send"].items()
+    with_iperf3 = replace(described, transfer=replace(transfer, tool="iperf3"))
+    argv = next(job.argv for job in make_plan(network, with_iperf3).jobs if job.name == "transfer-receive")
+    assert " ".join(argv).endswith(f"-C cubic --json {iperf3}")
+
+
+def test_routes_of_hosts_have_the_initial_window(geo: tuple[Network, Experiment]) -> None:
+    network, experiment = geo
+    tcp = replace(experiment.tcp, initial_window=30, quick_ack=True)
+    for settings in make_plan(network, replace(experiment, tcp=tcp)).hosts:
+        if settings.host in {host.name for host in network.hosts}:
+            routes = settings.interfaces[0].routes
+            assert {(route.initial_window, route.quick_ack) for route in routes} == {(30, True)}
 
 
 def test_every_sender_has_its_own_congestion_control(geo: tuple[Network, Experiment]) -> None:

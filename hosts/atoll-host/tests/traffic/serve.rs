@@ -6,6 +6,7 @@ use serde_json::json;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 #[test]
 fn every_size_arrives_whole_and_ends_with_the_end_of_the_stream() {
@@ -113,7 +114,7 @@ fn no_connection_is_sent_faster_than_the_write_rate() {
         &json!({"listen": "127.0.0.1:0", "congestion_control": "reno", "write_rate_bit_s": 8_000_000}),
     );
     let address: SocketAddr = job.next()["listen"].as_str().unwrap().parse().unwrap();
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let waiting = [request(address, 500_000), request(address, 500_000)];
     assert_eq!(waiting.map(received), [500_000, 500_000]);
     // Half a second each, at the same time; what TCP may send before pacing begins is little. A sender that a busy
@@ -163,6 +164,33 @@ fn connections_that_are_open_at_the_end_are_reset_by_every_program() {
 fn is_reset(mut stream: TcpStream) -> bool {
     let outcome = std::io::copy(&mut stream, &mut std::io::sink());
     outcome.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
+}
+
+#[test]
+fn chunks_keep_the_write_rate_by_pauses() {
+    let config = json!({
+        "listen": "127.0.0.1:0", "congestion_control": "reno", "write_rate_bit_s": 8_000_000, "write_chunk_bytes": 100_000,
+    });
+    let mut job = Job::start("serve", &config);
+    let address: SocketAddr = job.next()["listen"].as_str().unwrap().parse().unwrap();
+    let begun = Instant::now();
+    let waiting = [request(address, 500_000), request(address, 450_000)];
+    drop(request(address, 500_000)); // leaves during a pause
+    assert_eq!(waiting.map(received), [500_000, 450_000]);
+    // Five chunks of 0.1 s, so four pauses, of both at the same time.
+    assert!(begun.elapsed() >= Duration::from_millis(400));
+    assert_eq!(job.stop()["connections"], 3);
+
+    let send = json!({
+        "role": "send", "listen": "127.0.0.1:0", "size_bytes": 300_000, "congestion_control": "reno",
+        "write_rate_bit_s": 8_000_000, "write_chunk_bytes": 100_000,
+    });
+    let mut sender = Job::start("transfer", &send);
+    let address: SocketAddr = sender.next()["listen"].as_str().unwrap().parse().unwrap();
+    let begun = Instant::now();
+    assert_eq!(received(TcpStream::connect(address).unwrap()), 300_000);
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert_eq!(sender.next_of("done")["complete"], true);
 }
 
 #[test]

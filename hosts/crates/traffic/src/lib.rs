@@ -17,6 +17,7 @@ mod socket;
 mod tests;
 mod transfer;
 mod udp;
+mod writes;
 
 use job::{Input, failed};
 use std::error::Error;

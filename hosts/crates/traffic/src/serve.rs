@@ -8,14 +8,17 @@
 //! kernel's keep-alive probes find nobody there; it delays nobody.
 
 use crate::events::{Events, Wake};
-use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_ns, realtime_ns, wrong_setting};
-use crate::socket::{is_not_ready, listen, pace, reset_at_exit};
+use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_ns, realtime_ns};
+use crate::socket::{is_not_ready, listen, reset_at_exit};
+use crate::writes::{Chunks, Writes};
 use atoll_netio::process::raise_descriptor_limit;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, sockopt};
 use serde::{Deserialize, Serialize};
 use slab::Slab;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -34,9 +37,6 @@ const WRITE_BYTES: usize = 1 << 18;
 /// on its way over a satellite, so the probes only meet connections that are really idle.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
 
-/// Below it a full-size segment takes more than 12 s, which clients would take for a lost connection.
-const WRITE_RATE_MIN_BIT_S: u64 = 1000;
-
 const LISTENER: u64 = u64::MAX - 8;
 
 static PAYLOAD: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
@@ -49,12 +49,9 @@ pub struct ServeConfig {
     pub listen: SocketAddr,
     /// TCP congestion control of every connection.
     pub congestion_control: String,
-    /// The most that any one connection sends, headers included; absent: as fast as it can.
-    #[serde(default)]
-    pub write_rate_bit_s: Option<u64>,
-    /// Pace the segments of every connection at the rate of its congestion control.
-    #[serde(default)]
-    pub paced: bool,
+    /// How every connection writes.
+    #[serde(flatten)]
+    pub writes: Writes,
     /// Print no counters before `done`: they would pass the network that is measured.
     #[serde(default)]
     pub quiet: bool,
@@ -82,26 +79,13 @@ struct Counters {
 /// # Errors
 /// If the address is taken or the congestion control refused.
 pub fn serve(config: &ServeConfig, input: Input) -> io::Result<()> {
-    if config
-        .write_rate_bit_s
-        .is_some_and(|rate_bit_s| rate_bit_s < WRITE_RATE_MIN_BIT_S)
-    {
-        return Err(wrong_setting(format!(
-            "write_rate_bit_s: must be at least {WRITE_RATE_MIN_BIT_S}"
-        )));
-    }
+    config.writes.check()?;
     let _ = raise_descriptor_limit();
     let listener = listen(config.listen, BACKLOG, Some(&config.congestion_control))?;
     // Connections inherit both from the listener, without a system call each (tcp(7)).
     sockopt::set_socket_keepalive(&listener, true)?;
     sockopt::set_tcp_keepidle(&listener, KEEPALIVE_IDLE)?;
-    if let Some(rate_bit_s) = config.write_rate_bit_s {
-        // The kernel paces the segments (not in tcp(7); net/core/sock.c): nothing is sent in bursts, and
-        // this program is not woken for it.
-        atoll_netio::tcp_options::set_max_pacing_rate(&listener, rate_bit_s / 8)?;
-    } else if config.paced {
-        pace(&listener)?;
-    }
+    let chunks = config.writes.begin(&listener)?;
     let mut events = Events::of_job(input)?;
     events.add(&listener, LISTENER, EventFlags::IN)?;
     emit(&Message::Ready {
@@ -113,11 +97,13 @@ pub fn serve(config: &ServeConfig, input: Input) -> io::Result<()> {
         connections: Slab::new(),
         accepted: 0,
         sent_bytes: 0,
+        chunks,
+        pauses: BinaryHeap::new(),
         is_paused: false,
     };
     let mut ready = Vec::with_capacity(1024);
     let mut next_second = monotonic_ns() + SECOND_NS;
-    while events.wait(&mut ready, Some(next_second))? == Wake::Work {
+    while events.wait(&mut ready, Some(server.next_ns().min(next_second)))? == Wake::Work {
         let mut may_accept = false;
         for event in &ready {
             match event.data.u64() {
@@ -125,6 +111,7 @@ pub fn serve(config: &ServeConfig, input: Input) -> io::Result<()> {
                 token => server.service(&events, token as usize)?,
             }
         }
+        server.resume(&events)?;
         // Last, so that the place of a connection closed in this turn goes to a new one only after its event.
         if may_accept {
             server.accept(&events)?;
@@ -147,6 +134,10 @@ struct Server {
     connections: Slab<Connection>,
     accepted: u64,
     sent_bytes: u64,
+    /// Of a new connection.
+    chunks: Option<Chunks>,
+    /// End and connection of pauses between chunks; the connection may be gone.
+    pauses: BinaryHeap<Reverse<(u64, usize)>>,
     /// Out of descriptors: not accepting until a connection ends.
     is_paused: bool,
 }
@@ -189,7 +180,31 @@ impl Server {
                     request: [0; 8],
                     received: 0,
                 },
+                chunks: self.chunks,
+                resumes_ns: None,
             });
+        }
+        Ok(())
+    }
+
+    /// The end of the first pause.
+    fn next_ns(&self) -> u64 {
+        self.pauses
+            .peek()
+            .map_or(u64::MAX, |Reverse((resumes_ns, _))| *resumes_ns)
+    }
+
+    /// Go on with the connections whose pause is over.
+    fn resume(&mut self, events: &Events) -> io::Result<()> {
+        while self.next_ns() <= monotonic_ns() {
+            let Some(Reverse((resumes_ns, token))) = self.pauses.pop() else {
+                break;
+            };
+            let connection = self.connections.get_mut(token);
+            if let Some(connection) = connection.filter(|c| c.resumes_ns == Some(resumes_ns)) {
+                connection.resumes_ns = None;
+                events.modify(&connection.stream, token as u64, EventFlags::OUT)?;
+            }
         }
         Ok(())
     }
@@ -198,7 +213,11 @@ impl Server {
         let Some(connection) = self.connections.get_mut(token) else {
             return Ok(());
         };
-        if connection.advance(events, token as u64, &mut self.sent_bytes) {
+        let is_over = connection.advance(events, token as u64, &mut self.sent_bytes);
+        if let Some(resumes_ns) = connection.resumes_ns {
+            self.pauses.push(Reverse((resumes_ns, token)));
+        }
+        if is_over {
             self.connections.try_remove(token);
             if self.is_paused {
                 events.add(&self.listener, LISTENER, EventFlags::IN)?;
@@ -212,6 +231,9 @@ impl Server {
 struct Connection {
     stream: TcpStream,
     phase: Phase,
+    chunks: Option<Chunks>,
+    /// The end of its pause. Only an error wakes it before.
+    resumes_ns: Option<u64>,
 }
 
 enum Phase {
@@ -250,26 +272,47 @@ impl Connection {
             let remaining = u64::from_be_bytes(*request);
             self.phase = Phase::Sending { remaining };
             if !self.send(sent_bytes)? {
-                events.modify(&self.stream, token, EventFlags::OUT)?;
+                let pauses = self.resumes_ns.is_some();
+                let flags = if pauses {
+                    EventFlags::empty()
+                } else {
+                    EventFlags::OUT
+                };
+                events.modify(&self.stream, token, flags)?;
             }
             return Ok(false);
         }
         if let Phase::Sending { .. } = self.phase {
+            if self.resumes_ns.is_some() {
+                return Ok(true);
+            }
             if self.send(sent_bytes)? {
                 events.modify(&self.stream, token, EventFlags::IN)?;
+            } else if self.resumes_ns.is_some() {
+                events.modify(&self.stream, token, EventFlags::empty())?;
             }
             return Ok(false);
         }
         Ok(self.stream.read(&mut [0; 4096])? == 0)
     }
 
-    /// Write once; whether everything is sent and our half closed.
+    /// Write once, or begin a pause; whether everything is sent and our half closed.
     fn send(&mut self, sent_bytes: &mut u64) -> io::Result<bool> {
         let Phase::Sending { remaining } = &mut self.phase else {
             return Ok(true);
         };
         if *remaining > 0 {
-            let offered = usize::try_from(*remaining)
+            let mut allowed = *remaining;
+            if let Some(chunks) = &mut self.chunks {
+                match chunks.allowed(monotonic_ns()) {
+                    Ok(bytes) => allowed = allowed.min(bytes),
+                    Err(next_ns) => {
+                        self.resumes_ns = Some(next_ns);
+                        return Ok(false);
+                    }
+                }
+            }
+            let offered = usize::try_from(allowed)
                 .unwrap_or(usize::MAX)
                 .min(WRITE_BYTES);
             let count = match self.stream.write(&PAYLOAD[..offered]) {
@@ -278,6 +321,9 @@ impl Connection {
             };
             *remaining -= count as u64;
             *sent_bytes += count as u64;
+            if let Some(chunks) = &mut self.chunks {
+                chunks.wrote(count as u64);
+            }
         }
         if *remaining > 0 {
             return Ok(false);
@@ -295,8 +341,10 @@ mod tests {
 
     #[test]
     fn messages_are_those_of_the_contract() {
-        let configs: Vec<ServeConfig> =
-            configurations("serve", &["paced", "quiet", "write_rate_bit_s"]);
+        let configs: Vec<ServeConfig> = configurations(
+            "serve",
+            &["paced", "quiet", "write_chunk_bytes", "write_rate_bit_s"],
+        );
         let listen = configs[0].listen;
         assert_said("serve", "serve", &Message::Ready { listen });
         let counters = Counters {

@@ -80,14 +80,16 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     }
 }
 
-/// Have the kernel pace the segments of a socket, and of the connections that it accepts, at the rate of their congestion
-/// control: it does so only where an upper bound is set, or by the `fq` queueing discipline (net/core/sock.c).
+/// Have the kernel pace the segments of a socket, and of the connections that it accepts: at most at `rate_bit_s`, or at the
+/// rate of their congestion control. The kernel does that only where an upper bound is set, or by the `fq` queueing
+/// discipline (net/core/sock.c); this program is not woken for it.
 ///
 /// # Errors
 /// As of [`atoll_netio::tcp_options::set_max_pacing_rate`].
-pub fn pace(socket: impl AsFd) -> io::Result<()> {
+pub fn pace(socket: impl AsFd, rate_bit_s: Option<u64>) -> io::Result<()> {
     const UNREACHED_BYTES_S: u64 = 1 << 50;
-    atoll_netio::tcp_options::set_max_pacing_rate(socket, UNREACHED_BYTES_S)
+    let bytes_s = rate_bit_s.map_or(UNREACHED_BYTES_S, |rate_bit_s| rate_bit_s / 8);
+    atoll_netio::tcp_options::set_max_pacing_rate(socket, bytes_s)
 }
 
 /// Try `name` on a socket of its own, so that a bad one is known before any traffic.

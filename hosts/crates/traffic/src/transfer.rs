@@ -6,7 +6,8 @@
 
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, failed, monotonic_at, monotonic_ns, realtime_ns};
-use crate::socket::{check_congestion_control, connect, is_not_ready, listen, pace, reset_at_exit};
+use crate::socket::{check_congestion_control, connect, is_not_ready, listen, reset_at_exit};
+use crate::writes::{Chunks, Writes};
 use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, accept_with};
 use serde::{Deserialize, Serialize};
@@ -41,9 +42,9 @@ pub struct SendConfig {
     pub size_bytes: u64,
     /// TCP congestion control of the connection.
     pub congestion_control: String,
-    /// Pace the segments at the rate of the congestion control.
-    #[serde(default)]
-    pub paced: bool,
+    /// How it writes.
+    #[serde(flatten)]
+    pub writes: Writes,
 }
 
 /// Configuration of the receiver.
@@ -117,10 +118,9 @@ pub fn transfer(config: &TransferConfig, input: Input) -> io::Result<()> {
 }
 
 fn send(config: &SendConfig, input: Input) -> io::Result<()> {
+    config.writes.check()?;
     let listener = listen(config.listen, 1, Some(&config.congestion_control))?;
-    if config.paced {
-        pace(&listener)?;
-    }
+    let chunks = config.writes.begin(&listener)?;
     let mut events = Events::of_job(input)?;
     events.add(&listener, SOCKET, EventFlags::IN)?;
     emit(&Message::Ready {
@@ -141,7 +141,7 @@ fn send(config: &SendConfig, input: Input) -> io::Result<()> {
         }
     };
     drop(listener);
-    let outcome = send_all(&mut events, &stream, config.size_bytes, &mut sent);
+    let outcome = send_all(&mut events, &stream, config.size_bytes, chunks, &mut sent);
     emit(&sent)?;
     outcome.map_err(|error| broken(&error, sent.sent_bytes, "sent", config.size_bytes))
 }
@@ -150,16 +150,37 @@ fn send_all(
     events: &mut Events,
     mut stream: &TcpStream,
     size_bytes: u64,
+    mut chunks: Option<Chunks>,
     sent: &mut Sent,
 ) -> io::Result<()> {
     let payload = vec![0; BUFFER_BYTES];
     events.add(stream, SOCKET, EventFlags::OUT)?;
     while sent.sent_bytes < size_bytes {
-        let remaining = usize::try_from(size_bytes - sent.sent_bytes).unwrap_or(usize::MAX);
-        match stream.write(&payload[..remaining.min(BUFFER_BYTES)]) {
-            Ok(count) => sent.sent_bytes += count as u64,
+        let mut allowed = size_bytes - sent.sent_bytes;
+        if let Some(chunks) = &mut chunks {
+            match chunks.allowed(monotonic_ns()) {
+                Ok(bytes) => allowed = allowed.min(bytes),
+                Err(next_ns) => {
+                    events.modify(stream, SOCKET, EventFlags::empty())?;
+                    if woken_to_stop(events, Some(next_ns))? {
+                        reset_at_exit(stream);
+                        return Ok(());
+                    }
+                    events.modify(stream, SOCKET, EventFlags::OUT)?;
+                    continue;
+                }
+            }
+        }
+        let offered = usize::try_from(allowed).unwrap_or(usize::MAX);
+        match stream.write(&payload[..offered.min(BUFFER_BYTES)]) {
+            Ok(count) => {
+                sent.sent_bytes += count as u64;
+                if let Some(chunks) = &mut chunks {
+                    chunks.wrote(count as u64);
+                }
+            }
             Err(error) if is_not_ready(&error) => {
-                if woken_to_stop(events)? {
+                if woken_to_stop(events, None)? {
                     reset_at_exit(stream);
                     return Ok(());
                 }
@@ -177,7 +198,7 @@ fn send_all(
             }
             Ok(_) => {}
             Err(error) if is_not_ready(&error) => {
-                if woken_to_stop(events)? {
+                if woken_to_stop(events, None)? {
                     reset_at_exit(stream);
                     return Ok(());
                 }
@@ -187,8 +208,8 @@ fn send_all(
     }
 }
 
-fn woken_to_stop(events: &mut Events) -> io::Result<bool> {
-    Ok(events.wait(&mut Vec::with_capacity(4), None)? == Wake::Stop)
+fn woken_to_stop(events: &mut Events, until_ns: Option<u64>) -> io::Result<bool> {
+    Ok(events.wait(&mut Vec::with_capacity(4), until_ns)? == Wake::Stop)
 }
 
 fn receive(config: &ReceiveConfig, input: Input) -> io::Result<()> {
@@ -335,8 +356,15 @@ mod tests {
 
     #[test]
     fn messages_are_those_of_the_contract() {
-        let configs: Vec<TransferConfig> =
-            configurations("transfer", &["congestion_control", "paced"]);
+        let configs: Vec<TransferConfig> = configurations(
+            "transfer",
+            &[
+                "congestion_control",
+                "paced",
+                "write_chunk_bytes",
+                "write_rate_bit_s",
+            ],
+        );
         let listen = configs.iter().find_map(|config| match config {
             TransferConfig::Send(config) => Some(config.listen),
             TransferConfig::Receive(_) => None,

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a server writes: as fast as TCP takes it, paced, at a largest rate, or in chunks with pauses.
+
+use crate::job::{SECOND_NS, wrong_setting};
+use crate::socket::pace;
+use serde::Deserialize;
+use std::io;
+use std::os::fd::AsFd;
+
+/// Below it a full-size segment takes more than 12 s, which clients would take for a lost connection.
+const RATE_MIN_BIT_S: u64 = 1000;
+
+/// The settings of a sender's writes.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct Writes {
+    /// The most that one connection sends, headers included; absent: as fast as it can.
+    #[serde(default)]
+    write_rate_bit_s: Option<u64>,
+    /// Keep that rate, without headers, by writes of so many bytes with pauses, and not by pacing.
+    #[serde(default)]
+    write_chunk_bytes: Option<u64>,
+    /// Pace the segments of every connection at the rate of its congestion control.
+    #[serde(default)]
+    paced: bool,
+}
+
+impl Writes {
+    /// Check the settings.
+    ///
+    /// # Errors
+    /// If the rate is too low, or a chunk has no rate or no bytes.
+    pub fn check(&self) -> io::Result<()> {
+        let wrong = match (self.write_rate_bit_s, self.write_chunk_bytes) {
+            (Some(..RATE_MIN_BIT_S), _) => {
+                format!("write_rate_bit_s: must be at least {RATE_MIN_BIT_S}")
+            }
+            (None, Some(_)) | (_, Some(0)) => {
+                "write_chunk_bytes: at least 1, with write_rate_bit_s".into()
+            }
+            _ => return Ok(()),
+        };
+        Err(wrong_setting(wrong))
+    }
+
+    /// Have the kernel pace connections that `listener` accepts, or return the chunks of each.
+    ///
+    /// # Errors
+    /// As of [`pace`].
+    pub fn begin(&self, listener: impl AsFd) -> io::Result<Option<Chunks>> {
+        if let (Some(rate_bit_s), Some(chunk_bytes)) =
+            (self.write_rate_bit_s, self.write_chunk_bytes)
+        {
+            return Ok(Some(Chunks::new(chunk_bytes, rate_bit_s)));
+        }
+        if self.paced || self.write_rate_bit_s.is_some() {
+            pace(listener, self.write_rate_bit_s)?;
+        }
+        Ok(None)
+    }
+}
+
+/// The writes of one connection. A chunk begins at least one interval after the chunk before, so that the rate is never
+/// exceeded; a chunk that was late is not caught up.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunks {
+    chunk_bytes: u64,
+    interval_ns: u64,
+    /// Of the present chunk.
+    remaining: u64,
+    next_ns: u64,
+}
+
+impl Chunks {
+    fn new(chunk_bytes: u64, rate_bit_s: u64) -> Self {
+        let bits = u128::from(chunk_bytes) * 8;
+        let interval_ns = bits * u128::from(SECOND_NS) / u128::from(rate_bit_s);
+        Self {
+            chunk_bytes,
+            interval_ns: u64::try_from(interval_ns).unwrap_or(u64::MAX),
+            remaining: 0,
+            next_ns: 0,
+        }
+    }
+
+    /// How many bytes may be written now.
+    ///
+    /// # Errors
+    /// The instant of the next chunk, if that is none.
+    pub fn allowed(&mut self, now_ns: u64) -> Result<u64, u64> {
+        if self.remaining == 0 {
+            if now_ns < self.next_ns {
+                return Err(self.next_ns);
+            }
+            self.remaining = self.chunk_bytes;
+            self.next_ns = now_ns.saturating_add(self.interval_ns);
+        }
+        Ok(self.remaining)
+    }
+
+    /// So many bytes were written.
+    pub fn wrote(&mut self, bytes: u64) {
+        self.remaining -= bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_begins_an_interval_after_the_one_before() {
+        let mut chunks = Chunks::new(1000, 8_000_000); // 1 ms each
+        assert_eq!(chunks.allowed(5_000_000), Ok(1000));
+        chunks.wrote(600);
+        assert_eq!(chunks.allowed(5_100_000), Ok(400));
+        chunks.wrote(400);
+        assert_eq!(chunks.allowed(5_200_000), Err(6_000_000));
+        assert_eq!(chunks.allowed(6_300_000), Ok(1000), "late");
+        chunks.wrote(1000);
+        assert_eq!(
+            chunks.allowed(6_900_000),
+            Err(7_300_000),
+            "and not caught up"
+        );
+    }
+
+    #[test]
+    fn chunks_have_a_rate_and_bytes() {
+        let is_right = |rate, chunk| {
+            let writes = Writes {
+                write_rate_bit_s: rate,
+                write_chunk_bytes: chunk,
+                paced: false,
+            };
+            writes.check().is_ok()
+        };
+        assert!(
+            is_right(None, None) && is_right(Some(1000), None) && is_right(Some(1000), Some(1))
+        );
+        assert!(!is_right(Some(999), None));
+        assert!(!is_right(None, Some(1)));
+        assert!(!is_right(Some(1000), Some(0)));
+    }
+}
