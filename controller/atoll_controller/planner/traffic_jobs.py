@@ -17,7 +17,7 @@ from atoll_controller.planner.job_limits import (
     privileges_of_tcp,
 )
 from atoll_core.experiment.experiment import Experiment, TcpSettings, Transfer
-from atoll_core.experiment.traffic import ChannelAllocation, SizesCount, Traffic, allocate_channels
+from atoll_core.experiment.traffic import FLOW_TIMEOUT, ChannelAllocation, SizesCount, Traffic, allocate_channels
 from atoll_core.lab.box_kind import CALIBRATION_PORT
 from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase, Plan, Privilege
@@ -25,7 +25,6 @@ from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase, Plan, Pri
 _PING_BYTES = 56
 PING_PACKET_BYTES = 84  # IP bytes of a ping with that payload
 _CALIBRATION_PING = 0xA7C0  # ICMP identifier
-_SILENCE_NS = 180_000_000_000  # the program's default (docs/contracts.md)
 PING_TIMEOUT_NS = 3_000_000_000  # far above usual full queues: a later answer is a lost one
 PING_SPARE_NS = 1_000_000_000  # for the lab itself and small jitter, beyond the RTT that the description adds up to
 _QUIET_SUBCOMMANDS = ("load", "serve", "udp")
@@ -59,9 +58,9 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         limits = limits_of_sockets(traffic, 2 * most_channels)  # a connection of each channel, and one not closed yet
         jobs.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, limits, privileges))
     pauses = (way.longest_pause.ns for link in experiment.links for way in (link.to_island, link.to_world))
-    longest_ns = max(pauses, default=0)
     # TCP's timeouts double in a pause: the first try behind it comes at most as long after it as it was long.
-    silence = {"silence_ns": _SILENCE_NS + 2 * longest_ns} if longest_ns else {}
+    silence_ns = traffic.timeout.ns + 2 * max(pauses, default=0)
+    silence = {} if silence_ns == FLOW_TIMEOUT.ns else {"silence_ns": silence_ns}
     loads = [_channels_by_client(network, load.channels) for load in experiment.loads]
     for index, client in enumerate(clients):
         channels = [load[index] for load in loads]  # in each version

@@ -10,12 +10,13 @@ from atoll_core.description.raw_types import Between, Positive, Raw, ShortForm, 
 from atoll_core.description.validation_messages import nearest
 from atoll_core.errors import shown
 from atoll_core.experiment.flow_sizes import PUBLISHED
-from atoll_core.experiment.traffic import SizesCount, ThinkTime
+from atoll_core.experiment.traffic import FLOW_TIMEOUT, SizesCount, ThinkTime
 from atoll_core.units import Duration, Rate, Size
 
 LeastSize = Annotated[Size, Between(Size, "1 B", "1 MB")]
 ThinkDuration = Annotated[Duration, Between(Duration, "1 us", "24 h")]
 WriteRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
+FlowTimeout = Annotated[Duration, Between(Duration, "1 s", "24 h")]
 WriteChunk = Annotated[Size, Between(Size, "1 B", "1 GB")]
 UdpRate = Annotated[Rate, Between(Rate, "1 kbit/s", "10 Gbit/s")]
 PacketSize = Annotated[Size, Between(Size, "48 B", "9216 B", " (headers, sequence number and time stamp)")]
@@ -111,6 +112,11 @@ class RawTraffic(Raw):
         default=None,
         description="Keep write_rate by writes of this size with pauses, in bursts; default paced by the kernel.",
         examples=["64 kB"],
+    )
+    timeout: FlowTimeout = Field(
+        default=FLOW_TIMEOUT,
+        description="A flow that has been connected without a byte for so long has failed; default 3 min.",
+        examples=["30 s"],
     )
     port: int = Field(ge=1, le=65535, default=5001, description="TCP port of the world servers; default 5001.")
 

@@ -37,6 +37,7 @@ def resolve_traffic(raw: RawTraffic, mistakes: Mistakes, files: ReferencedFiles,
         write_rate=raw.write_rate,
         write_chunk=raw.write_chunk,
         sizes_count=raw.flow_sizes.counts,
+        timeout=raw.timeout,
         line=mistakes.document.line((*at, "channels")),
     )
 

@@ -46,6 +46,10 @@ class Think:
         return self.mean if self.distribution is ThinkTime.CONSTANT else settings_of(self, "mean", "distribution")
 
 
+FLOW_TIMEOUT = Duration(180 * 10**9)
+"""That of ``atoll-host load``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """The load: the number of channels, the starts of their flows, and the flow sizes.
@@ -64,6 +68,7 @@ class Traffic:
     write_rate: Rate | None = None  # the most that a server sends by one connection
     write_chunk: Size | None = None  # bytes between the pauses that keep write_rate; None: the kernel paces
     sizes_count: SizesCount = SizesCount.PAYLOAD
+    timeout: Duration = FLOW_TIMEOUT  # without a byte; then a connected flow has failed
     line: int = field(default=0, compare=False)  # of the channels in the experiment's file; 0: unknown
 
     @property
@@ -80,7 +85,7 @@ class Traffic:
             "channels": self.channels,
             "flow_sizes": {"distribution": sizes, "counts": self.sizes_count} if counts_ip else sizes,
             "think_time": self.think and self.think.described,
-            **settings_of(self, "pro_rate", "flows_per_s", "write_rate", "write_chunk", "port"),
+            **settings_of(self, "pro_rate", "flows_per_s", "write_rate", "write_chunk", "timeout", "port"),
         }
 
 

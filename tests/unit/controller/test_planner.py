@@ -381,3 +381,5 @@ def test_flows_wait_through_the_longest_pause_of_a_trace(geo: tuple[Network, Exp
 
     assert silences(make_plan(network, experiment)) == {None}
     assert silences(make_plan(network, replace(experiment, links=(link,)))) == {(180 + 2 * 130) * 10**9}
+    impatient = replace(experiment.traffic, timeout=Duration(30 * 10**9))
+    assert silences(make_plan(network, replace(experiment, traffic=impatient))) == {30 * 10**9}
