@@ -97,7 +97,7 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
         "damaged_files": [*damages],
         "host_heat": data.manifest.get("host_heat"),
         "in_band_control": data.manifest.get("in_band_control"),
-        "duplicate_addresses": duplicate_addresses(data.network, tables.decoded),
+        "duplicate_addresses": duplicate_addresses(data.network, tables.captures),
         "residual_bursts": residual_bursts(tables, data),
         "boxes": boxes,
         "ended_connections": _ended_connections(data, tables, boxes, transferred=transferred),
@@ -209,7 +209,7 @@ def _losses(data: RunData, tables: Tables, links: Mapping[str, LinkFigures]) -> 
     """Losses between the captures world and island."""
     topology = data.topology
     probes = is_change_probe(data) if data.changes else None
-    compared = topology.tapped_links and {"world", "island"} <= tables.decoded.keys()
+    compared = topology.tapped_links and {"world", "island"} <= tables.captures.keys()
     totals = [observables.totals(tables, name, excluded=probes) for name in ("world", "island")] if compared else None
     return {
         "payload": payload(data, tables),
