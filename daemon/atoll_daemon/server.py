@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import WSMessage, WSMsgType, web
 
 from atoll_core.errors import AtollError, LabError
-from atoll_core.plan.flow_entry import relax_collector
+from atoll_core.plan.flow_entry import relax_garbage_collection
 from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon.http import write_handlers
 from atoll_daemon.http.api_models import LabRequest, PortRequest, Request
@@ -157,7 +157,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
 
-    relax_collector()
+    relax_garbage_collection()
     _raise_descriptor_limit()
 
     async def serve_lab() -> int:
