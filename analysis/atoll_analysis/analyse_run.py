@@ -31,7 +31,7 @@ from atoll_analysis.figures.regimes import SPAN_RTTS, RegimeFigures, regime, swi
 from atoll_analysis.figures.standing_queue import standing_queue
 from atoll_analysis.figures.udp import udp_figures
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.run_directory.file_record import DERIVED, update_record
+from atoll_analysis.run_directory.file_record import DERIVED, update_checksums
 from atoll_analysis.summary import EndedConnections, LinkFigures, Summary, TerrestrialRtt, limit_figures
 from atoll_analysis.tables.box_counters import BOX_COUNTS, LostFigures, LowPriorityFigures, Part, lateness_p99_ns
 from atoll_analysis.tables.job_logs import load_service, ping_accounts, transfer_done
@@ -64,11 +64,11 @@ from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK, bucket_bytes
 def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
     """See :func:`atoll_analysis.analyse`."""
     data = read_run_data(run)
-    update_record(run.path, removed=DERIVED)  # until they are made
+    update_checksums(run.path, removed=DERIVED)  # until they are made
     tables = build_tables(run, data, binary)
     summary = summarise(data, tables, run.logs, damages=[*run.damages(contents=True).values()])
     run.write_summary(dict(summary))
-    update_record(run.path, ["tables"])
+    update_checksums(run.path, ["tables"])
     return dict(summary)
 
 
@@ -97,7 +97,7 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
         "damaged_files": [*damages],
         "host_heat": data.manifest.get("host_heat"),
         "in_band_control": data.manifest.get("in_band_control"),
-        "duplicate_addresses": duplicate_addresses(data.network, tables.decoded),
+        "duplicate_addresses": duplicate_addresses(data.network, tables.captures),
         "residual_bursts": residual_bursts(tables, data),
         "boxes": boxes,
         "ended_connections": _ended_connections(data, tables, boxes, transferred=transferred),
@@ -209,7 +209,7 @@ def _losses(data: RunData, tables: Tables, links: Mapping[str, LinkFigures]) -> 
     """Losses between the captures world and island."""
     topology = data.topology
     probes = is_change_probe(data) if data.changes else None
-    compared = topology.tapped_links and {"world", "island"} <= tables.decoded.keys()
+    compared = topology.tapped_links and {"world", "island"} <= tables.captures.keys()
     totals = [observables.totals(tables, name, excluded=probes) for name in ("world", "island")] if compared else None
     return {
         "payload": payload(data, tables),

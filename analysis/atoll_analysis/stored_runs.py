@@ -12,7 +12,7 @@ from typing import Any, cast
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import plain_errors
 from atoll_analysis.run_directory.directory import RUNNING
-from atoll_analysis.run_directory.file_record import RECORD, update_record
+from atoll_analysis.run_directory.file_record import RECORD, update_checksums
 from atoll_core.errors import AtollError, RunDirError, RunError
 
 NOT_ANALYSED = "not analysed"
@@ -138,7 +138,7 @@ def drop_captures(path: Path) -> int:
     if not captures:
         return 0
     run.update_manifest({"captures_dropped": {**manifest.get("captures_dropped", {}), **freed_bytes}})
-    update_record(path, (), [str(capture.relative_to(path)) for capture in captures])
+    update_checksums(path, (), [str(capture.relative_to(path)) for capture in captures])
     for capture in captures:
         with plain_errors(capture):
             capture.unlink()

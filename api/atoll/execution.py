@@ -24,7 +24,7 @@ from atoll_emulation.this_machine.core_pinning import claimed_core
 from atoll_emulation.this_machine.host_requirements import require_virtual_machine
 from atoll_studies.study import setting_text
 from atoll_studies.sweeping.live_attempt import run_on_daemon
-from atoll_testbed.preflight.requirements import require_lab, require_runnable
+from atoll_testbed.preflight.requirements import require_machine_for, require_runnable
 from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
@@ -81,9 +81,9 @@ def start(
         Path(experiment), tuple(setting_text(key, value) for key, value in (settings or {}).items())
     )
     link_backend = Backend(backend) if backend else Backend.TC if on == VIRTUAL else Backend.ENGINE
-    request = RunRequest(*file.experiment(), on, RunOptions(link_backend))
+    request = RunRequest(*file.network_and_experiment(), on, RunOptions(link_backend))
     require_runnable(request, Path(runs))
-    require_lab(on, link_backend)
+    require_machine_for(on, link_backend)
     target = LabTarget(on, Path(inventory).absolute() if inventory else None)
     return RunningExperiment(request, file, target, Path(runs).resolve())
 
@@ -91,11 +91,11 @@ def start(
 class RunningExperiment:
     """A run in progress. Iterate over it for its events (docs/api.md, each with a ``text`` if it has one)."""
 
-    def __init__(self, request: RunRequest, file: DescriptionFile, target: LabTarget, runs: Path) -> None:
+    def __init__(self, request: RunRequest, file: DescriptionFile, target: LabTarget, runs_dir: Path) -> None:
         self._request = request
         self._file = file
         self._target = target
-        self._runs = runs
+        self._runs_dir = runs_dir
         self._path: Path | None = None
         self._error: BaseException | None = None
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
@@ -150,11 +150,11 @@ class RunningExperiment:
         if self._target.platform == VIRTUAL:
             await self._in_virtual_time()
         else:
-            await run_on_daemon(self._target, self._file, self._request.options, self._runs, self._on_event)
+            await run_on_daemon(self._target, self._file, self._request.options, self._runs_dir, self._on_event)
 
     async def _in_virtual_time(self) -> None:
         kernel = require_virtual_machine()
-        directory = create_run(self._runs, self._request, time.time_ns())
+        directory = create_run(self._runs_dir, self._request, time.time_ns())
         self._path = directory.path
         with claimed_core() as core:
             await measure_in_kernel(directory, self._request, kernel, core, self._events.put)

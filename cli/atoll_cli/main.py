@@ -188,7 +188,7 @@ def plan(
     from atoll_cli.commands.selection import backend_for, experiment_file, lab_target, network_on
 
     target = lab_target(inventory, on, on_paper=True)
-    network, resolved = experiment_file(experiment, seed, duration, settings or ()).experiment()
+    network, resolved = experiment_file(experiment, seed, duration, settings or ()).network_and_experiment()
     described, emulator = (network_on(target, network), resolved), backend_for(target, backend)
     print_plan(described, emulator, target.platform, as_json=json, strict=strict, drawing=graph, driver=driver)
 

@@ -344,9 +344,9 @@ async def _recording_files(run_dir: RunDir) -> AsyncGenerator[None]:
         yield
     except BaseException:
         with contextlib.suppress(RunError):  # the first error is raised
-            await asyncio.to_thread(run_dir.record_files)
+            await asyncio.to_thread(run_dir.write_checksums)
         raise
-    await asyncio.to_thread(run_dir.record_files)
+    await asyncio.to_thread(run_dir.write_checksums)
 
 
 def _print_error(text: str) -> None:

@@ -17,12 +17,12 @@ from typing import Any
 from aiohttp import WSMessage, WSMsgType, web
 
 from atoll_core.errors import AtollError, LabError
-from atoll_core.plan.flow_entry import relax_collector
+from atoll_core.plan.flow_entry import relax_garbage_collection
 from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon.http import write_handlers
 from atoll_daemon.http.api_models import LabRequest, PortRequest, Request
 from atoll_daemon.http.auth import AccessControl, is_local, local_only_error
-from atoll_daemon.http.http_app import Serve, add_page, errors_as_json, is_page, runner_of
+from atoll_daemon.http.http_app import HttpHandler, add_page, errors_as_json, is_page, runner_of
 from atoll_daemon.http.http_errors import RequestError, no_lab_is_up
 from atoll_daemon.http.openapi import Handler
 from atoll_daemon.http.request_parsing import MOST_BODY_BYTES, parameters, read_object
@@ -77,7 +77,7 @@ class Server:
         app.router.add_get("/v1/shell", _local_only(self._shell))
         return app
 
-    def _serve_by(self, handler: Handler, query: type[Request]) -> Serve:
+    def _serve_by(self, handler: Handler, query: type[Request]) -> HttpHandler:
         """Serve requests by a handler, which reads their parameters itself if it has any."""
 
         async def serve(request: web.Request) -> web.StreamResponse:
@@ -89,7 +89,7 @@ class Server:
         return serve
 
     @web.middleware
-    async def _authorize(self, request: web.Request, handler: Serve) -> web.StreamResponse:
+    async def _authorize(self, request: web.Request, handler: HttpHandler) -> web.StreamResponse:
         self._access.authorize(request, public=is_page(request))
         return await handler(request)
 
@@ -107,7 +107,7 @@ class Server:
             port = await ServedPort.open(address, server)
             self._ports.append(port)
         self._access.set_token(body.token)
-        self._access.names.add(address.host.lower())
+        self._access.host_names.add(address.host.lower())
         self._daemon.listens = [port.address.url for port in self._ports]
         self._daemon.token_file = body.token_file
         return json_answer({"url": port.address.url})
@@ -125,7 +125,7 @@ class Server:
         self._daemon.end.set()
 
 
-def _local_only(handler: Serve) -> Serve:
+def _local_only(handler: HttpHandler) -> HttpHandler:
     """Serve a request on the Unix socket only."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
@@ -157,7 +157,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
 
-    relax_collector()
+    relax_garbage_collection()
     _raise_descriptor_limit()
 
     async def serve_lab() -> int:

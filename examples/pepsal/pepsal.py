@@ -27,7 +27,7 @@ table ip pepsal {{
     }}
 }}
 """
-ROUTES = (
+IP_COMMANDS = (
     "link set lo up",
     f"address replace {OWN}/32 dev lo",
     "rule add fwmark 1 lookup 100",
@@ -47,8 +47,8 @@ def main(world: str, island: str, address: str) -> None:
     rules = RULES.format(world=world, island=island, address=address, port=PORT, own=OWN)
     subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=True)
     subprocess.run(["ip", "rule", "del", "fwmark", "1"], stderr=subprocess.DEVNULL, check=False)  # of an earlier start
-    for route in ROUTES:
-        subprocess.run(["ip", *route.split()], check=True)
+    for command in IP_COMMANDS:
+        subprocess.run(["ip", *command.split()], check=True)
     for name, value in SYSCTLS.items():
         try:
             Path("/proc/sys/net/ipv4", name).write_text(value, encoding="ascii")

@@ -25,7 +25,7 @@ table ip relay {{
     }}
 }}
 """
-ROUTES = ("link set lo up", "rule add fwmark 1 lookup 100", "route replace local default dev lo table 100")
+IP_COMMANDS = ("link set lo up", "rule add fwmark 1 lookup 100", "route replace local default dev lo table 100")
 
 
 def take_tcp(world: str, island: str) -> None:
@@ -33,8 +33,8 @@ def take_tcp(world: str, island: str) -> None:
     rules = RULES.format(world=world, island=island, port=PORT)
     subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=True)
     subprocess.run(["ip", "rule", "del", "fwmark", "1"], stderr=subprocess.DEVNULL, check=False)  # of an earlier start
-    for route in ROUTES:
-        subprocess.run(["ip", *route.split()], check=True)
+    for command in IP_COMMANDS:
+        subprocess.run(["ip", *command.split()], check=True)
 
 
 def transparent(address: tuple[str, int]) -> socket.socket:

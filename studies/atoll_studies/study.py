@@ -307,8 +307,9 @@ class _Resolver:
     def load(self, settings: tuple[str, ...]) -> tuple[Network, Experiment] | DescriptionError:
         """Load the experiment with settings besides the common ones, or return its mistakes; once for each."""
         if settings not in self.loaded:
+            file = replace(self.experiment, settings=(*self.common, *settings))
             try:
-                self.loaded[settings] = replace(self.experiment, settings=(*self.common, *settings)).experiment()
+                self.loaded[settings] = file.network_and_experiment()
             except DescriptionError as error:
                 self.loaded[settings] = error
             except PlanError as error:  # a setting that cannot be read

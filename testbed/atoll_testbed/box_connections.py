@@ -94,17 +94,17 @@ class BoxConnections:
         if self._policy.wait is None or not boxes:
             return False
         deadline = time.monotonic() + self._policy.wait.s
-        open_boxes = [box for box in boxes if box not in self._external]
-        for box in open_boxes:
+        busy_boxes = [box for box in boxes if box not in self._external]
+        for box in busy_boxes:
             self._closed_boxes.add(box)
             await self._admit(box, on=False)
-        while open_boxes:
-            counts = {box: await self._count(box) for box in open_boxes}
-            open_boxes = [box for box, count in counts.items() if count]
-            if open_boxes and time.monotonic() >= deadline:
-                self._publish("limit", {box: counts[box] for box in open_boxes})
+        while busy_boxes:
+            counts = {box: await self._count(box) for box in busy_boxes}
+            busy_boxes = [box for box, count in counts.items() if count]
+            if busy_boxes and time.monotonic() >= deadline:
+                self._publish("limit", {box: counts[box] for box in busy_boxes})
                 break
-            if open_boxes:
+            if busy_boxes:
                 await asyncio.sleep(_POLL_S)
         return True
 

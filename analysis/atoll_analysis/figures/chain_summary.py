@@ -21,7 +21,7 @@ def chain_figures(tables: Tables, data: RunData) -> dict[str, ChainFigures]:
     arrived_by_chain, completed, lost = _arrived_bytes(tables, data), _completed_flows(tables), _losses(tables, data)
     figures: dict[str, ChainFigures] = {}
     for name, chain in latest_chains.items():
-        capture = data.topology.arrival_capture(chain, tables.decoded)
+        capture = data.topology.arrival_capture(chain, tables.captures)
         seconds = data.window.seconds if data.window and capture is not None else None
         ip_bytes, goodput_bytes = arrived_by_chain.get(name, (0, 0))
         flows, mean_bytes = completed.get(name, (0, None))
@@ -67,7 +67,7 @@ def _losses(tables: Tables, data: RunData) -> dict[str, tuple[int, float]]:
     Only of chains that pass both and conserve packets, and only if no chain changed: a packet may meet the captures
     under different versions.
     """
-    if len(data.topology.periods) > 1 or not data.topology.links or not {"world", "island"} <= tables.decoded.keys():
+    if len(data.topology.periods) > 1 or not data.topology.links or not {"world", "island"} <= tables.captures.keys():
         return {}
     conserving = {chain.name for chain in data.topology.chains if data.topology.conserves(chain)}
     counts = [pl.len().cast(pl.Int64).alias("packets"), total("ip_bytes").alias("bytes")]

@@ -14,7 +14,7 @@ from atoll_analysis.summary import mean_rate_bit_s
 if TYPE_CHECKING:
     from atoll_analysis.summary import Summary
 
-    Numbers = np.ndarray[Any, np.dtype[np.int64]]
+    Positions = np.ndarray[Any, np.dtype[np.int64]]
 
 TARGETS = (0.99, 0.999)
 """Shares of the lost packets that are to be recovered."""
@@ -74,21 +74,21 @@ def designs_of_run(run: RunDir, link: str | None = None) -> CodeDesigns:
     summary = cast("Summary", run.summary())
     figures, duration_s = summary["links"][fates.link], summary["duration_s"]
     utilisation, rate_bit_s = figures["utilisation"], mean_rate_bit_s(figures)
-    numbers = np.flatnonzero(np.asarray(fates.lost))
+    lost_positions = np.flatnonzero(np.asarray(fates.lost))
     packets_per_s = fates.total / duration_s if duration_s else None
     return CodeDesigns(
         link=fates.link,
         packets=len(fates.lost),
         total=fates.total,
-        lost=len(numbers),
+        lost=len(lost_positions),
         rate_bit_s=rate_bit_s,
         spare_share=None if utilisation is None else max(0.0, 1 - utilisation),
-        designs=tuple(code_designs(numbers, rate_bit_s, packets_per_s)),
+        designs=tuple(code_designs(lost_positions, rate_bit_s, packets_per_s)),
     )
 
 
 def code_designs(
-    numbers: "Numbers",
+    lost_positions: "Positions",
     rate_bit_s: int,
     packets_per_s: float | None,
     targets: Iterable[float] = TARGETS,
@@ -96,29 +96,29 @@ def code_designs(
 ) -> Iterator[CodeDesign]:
     """Yield a design for each target and size: the least overhead that is in time, or the shortest span if none is.
 
-    ``numbers``: of the lost packets, ascending, as the link counted what came to it. Targets and sizes that no depth
+    ``lost_positions``: of packets, ascending, as the link counted what came to it. Targets and sizes that no depth
     reaches with w <= n are left out, and everything if nothing was lost.
     """
     sizes = tuple(sizes)
-    for target in targets if len(numbers) else ():
+    for target in targets if len(lost_positions) else ():
         for size in sizes:
             designs = [
                 _design(target, size, repairs, depth, share, rate_bit_s, packets_per_s)
                 for depth in DEPTHS
-                for repairs, share in _least_repairs(numbers, target, size, depth)
+                for repairs, share in _least_repairs(lost_positions, target, size, depth)
             ]
             if designs:
                 yield min(designs, key=_preference)
 
 
-def recovered_share(numbers: "Numbers", size: int, repairs: int, depth: int) -> float:
-    """Return the share of lost packets that a code recovers, if the link loses the packets of these numbers.
+def recovered_share(lost_positions: "Positions", size: int, repairs: int, depth: int) -> float:
+    """Return the share of lost packets that a code recovers, if the link loses the packets at these positions.
 
     The coded stream meets the losses of the run at the same positions, so repair packets are lost as well. ``depth``
     generations take turns, each with ``size`` packets and ``repairs`` repair packets. Any ``size`` of them decode, so a
     generation that loses no more than ``repairs`` loses nothing. Lost repair packets do not count as lost packets.
     """
-    block, position = np.divmod(numbers, (size + repairs) * depth)
+    block, position = np.divmod(lost_positions, (size + repairs) * depth)
     turn, generation = np.divmod(position, depth)
     generation += block * depth
     is_source = turn < size
@@ -129,14 +129,14 @@ def recovered_share(numbers: "Numbers", size: int, repairs: int, depth: int) -> 
     return int((is_source & (losses[of_generation] <= repairs)).sum()) / source_losses
 
 
-def _least_repairs(numbers: "Numbers", target: float, size: int, depth: int) -> Iterator[tuple[int, float]]:
+def _least_repairs(lost_positions: "Positions", target: float, size: int, depth: int) -> Iterator[tuple[int, float]]:
     """Yield the least number of repair packets that reaches the target, and its share; nothing if none does."""
-    low, high, share = 0, size, recovered_share(numbers, size, size, depth)
+    low, high, share = 0, size, recovered_share(lost_positions, size, size, depth)
     if share < target:
         return
     while high - low > 1:  # more repair packets move the later blocks, so this is the least one nearly always
         middle = (low + high) // 2
-        recovered = recovered_share(numbers, size, middle, depth)
+        recovered = recovered_share(lost_positions, size, middle, depth)
         if recovered >= target:
             high, share = middle, recovered
         else:

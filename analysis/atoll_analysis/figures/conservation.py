@@ -31,7 +31,7 @@ def sections(data: RunData, tables: Tables) -> list[Section]:
         return totals(tables, capture, excluded=probes).ip_bytes
 
     sections: list[Section] = []
-    for first, last, boxes in data.topology.capture_pairs(tables.decoded):
+    for first, last, boxes in data.topology.capture_pairs(tables.captures):
         links = [box for box in boxes if box in dropped]
         counts = [count for link in links if (count := dropped[link]) is not None]
         if len(counts) == len(links):
@@ -64,7 +64,7 @@ def payload(data: RunData, tables: Tables) -> Payload | None:
     Hosts are left out whose chain, in any version, passes only one of the two captures.
     """
     boxes = data.topology.not_conserving
-    if not boxes or not {"world", "island"} <= tables.decoded.keys():
+    if not boxes or not {"world", "island"} <= tables.captures.keys():
         return None
     hosts = {host.name: host.address for host in data.network.hosts}
     flows = tables.scan("flows").filter((pl.col("protocol") == "tcp") & (pl.col("sport") != _DISCARD_PORT))
@@ -131,7 +131,7 @@ class _Pair:
 def _passes_both(data: RunData, world: IPv4Address, island: IPv4Address) -> bool:
     """Return whether TCP between two hosts passed both captures in every version."""
     chains = (experiment.carrier(world, island, Protocol.TCP) for _, experiment in data.topology.periods)
-    return all(map(data.topology.passes_both, chains))
+    return all(map(data.topology.passes_both_end_taps, chains))
 
 
 def _received(tables: Tables) -> dict[tuple[str, str], tuple[int, bool]]:

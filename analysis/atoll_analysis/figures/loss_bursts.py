@@ -35,7 +35,7 @@ def loss_bursts(tables: Tables, data: RunData) -> dict[str, LossBursts]:
     """Return the bursts of every link whose captures show them."""
     probes = is_change_probe(data) if data.changes else None
     by_link: dict[str, LossBursts] = {}
-    for link, pair in data.topology.links_between_captures(tables.decoded):
+    for link, pair in data.topology.links_between_captures(tables.captures):
         sent = sent_in_measurement(tables.packets(pair.first), data, probes)
         numbers = tables.scan("losses").filter(pl.col("link") == link.box).select("number").collect()["number"]
         by_link[link.box] = bursts(numbers, sent.select(pl.len()).collect(engine="streaming").item(), pair)
@@ -48,7 +48,7 @@ def residual_bursts(tables: Tables, data: RunData) -> dict[str, LossBursts]:
     Packets are compared at the taps outside the coders, so those that were recovered are none of them, and those that
     were lost uncoded are. Only of chains that no other box changes packets of, and that did not change.
     """
-    if len(data.topology.periods) > 1 or data.window is None or not {"world", "island"} <= tables.decoded.keys():
+    if len(data.topology.periods) > 1 or data.window is None or not {"world", "island"} <= tables.captures.keys():
         return {}
     by_chain: dict[str, LossBursts] = {}
     pair = CapturePair("world", "island", ())

@@ -70,7 +70,7 @@ def windows_over_rate(
     of the instants at which it sent the packets of the window.
     """
     capture = f"link-{link.box}"
-    if capture not in tables.decoded:
+    if capture not in tables.captures:
         return None
     packet = mtu + (ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0)
     rows = tables.scan("throughput").filter((pl.col("capture") == capture) & pl.col("to_island"))
@@ -105,7 +105,7 @@ def sent_by_link(tables: Tables, link: Link, window: Window) -> int | None:
         pl.col(name).max() - pl.col(name).min() for name in ("out_bytes", "lost_after_bytes")
     )
     sent, lost = counted.collect().row(0)
-    if (capture := f"link-{link.box}") in tables.decoded:
+    if (capture := f"link-{link.box}") in tables.captures:
         captured = totals(tables, capture, window)
         sent = captured.ip_bytes
         sent += captured.packets * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
@@ -252,7 +252,7 @@ def whistles(tables: Tables, data: RunData) -> Mapping[str, dict[str, bool]]:
     if not (senders and data.network.with_role(HostRole.ISLAND_SPECIAL)):
         return presence  # nobody to whistle, or to hear it
     for capture in ("world", "island"):
-        if capture in tables.decoded:
+        if capture in tables.captures:
             requests = (pl.col("proto") == ICMP) & (pl.col("icmp_type") == ECHO_REQUEST) & ~is_probe()
             sent = tables.packets(capture).filter(requests & pl.col("src").is_in(senders))
             times = sent.select("t_ns").collect(engine="streaming")["t_ns"]
@@ -269,7 +269,7 @@ def capture_quality(tables: Tables, data: RunData, logs: Path) -> dict[str, Capt
     quality: dict[str, Capture] = {}
     for point in data.plan.captures:
         captured, dropped, unchecked = capture_counts(logs, point.name)
-        decoded = tables.decoded.get(point.name)
+        decoded = tables.captures.get(point.name)
         quality[point.name] = Capture(
             captured=captured,
             dropped=dropped,

@@ -187,20 +187,20 @@ def _import_text(path: Path, text: TextIO, form: Form | None, flow_filter: FlowF
     lines = _Lines(path, text)
     first_line = next(lines, "")
     imported = Imported(form or _form_of(first_line) or _refuse_unknown(path))
-    parts: _Parts = defaultdict(list)
+    by_flow: _RecordsByFlow = defaultdict(list)
     try:
-        rows = {Form.NFDUMP: _nfdump, Form.ARGUS: _argus, Form.ZEEK: _zeek}[imported.form](first_line, lines)
-        for flows in rows:
+        readers = {Form.NFDUMP: _nfdump, Form.ARGUS: _argus, Form.ZEEK: _zeek}[imported.form](first_line, lines)
+        for read in readers:
             imported.records += 1
             try:
-                _count(list(flows()), flow_filter, imported, parts)
+                _count(list(read()), flow_filter, imported, by_flow)
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 imported.damaged += 1
                 why = str(error) if isinstance(error, ValueError) else "a column is missing"
                 imported.first_damage = imported.first_damage or f"{path}:{lines.number}: {why}"
     except ValueError as error:
         raise _error(path, lines.number, str(error)) from None
-    _join(parts, imported)
+    _join(by_flow, imported)
     if not imported.counts:
         why = imported.first_damage.partition(": ")[2] or (
             "none of its flows is of IPv4 and matches --to and --protocol" if imported.left_out else "no record"
@@ -209,11 +209,11 @@ def _import_text(path: Path, text: TextIO, form: Form | None, flow_filter: FlowF
     return imported
 
 
-_Parts = dict[tuple[str, ...], list[tuple[float, float, int, bool, bool]]]
+_RecordsByFlow = dict[tuple[str, ...], list[tuple[float, float, int, bool, bool]]]
 """By protocol, addresses and ports, of each record: begin, end, size, whether it opens and closes a connection."""
 
 
-def _count(flows: list[Flow], flow_filter: FlowFilter, imported: Imported, parts: _Parts) -> None:
+def _count(flows: list[Flow], flow_filter: FlowFilter, imported: Imported, by_flow: _RecordsByFlow) -> None:
     for flow in flows:
         if flow.ip_bytes <= 0:
             continue
@@ -223,12 +223,12 @@ def _count(flows: list[Flow], flow_filter: FlowFilter, imported: Imported, parts
             imported.counts[flow.ip_bytes] += 1
         else:
             record = (flow.begin_s, flow.end_s, flow.ip_bytes, flow.opens, flow.closes)
-            parts[flow.protocol, flow.src, flow.dst, *flow.ports].append(record)
+            by_flow[flow.protocol, flow.src, flow.dst, *flow.ports].append(record)
 
 
-def _join(parts: _Parts, imported: Imported) -> None:
+def _join(by_flow: _RecordsByFlow, imported: Imported) -> None:
     """Add the sizes of flows, of which exporters write a long one in several records."""
-    for records in parts.values():
+    for records in by_flow.values():
         size, until_s = 0, 0.0
         for begin_s, end_s, ip_bytes, opens, closes in sorted(records):
             if size and (opens or begin_s > until_s + _MOST_GAP_S):
@@ -273,7 +273,7 @@ def _form_of(first_line: str) -> Form | None:
     return Form.ARGUS if {"SrcAddr", "DstAddr"} & columns else None
 
 
-_Rows = Iterator[Callable[[], Iterable[Flow]]]  # each reads its record, and raises if that is damaged
+_RecordReaders = Iterator[Callable[[], Iterable[Flow]]]  # each reads its record, and raises if that is damaged
 
 
 def _require(columns: list[str], needed: Iterable[str], remedy: str) -> None:
@@ -296,12 +296,12 @@ _NFDUMP_COLUMNS = {
 _NFDUMP_REMEDY = "export with: nfdump -r FILE -o csv (without -q)"
 
 
-def _nfdump(first_line: str, lines: Iterable[str]) -> _Rows:
+def _nfdump(first_line: str, lines: Iterable[str]) -> _RecordReaders:
     """``nfdump -o csv``: a header, a line for each unidirectional flow, then a summary."""
     columns = [_NFDUMP_COLUMNS.get(name, name) for name in map(str.strip, first_line.split(","))]
     _require(columns, _NFDUMP_COLUMNS.values(), _NFDUMP_REMEDY)
 
-    def rows() -> _Rows:
+    def readers() -> _RecordReaders:
         in_summary = False
         for line in lines:
             if line in (first_line, "Summary"):  # a header: of a file that was appended
@@ -313,12 +313,12 @@ def _nfdump(first_line: str, lines: Iterable[str]) -> _Rows:
         row = _row(columns, line.split(","))
         src, dst, sport, dport = row["srcAddr"], row["dstAddr"], row["srcPort"], row["dstPort"]
         begin_s, flags = _seconds(row["firstSeen"]), row.get("flg", "")
-        times = begin_s, begin_s + float(row["duration"]), "S" in flags, "F" in flags or "R" in flags
-        yield _part(row["proto"], src, dst, _integer(row["bytes"]), (sport, dport), *times)
+        span_and_flags = begin_s, begin_s + float(row["duration"]), "S" in flags, "F" in flags or "R" in flags
+        yield _record(row["proto"], src, dst, _integer(row["bytes"]), (sport, dport), *span_and_flags)
         if _integer(row.get("obyt", "0")):
-            yield _part(row["proto"], dst, src, _integer(row["obyt"]), (dport, sport), *times)
+            yield _record(row["proto"], dst, src, _integer(row["obyt"]), (dport, sport), *span_and_flags)
 
-    return rows()
+    return readers()
 
 
 _ARGUS_COLUMNS = (
@@ -329,10 +329,10 @@ _ARGUS_REMEDY = (
     "export with: ra -u -n -c , -r FILE -s "
     "proto,saddr,sport,daddr,dport,stime,ltime,spkts,dpkts,sbytes,dbytes,state - ip"
 )
-_ARGUS_END_STATES = ("FIN", "RST", "CLO")
+_ARGUS_ENDED = ("FIN", "RST", "CLO")
 
 
-def _argus(first_line: str, lines: Iterable[str]) -> _Rows:
+def _argus(first_line: str, lines: Iterable[str]) -> _RecordReaders:
     """``ra -u -c ,``: a header, a line for each bidirectional flow; management records (``man``) are none."""
     columns = [name.strip() for name in first_line.split(",")]
     _require(columns, _ARGUS_COLUMNS, _ARGUS_REMEDY)
@@ -342,18 +342,18 @@ def _argus(first_line: str, lines: Iterable[str]) -> _Rows:
         if row["Proto"] in ("man", "arp"):
             return
         try:
-            times = float(row["StartTime"]), float(row["LastTime"]), False, row.get("State") in _ARGUS_END_STATES
+            span_and_flags = float(row["StartTime"]), float(row["LastTime"]), False, row.get("State") in _ARGUS_ENDED
         except ValueError:
             raise ValueError(f"{shown(row['StartTime'])} is no time in seconds; {_ARGUS_REMEDY}") from None
         sport, dport = row["Sport"], row["Dport"]
         for src, dst, ports in (("Src", "Dst", (sport, dport)), ("Dst", "Src", (dport, sport))):
             size = _integer(row[f"{src}Bytes"]) - _ETHERNET_HEADER_BYTES * _integer(row[f"{src}Pkts"])
-            yield _part(row["Proto"], row[f"{src}Addr"], row[f"{dst}Addr"], size, ports, *times)
+            yield _record(row["Proto"], row[f"{src}Addr"], row[f"{dst}Addr"], size, ports, *span_and_flags)
 
     return ((lambda line=line: read(line)) for line in lines if line and line != first_line)
 
 
-def _part(
+def _record(
     protocol: str,
     src: str,
     dst: str,
@@ -374,12 +374,12 @@ def _part(
 _ZEEK_COLUMNS = ("proto", "id.orig_h", "id.resp_h", "orig_ip_bytes", "resp_ip_bytes")
 
 
-def _zeek(first: str, lines: Iterable[str]) -> _Rows:
+def _zeek(first: str, lines: Iterable[str]) -> _RecordReaders:
     """``conn.log``, tab-separated with its header, or a JSON object a line. Logs may follow one another."""
     if first.startswith("{"):
         return ((lambda line=line: _zeek_flows(_json_row(line))) for line in itertools.chain([first], lines) if line)
 
-    def rows() -> _Rows:
+    def readers() -> _RecordReaders:
         columns: list[str] = []
         for line in lines:
             if line.startswith("#fields"):
@@ -392,7 +392,7 @@ def _zeek(first: str, lines: Iterable[str]) -> _Rows:
         if not columns:
             raise ValueError("there is no line '#fields'; a conn.log begins with such lines")
 
-    return rows()
+    return readers()
 
 
 def _zeek_flows(row: Mapping[str, Any]) -> Iterator[Flow]:

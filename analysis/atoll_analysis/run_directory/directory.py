@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.run_directory.atomic_files import Appender, plain_errors, replace_text, replacing
-from atoll_analysis.run_directory.file_record import damages, is_derived, update_record, write_record
+from atoll_analysis.run_directory.file_record import damages, is_derived, update_checksums, write_checksums
 from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_analysis.run_directory.migrations import FORMAT, migrated, migrated_event
 from atoll_core.errors import RunDirError, RunError
@@ -38,7 +38,7 @@ COUNTERS_FILE = "link.jsonl"
 PROGRESS_FILE = "logs/progress.jsonl"
 """Progress of a run in virtual time: lines as a daemon would stream them (docs/contracts.md)."""
 
-OUTSIDE_FILE = "outside.json"
+HIDDEN_KEYS_FILE = "outside.json"
 """Of a run in progress in a virtual kernel: what the manifest says outside, where the file inside says less."""
 
 ABANDONED_S = 120.0
@@ -51,12 +51,12 @@ _GROWING_FILES = ("manifest.json", "events.jsonl", COUNTERS_FILE, SPOOL, PROGRES
 class RunDir:
     """One run's directory. Make it with :meth:`create` or :meth:`open`.
 
-    ``inside``: seen by the process inside a virtual kernel, whose manifest is the file alone.
+    ``in_guest``: seen by the process inside a virtual kernel, whose manifest is the file alone.
     """
 
-    def __init__(self, path: Path, *, inside: bool = False) -> None:
+    def __init__(self, path: Path, *, in_guest: bool = False) -> None:
         self.path = path
-        self._is_inside = inside
+        self._in_guest = in_guest
         self.name = path.name
         """The name of the run; a directory seen under another name (in a virtual kernel) keeps it."""
         self._events: Appender | None = None
@@ -79,12 +79,12 @@ class RunDir:
         return run
 
     @classmethod
-    def open(cls, path: Path, *, inside: bool = False, damaged: bool = False) -> "RunDir":
+    def open(cls, path: Path, *, in_guest: bool = False, damaged: bool = False) -> "RunDir":
         """The run at ``path``. Raises RunDirError when it is not one, or of a newer format.
 
         Also raised, with a line for each file, if files are missing or have changed, unless ``damaged`` allows it.
         """
-        run = cls(path, inside=inside)
+        run = cls(path, in_guest=in_guest)
         if not damaged and (damage_lines := run.damages()):
             raise RunDirError("\n".join(damage_lines.values()))
         run.name = str(run.manifest().get("name", path.name))
@@ -113,9 +113,9 @@ class RunDir:
         paths = (self.captures / f"{name}{suffix}" for suffix in (".pcap", ".pcap.zst"))
         return next((path for path in paths if path.exists()), None)
 
-    def record_files(self) -> None:
+    def write_checksums(self) -> None:
         """Record each file of the run, which has ended, so that damages are noticed. Raises RunError."""
-        write_record(self.path)
+        write_checksums(self.path)
 
     def damages(self, *, contents: bool = False) -> dict[Path, str]:
         """A line for each recorded file that is missing or has changed; see :func:`damages` there for ``contents``."""
@@ -138,7 +138,7 @@ class RunDir:
         captures = sorted(self.captures.glob("*.pcap"))
         with ThreadPoolExecutor(max_workers=2) as pool:  # zstandard leaves the interpreter's lock to others meanwhile
             for capture, compressed in zip(captures, pool.map(_compress, captures), strict=True):
-                update_record(self.path, *([str(path.relative_to(self.path))] for path in (compressed, capture)))
+                update_checksums(self.path, *([str(path.relative_to(self.path))] for path in (compressed, capture)))
                 capture.unlink(missing_ok=True)  # another report of the same run may have been as fast
 
     # Manifest
@@ -156,7 +156,7 @@ class RunDir:
         if not isinstance(manifest, dict):
             raise RunDirError(f"{path}: not a run's manifest")
         manifest = migrated(cast("dict[str, Any]", manifest), self.path)
-        return manifest if self._is_inside else manifest | self._outside()
+        return manifest if self._in_guest else manifest | self._hidden_keys()
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest at once; readers see the old one or the new one. Raises RunError."""
@@ -165,24 +165,24 @@ class RunDir:
     def update_manifest(self, changed: Mapping[str, Any]) -> None:
         """Replace some keys of the manifest, at once. Raises RunError."""
         self.write_manifest({**self.manifest(), **changed})
-        update_record(self.path, ["manifest.json"])
+        update_checksums(self.path, ["manifest.json"])
 
-    def show_inside(self, inside: Mapping[str, Any]) -> None:
+    def hide_from_guest(self, shown: Mapping[str, Any]) -> None:
         """Replace some keys of the manifest by what a process inside a virtual kernel is to read; None: a missing key.
 
-        :meth:`manifest` returns what they were, until :meth:`show_all`. Raises RunError.
+        :meth:`manifest` returns what they were, until :meth:`restore_manifest`. Raises RunError.
         """
         manifest = self.manifest()
-        replace_text(self.path / OUTSIDE_FILE, json.dumps({key: manifest[key] for key in inside}) + "\n")
-        self.write_manifest({key: value for key, value in {**manifest, **inside}.items() if value is not None})
+        replace_text(self.path / HIDDEN_KEYS_FILE, json.dumps({key: manifest[key] for key in shown}) + "\n")
+        self.write_manifest({key: value for key, value in {**manifest, **shown}.items() if value is not None})
 
-    def show_all(self, changed: Mapping[str, Any]) -> None:
-        """End :meth:`show_inside`: the file has the whole manifest again, with some keys replaced. Raises RunError."""
+    def restore_manifest(self, changed: Mapping[str, Any]) -> None:
+        """Give the file the whole manifest again, with some keys replaced. Raises RunError."""
         self.update_manifest(changed)
-        (self.path / OUTSIDE_FILE).unlink(missing_ok=True)
+        (self.path / HIDDEN_KEYS_FILE).unlink(missing_ok=True)
 
-    def _outside(self) -> dict[str, Any]:
-        path = self.path / OUTSIDE_FILE
+    def _hidden_keys(self) -> dict[str, Any]:
+        path = self.path / HIDDEN_KEYS_FILE
         try:
             return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -214,7 +214,7 @@ class RunDir:
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Replace summary.json at once. Raises RunError."""
         replace_text(self.path / "summary.json", json.dumps(summary, indent=1) + "\n")
-        update_record(self.path, ["summary.json"])
+        update_checksums(self.path, ["summary.json"])
 
     def summary(self) -> dict[str, Any]:
         """The summary that the analysis wrote. Raises RunError if there is none."""

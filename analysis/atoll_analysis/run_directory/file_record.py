@@ -22,12 +22,12 @@ _READ_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError)
 """Errors of reading a record that is damaged itself."""
 
 
-def write_record(run: Path) -> None:
+def write_checksums(run: Path) -> None:
     """Record all files of a run. Raises RunError."""
     _write(run, {file: _file_facts(run / file) for file in _files(run, run) if file not in _UNRECORDED})
 
 
-def update_record(run: Path, changed: Collection[str] = (), removed: Collection[str] = ()) -> None:
+def update_checksums(run: Path, changed: Collection[str] = (), removed: Collection[str] = ()) -> None:
     """Forget the files, or those of the folders, ``removed``, and record those of ``changed`` again. Raises RunError.
 
     Does nothing if the run has no record, or one that is damaged, which :func:`damages` reports.

@@ -10,17 +10,17 @@ from atoll_core.errors import RunDirError
 FORMAT = 2
 """The format that this version writes. Raise it whenever an old reader would misread a new run, and add a migration."""
 
-Manifest = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-def _jitter_has_a_distribution(manifest: Manifest) -> Manifest:
+def _jitter_has_a_distribution(manifest: JsonObject) -> JsonObject:
     """1 -> 2: jitter of a link's direction was a number, half the width of a uniform distribution."""
 
-    def direction(old: Manifest) -> Manifest:
+    def direction(old: JsonObject) -> JsonObject:
         jitter = {"distribution": "uniform", "amount": old["jitter"], "correlation": 0.0} if old["jitter"] else None
         return old | {"jitter": jitter}
 
-    def link(old: Manifest) -> Manifest:
+    def link(old: JsonObject) -> JsonObject:
         return old | {side: direction(old[side]) for side in ("to_island", "to_world")}
 
     experiment = manifest.get("experiment")
@@ -29,11 +29,11 @@ def _jitter_has_a_distribution(manifest: Manifest) -> Manifest:
     return manifest | {"experiment": experiment | {"links": [link(old) for old in experiment["links"]]}}
 
 
-MIGRATIONS: Mapping[int, Callable[[Manifest], Manifest]] = {1: _jitter_has_a_distribution}
+MIGRATIONS: Mapping[int, Callable[[JsonObject], JsonObject]] = {1: _jitter_has_a_distribution}
 """From format n to n + 1, by n. They change what was read, never the files: raw data is not rewritten."""
 
 
-def migrated_event(event: Manifest) -> Manifest:
+def migrated_event(event: JsonObject) -> JsonObject:
     """Return an event of a run as this version writes it.
 
     Early versions recorded a cancelled step by the name of Python's exception.
@@ -41,7 +41,7 @@ def migrated_event(event: Manifest) -> Manifest:
     return event | {"message": "cancelled"} if event.get("message") == "CancelledError" else event
 
 
-def migrated(manifest: Manifest, path: Path) -> Manifest:
+def migrated(manifest: JsonObject, path: Path) -> JsonObject:
     """The manifest in the current format. Raises RunDirError when it is of a newer format, or of none."""
     written = manifest.get("format")
     if not isinstance(written, int) or written < 1:

@@ -26,7 +26,7 @@ from atoll_analysis.tables.table_schemas import TABLES, schema_of
 from atoll_core.experiment.experiment import Chain, Experiment
 from atoll_core.lab.network import Host, HostRole
 
-ARRIVED = "arrived"
+MERGED_ARRIVALS = "arrived"
 """Name used in place of a capture when no single capture at the island sees the traffic of all chains."""
 
 _FIN, _SYN, _RST = 0x01, 0x02, 0x04
@@ -42,8 +42,8 @@ class Tables:
 
     folder: Path
     origin_ns: int  # where window 0 begins
-    decoded: Mapping[str, Decoded]
-    arrival: str | None  # the packets that count as "have reached the island": a capture's, ARRIVED, or None
+    captures: Mapping[str, Decoded]
+    arrival: str | None  # the packets that count as "have reached the island": a capture's, MERGED_ARRIVALS, or None
 
     def scan(self, name: str) -> pl.LazyFrame:
         """One table, lazily."""
@@ -117,8 +117,8 @@ def _arrival(run: RunDir, data: RunData, decoded: Mapping[str, Decoded]) -> str 
         if name is not None
     ]
     with _scratch(run) as scratch:
-        _replace(merged(frames, scratch, _SLICE_PACKETS), run.tables / f"packets-{ARRIVED}.parquet")
-    return ARRIVED
+        _replace(merged(frames, scratch, _SLICE_PACKETS), run.tables / f"packets-{MERGED_ARRIVALS}.parquet")
+    return MERGED_ARRIVALS
 
 
 def _with_ends(packets: pl.LazyFrame) -> pl.LazyFrame:
@@ -205,7 +205,7 @@ def masked(expression: pl.Expr, where: pl.Expr) -> pl.Expr:
 
 def _captures(tables: Tables) -> list[str]:
     """Every capture that there are packets of, sorted by name."""
-    return sorted({*tables.decoded, *([tables.arrival] if tables.arrival else [])})
+    return sorted({*tables.captures, *([tables.arrival] if tables.arrival else [])})
 
 
 def _window(tables: Tables, instant: str = "t_ns") -> pl.Expr:
@@ -363,7 +363,7 @@ def _chains(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
 def _losses(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
     parts = Parts(scratch, "losses", TABLES["losses"].empty())
     probes = is_change_probe(data) if data.changes else None
-    for link, (first, last, _) in data.topology.links_between_captures(tables.decoded):
+    for link, (first, last, _) in data.topology.links_between_captures(tables.captures):
         sent = sent_in_measurement(tables.packets(first), data, probes)
         arrived = tables.packets(last).filter(pl.col("to_island") == 1)
         for lost in lost_packets(sent, arrived, longest_transit_ns(link.to_island)):

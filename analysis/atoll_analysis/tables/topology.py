@@ -112,9 +112,9 @@ class RunTopology:
     def _captures_of(self, chain: Chain, captures: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The captures on a chain, from world to island, each with the boxes since the one before."""
         boxes, links, taps = {box.name for box in self.network.boxes}, self.links_of(chain), self.tap_captures
-        ports = {link.box: (f"into-{link.box}", link.box, f"link-{link.box}") for link in links}
+        link_stations = {link.box: (f"into-{link.box}", link.box, f"link-{link.box}") for link in links}
         boxes_since: list[str] = []
-        for station in (name for hop in chain.hops for name in ports.get(hop, (taps.get(hop, hop),))):
+        for station in (name for hop in chain.hops for name in link_stations.get(hop, (taps.get(hop, hop),))):
             if station in boxes:
                 boxes_since.append(station)
             elif station in captures:
@@ -133,7 +133,7 @@ class RunTopology:
         inside: dict[Link, None] = {}
         outside: set[Link] = set()
         for chain in self.chains:
-            if {*self._end_taps} & {*chain.hops} and not self.passes_both(chain):
+            if {*self._end_taps} & {*chain.hops} and not self.passes_both_end_taps(chain):
                 return ()
             links, between = self.links_of(chain), self._between_end_taps(chain)
             inside |= dict.fromkeys(link for link in links if link.box in between)
@@ -151,7 +151,7 @@ class RunTopology:
         """Whether a chain passes a box in all versions of the run that have a chain of this name."""
         return all(box in version.hops for version in self.chains if version.name == chain)
 
-    def passes_both(self, chain: Chain) -> bool:
+    def passes_both_end_taps(self, chain: Chain) -> bool:
         """Whether the chain has the taps of the captures world and island, in this order."""
         if self._end_taps is None:
             return False
@@ -160,7 +160,7 @@ class RunTopology:
 
     def conserves(self, chain: Chain) -> bool:
         """Whether packets stay as they are between these taps, but for those that links lose."""
-        return self.passes_both(chain) and not set(self._between_end_taps(chain)) & set(self.not_conserving)
+        return self.passes_both_end_taps(chain) and not set(self._between_end_taps(chain)) & set(self.not_conserving)
 
     def is_coded(self, chain: Chain) -> bool:
         """Whether boxes that carry packets in tunnels are between these taps, and no others that change packets."""
@@ -170,7 +170,7 @@ class RunTopology:
 
     def _between_end_taps(self, chain: Chain) -> tuple[str, ...]:
         """The hops of a chain between these taps; none if it does not pass both."""
-        if not self.passes_both(chain):
+        if not self.passes_both_end_taps(chain):
             return ()
         first, last = self._end_taps or ("", "")
         return chain.hops[chain.hops.index(first) + 1 : chain.hops.index(last)]

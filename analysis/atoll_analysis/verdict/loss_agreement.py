@@ -12,7 +12,7 @@ from typing import TypedDict
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
 from atoll_core.plural import counted, listed
 
-_PAIRS = 3  # of hosts, that a reason names
+_SHOWN = 3  # pairs of hosts, that a reason names at most
 
 
 class Section(TypedDict):
@@ -50,8 +50,8 @@ def disagreements(sections: Sequence[Section], payload: Payload | None) -> list[
     """Return a finding for each place where captures, links and payload do not agree."""
     findings = [reason(FindingCode.LOSS_DIFFERS, _disagreement(section)) for section in sections if not agrees(section)]
     if payload is not None and (wrong := payload["wrong"]):
-        more = f"; {len(wrong) - _PAIRS} more" if len(wrong) > _PAIRS else ""
-        text = f"TCP payload differs before and after {', '.join(payload['boxes'])}: {'; '.join(wrong[:_PAIRS])}{more}"
+        more = f"; {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        text = f"TCP payload differs before and after {', '.join(payload['boxes'])}: {'; '.join(wrong[:_SHOWN])}{more}"
         findings.append(reason(FindingCode.PAYLOAD_DIFFERS, text))
     return findings
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from atoll_analysis.figures.clocks import unknown_start_notes
 from atoll_analysis.summary import ControlPackets, ControlTraffic, Summary
 from atoll_analysis.tables.run_data import RunData
-from atoll_analysis.tables.tables import ARRIVED, Tables
+from atoll_analysis.tables.tables import MERGED_ARRIVALS, Tables
 from atoll_analysis.verdict.loss_agreement import compared_links
 from atoll_analysis.verdict.lost_outside import outside_notes
 from atoll_core.experiment.experiment import Protocol
@@ -63,19 +63,19 @@ def _arrivals(data: RunData, tables: Tables) -> Iterator[str]:
         yield f"{chain} satellite link: link rate, queue and loss were not measured"
     if tables.arrival is None:
         yield "no tap captures island traffic: throughput, goodput, flows and shares were not measured"
-    elif tables.arrival == ARRIVED:
-        arrivals = {chain: data.topology.arrival_capture(chain, tables.decoded) for chain in data.topology.chains}
+    elif tables.arrival == MERGED_ARRIVALS:
+        arrivals = {chain: data.topology.arrival_capture(chain, tables.captures) for chain in data.topology.chains}
         captures = ", ".join(dict.fromkeys(name for name in arrivals.values() if name is not None))
         yield f"each chain has its own last tap: island traffic is merged from captures {captures}"
         if uncaptured := ", ".join(dict.fromkeys(chain.name for chain, name in arrivals.items() if name is None)):
             yield f"no tap captures the island traffic of chain {uncaptured}: its traffic is missing from all figures"
-    elif "island" not in tables.decoded:
+    elif "island" not in tables.captures:
         yield f"no island tap: throughput and goodput were computed from capture {tables.arrival}, behind the link"
 
 
 def _one_way(data: RunData, tables: Tables) -> Iterator[str]:
     """Return a note if the capture at the island has no packets to the world."""
-    captures = sorted(data.topology.one_way_captures & tables.decoded.keys())
+    captures = sorted(data.topology.one_way_captures & tables.captures.keys())
     if not captures:
         return
     captures_text = ("capture " if len(captures) == 1 else "captures ") + ", ".join(captures)
@@ -89,7 +89,7 @@ def _one_way(data: RunData, tables: Tables) -> Iterator[str]:
 
 
 def _links(data: RunData, tables: Tables, summary: Summary) -> Iterator[str]:
-    tapped = data.topology.tapped_links if {"world", "island"} <= tables.decoded.keys() else ()
+    tapped = data.topology.tapped_links if {"world", "island"} <= tables.captures.keys() else ()
     compared = {*(link.box for link in tapped), *compared_links(summary["stretches"])}
     untapped = [link.box for link in data.topology.links if link.box not in compared]
     if untapped:

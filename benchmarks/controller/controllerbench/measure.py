@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.errors import AtollError
-from atoll_core.plan.flow_entry import relax_collector
+from atoll_core.plan.flow_entry import relax_garbage_collection
 from controllerbench import swaps
 from controllerbench.atoll_installer import Atoll, AtollOnRyu
 from controllerbench.entries import Pair, pairs, reclassified
@@ -33,7 +33,7 @@ def main() -> int:
     """Read the task from the file named, measure, write the results there."""
     path = Path(sys.argv[1])
     task = json.loads(path.read_text())
-    relax_collector()  # as the daemon does
+    relax_garbage_collection()  # as the daemon does
     bench = Bench()
     results: list[dict[str, Any]] = []
     for name in task["ways"]:

@@ -18,7 +18,7 @@ from atoll_core.plan.plan import Backend
 from atoll_core.platforms import LabTarget
 from atoll_daemon.client import Description, lab_in_use
 from atoll_testbed.calibration.calibration_checks import CheckState
-from atoll_testbed.preflight.requirements import require_applicable, require_lab
+from atoll_testbed.preflight.requirements import require_applicable, require_machine_for
 
 
 def calibrate_links(
@@ -26,11 +26,11 @@ def calibrate_links(
 ) -> int:
     """`atoll link calibrate`; returns the exit code."""
     file = DescriptionFile.read(path)
-    network, experiment = file.experiment()
+    network, experiment = file.network_and_experiment()
     if not experiment.links:
         raise PlanError(f"{path}: no link in this experiment's chain; nothing to calibrate")
     require_applicable(network, experiment, target.platform, backend)
-    require_lab(target.platform, backend)
+    require_machine_for(target.platform, backend)
 
     async def calibrate() -> dict[str, Any]:
         async with lab_in_use(target, Description(file.lab_path()), print_progress) as daemon:

@@ -22,7 +22,7 @@ from atoll_core.secret_variables import TOKEN_VARIABLE
 from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected, running_lab, state_directory
 from atoll_daemon.last_failure import forget_failure, last_failure
 from atoll_testbed.box_connections import ConnectionPolicy
-from atoll_testbed.preflight.requirements import require_applicable, require_lab
+from atoll_testbed.preflight.requirements import require_applicable, require_machine_for
 
 _PRINTED_STATES = ("stage", "connections", "end")  # of a swap
 
@@ -54,7 +54,7 @@ def bring_up(
     warnings = warn(diagnostics, strict=strict)
     if experiment:
         require_applicable(network, experiment, target.platform, backend)
-    require_lab(target.platform, backend)
+    require_machine_for(target.platform, backend)
 
     async def up_and_apply() -> dict[str, Any]:
         """The JSON output: whether the lab was up, changes, the API's URL."""
@@ -157,7 +157,7 @@ def apply_experiment(
     network, experiment = load_experiment(path)
     warnings = warn(description_warnings(network, experiment, backend, MININET), strict=strict)
     require_applicable(network, experiment, target.platform, backend)
-    require_lab(target.platform, backend)
+    require_machine_for(target.platform, backend)
 
     async def apply() -> tuple[dict[str, Any], list[dict[str, Any]]]:
         query: dict[str, str | bool] = {"dry_run": dry_run, "at_once": at_once, "probe": probe}

@@ -35,7 +35,7 @@ from atoll_dashboards.grafana.grafana_links import grafana_address
 from atoll_dashboards.influx.influx_settings import settings_mark
 from atoll_emulation.this_machine.core_pinning import claimed_core, usable_cores
 from atoll_emulation.this_machine.host_requirements import require_virtual_machine
-from atoll_testbed.preflight.requirements import require_lab, require_memory, require_runnable
+from atoll_testbed.preflight.requirements import require_machine_for, require_memory, require_runnable
 from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
@@ -65,7 +65,7 @@ class RunCommand:
 def run_experiment(command: RunCommand) -> int:
     """`atoll run`; returns the exit code."""
     started_ns = time.time_ns()
-    request = RunRequest(*command.experiment.experiment(), command.target.platform, command.options)
+    request = RunRequest(*command.experiment.network_and_experiment(), command.target.platform, command.options)
     if request.platform == VIRTUAL:
         return _run_in_virtual_time(command, request)
     return _run_in_real_time(command, request, started_ns)
@@ -78,7 +78,7 @@ def _run_in_real_time(command: RunCommand, request: RunRequest, started_ns: int)
     grafana = grafana_address()
     warnings = warn(description_warnings(network, experiment, backend, MININET), strict=command.strict)
     require_runnable(request, command.runs)
-    require_lab(request.platform, backend)
+    require_machine_for(request.platform, backend)
     file, live_line = command.experiment, LiveLine()
     run_dirs: list[Path] = []  # at most one, once the daemon has made it
 

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from atoll_controller.openflow import runtime_adapter
-from atoll_core.plan.flow_entry import relax_collector
+from atoll_core.plan.flow_entry import relax_garbage_collection
 from atoll_core.plan.switch_features import Runtime
 
 
@@ -45,7 +45,7 @@ def _serve(listen: str) -> int:
     except (OSError, ValueError, OverflowError) as error:
         sys.stderr.write(f"cannot listen for switches on {listen}: {error}\n")
         return 1
-    relax_collector()
+    relax_garbage_collection()
     write_line({"type": "ready", "runtime": runtime_adapter.title(), "port": bound_port})
     requests = Requests(switchboard.switch)
     for line in runtime_adapter.lines_of_input():

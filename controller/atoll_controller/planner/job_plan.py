@@ -191,7 +191,7 @@ def _class_lines(latency: LatencyClass) -> Iterator[dict[str, str | int]]:
         yield {"vlan": latency.vlan, **delay}
         return
     world, island = latency.ports.world.name, latency.ports.island.name
-    for number, (source, target) in zip(latency.numbers, ((world, island), (island, world)), strict=True):
+    for number, (source, target) in zip(latency.ids, ((world, island), (island, world)), strict=True):
         yield {"vlan": number, "from": source, "to": target, **delay}
 
 

@@ -40,8 +40,8 @@ def load_lab(path: Path) -> Network:
 
 
 def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment]:
-    """The experiment of an experiment.yaml with settings over it: :meth:`DescriptionFile.experiment`."""
-    return DescriptionFile.read(path, settings).experiment()
+    """The experiment of an experiment.yaml with settings over it: :meth:`DescriptionFile.network_and_experiment`."""
+    return DescriptionFile.read(path, settings).network_and_experiment()
 
 
 def load_any(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment | None]:
@@ -68,7 +68,7 @@ class DescriptionFile:
         """Read a file. Its mistakes are raised when it is resolved."""
         return cls(path, read_document(path), tuple(settings))
 
-    def experiment(self) -> tuple[Network, Experiment]:
+    def network_and_experiment(self) -> tuple[Network, Experiment]:
         """The experiment that the file describes, and the lab it names (relative to its own folder)."""
         _refuse_other_kinds(self.document)
         if self.document.tree is not None and _is_lab(self.document):

@@ -251,8 +251,8 @@ class LatencyClass:
         return None if self.ports else self.vlan
 
     @property
-    def numbers(self) -> tuple[int, ...]:
-        """The numbers by which programs call it: one, or one for each direction."""
+    def ids(self) -> tuple[int, ...]:
+        """The ids by which programs call it: one, or one for each direction."""
         return (self.vlan, self.vlan + 1) if self.ports else (self.vlan,)
 
 

@@ -148,7 +148,7 @@ def _prefix_key(prefix: IPv4Network | None) -> tuple[int, int]:
 _NEW_OBJECTS = 100_000
 
 
-def relax_collector() -> None:
+def relax_garbage_collection() -> None:
     """Search for cycles less often, and not among the present objects."""
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS)

@@ -56,7 +56,7 @@ _MOST_PACKETS = 2**31 - 1
 _MOST_JITTER = Duration(2**31 - 1)  # sch_netem.c, tabledist()
 _TOO_LONG = f"netem's jitter is {_MOST_JITTER.s:.3f} s at most"
 _LEAST_SHARE = 2**-32  # netem compares 32 random bits
-_IN_ORDER_RATE = Rate(100 * 10**9)  # netem sends no packet before the one ahead of it only where it also has a rate
+_KEEP_ORDER_RATE = Rate(100 * 10**9)  # netem sends no packet before the one ahead of it only where it also has a rate
 _UNSHAPED_RATE = "100gbit"  # rate of an HTB class that is there to be chosen, not to shape
 
 _NOTICEABLY_EARLY = Duration(5_000_000)  # 1 % of a GEO link's round-trip time
@@ -140,26 +140,26 @@ class TcSettings:
 
 
 def link_settings(
-    box: ChainBox, link: Link, slack: Duration = TIMER_SLACK, over_time: Link | None = None
+    box: ChainBox, link: Link, slack: Duration = TIMER_SLACK, peak_link: Link | None = None
 ) -> TcSettings:
     """A satellite link. Raises PlanError naming everything the kernel's qdiscs cannot do.
 
-    ``over_time``: its greatest rates and delays, if it changes; the packets of all of them have room.
+    ``peak_link``: its greatest rates and delays, if it changes; the packets of all of them have room.
     """
     if reasons := engine_only([link]):
         raise PlanError("\n".join(_refusal(place, reason) for place, reason in reasons.items()))
     ends = (box.world.name, box.island.name)
-    ways = (
-        ("to_island", link.to_island, (over_time or link).to_island, ends[0], ends[1]),
-        ("to_world", link.to_world, (over_time or link).to_world, ends[1], ends[0]),
+    directions = (
+        ("to_island", link.to_island, (peak_link or link).to_island, ends[0], ends[1]),
+        ("to_world", link.to_world, (peak_link or link).to_world, ends[1], ends[0]),
     )
     commands: list[Qdisc | str] = []
     counters: dict[str, Any] = {}
     ip_bytes = link.counts is Counted.IP
-    for name, direction, widest, _, out in ways:
+    for name, direction, peak, _, out in directions:
         ifb = _ifb(name)
         queue = _queue(ifb, direction, bucket_bytes(direction.rate, slack, box.mtu), ip_bytes=ip_bytes)
-        delay = _delay(out, direction, _in_flight(widest.rate, widest.delays[1], widest.jitter), ip_bytes=ip_bytes)
+        delay = _delay(out, direction, _in_flight(peak.rate, peak.delays[1], peak.jitter), ip_bytes=ip_bytes)
         two_queues = _two_queues(queue[-1], direction.queue, direction.low_priority) if direction.low_priority else []
         commands += [*queue, *two_queues, delay]
         counters[name] = {
@@ -172,12 +172,12 @@ def link_settings(
             "delay": _reference(delay) | {"limit_packets": delay.options["limit"]},
         }
     commands += [f"qdisc add dev {end} clsact" for end in ends]
-    for name, _, _, into, out in ways:
+    for name, _, _, into, out in directions:
         commands += [
             f"filter add dev {out} egress {_ALL_FRAMES} {_redirect(_ifb(name))}",
             f"filter add dev {into} ingress {_ALL_FRAMES} {_redirect(out)}",
         ]
-    return TcSettings(link.box, box.mtu, ends, tuple(_ifb(way[0]) for way in ways), tuple(commands), {"link": counters})
+    return TcSettings(link.box, box.mtu, ends, tuple(map(_ifb, DIRECTIONS)), tuple(commands), {"link": counters})
 
 
 def delay_settings(box: DelayBox) -> TcSettings:
@@ -190,7 +190,7 @@ def delay_settings(box: DelayBox) -> TcSettings:
     if wrong := [each.name for each in box.classes if each.jitter > _MOST_JITTER]:
         raise PlanError("\n".join(_refusal(f"delay box {box.name}: class {name}", _TOO_LONG) for name in wrong))
     commands: list[Qdisc | str] = []
-    arrivals: list[str] = []
+    ingress_filters: list[str] = []
     classes: dict[str, Any] = {}
     if box.trunk:
         commands.append(Qdisc(box.trunk.name, "1:", None, "htb", "", {}, ip_bytes=True))
@@ -201,10 +201,10 @@ def delay_settings(box: DelayBox) -> TcSettings:
         ends = box.ends(latency_class)
         if latency_class.ports:
             directions = ((ends.world.name, ends.island.name), (ends.island.name, ends.world.name))
-            for number, (into, out) in zip(latency_class.numbers, directions, strict=True):
+            for number, (into, out) in zip(latency_class.ids, directions, strict=True):
                 netem = Qdisc(out, "1:", None, "netem", arguments, options, ip_bytes=True)
                 commands.append(netem)
-                arrivals += [
+                ingress_filters += [
                     f"filter add dev {into} ingress prio 1 protocol 802.1Q matchall action drop",
                     f"filter add dev {into} ingress prio 2 protocol all matchall {_redirect(out)}",
                 ]
@@ -218,19 +218,19 @@ def delay_settings(box: DelayBox) -> TcSettings:
             netem,
             f"filter add dev {trunk} parent 1: prio {latency_class.vlan} {vlan} classid {leaf}",
         ]
-        arrivals.append(f"filter add dev {trunk} ingress prio {latency_class.vlan} {vlan} {_redirect(trunk)}")
+        ingress_filters.append(f"filter add dev {trunk} ingress prio {latency_class.vlan} {vlan} {_redirect(trunk)}")
         classes[str(latency_class.vlan)] = _reference(netem)
     first, unknown_prio = box.interfaces[0].name, 1
     if box.trunk:
         unknown_prio = _LAST_PRIO
-        arrivals.append(f"filter add dev {first} ingress protocol all prio {unknown_prio} matchall action drop")
+        ingress_filters.append(f"filter add dev {first} ingress protocol all prio {unknown_prio} matchall action drop")
     names = tuple(interface.name for interface in box.interfaces)
     return TcSettings(
         box.name,
         max(interface.mtu for interface in box.interfaces),
         names,
         (),
-        (*commands, *(f"qdisc add dev {name} clsact" for name in names), *arrivals),
+        (*commands, *(f"qdisc add dev {name} clsact" for name in names), *ingress_filters),
         {"delay": {"classes": classes, "unknown": {"dev": first, "parent": "ffff:fff2", "pref": unknown_prio}}},
     )
 
@@ -359,8 +359,8 @@ def _delay_arguments(
     if delay.ns >= _TICK_NS:  # tc shows no shorter one, though the kernel has it
         options["delay"] = {"delay": delay.s, "jitter": spread.s}
     if spread.ns and not reorder:
-        arguments += f" rate {_IN_ORDER_RATE.bit_s}bit"
-        options["rate"] = {"rate": _IN_ORDER_RATE.bit_s // 8}
+        arguments += f" rate {_KEEP_ORDER_RATE.bit_s}bit"
+        options["rate"] = {"rate": _KEEP_ORDER_RATE.bit_s // 8}
     return arguments, options
 
 
@@ -375,8 +375,8 @@ def _packets(content: Size) -> int:
 def engine_only(links: Iterable[Link]) -> dict[str, str]:
     """The settings of links that tc cannot do, or cannot be seen to have done, each with the reason."""
     return {
-        f"links.{link.box}.{way}.{setting}": reason
-        for link, way, direction in _directions(links)
+        f"links.{link.box}.{name}.{setting}": reason
+        for link, name, direction in _directions(links)
         for setting, reason in _reasons(direction).items()
         if reason
     }
@@ -384,15 +384,15 @@ def engine_only(links: Iterable[Link]) -> dict[str, str]:
 
 def _directions(links: Iterable[Link]) -> Iterator[tuple[Link, str, LinkDirection]]:
     for link in links:
-        yield from ((link, way, getattr(link, way)) for way in DIRECTIONS)
+        yield from ((link, name, getattr(link, name)) for name in DIRECTIONS)
 
 
 def burst_lines(network: Network, links: Iterable[Link], slack: Duration) -> Iterator[str]:
     """A line for each direction that sends more than a packet at once, because timers may be late by ``slack``."""
-    for link, way, direction in _directions(links) if slack > VIRTUAL_SLACK else ():
+    for link, name, direction in _directions(links) if slack > VIRTUAL_SLACK else ():
         bucket = Size(bucket_bytes(direction.rate, slack, network.box(link.box).mtu))
         yield (
-            f"links.{link.box}.{way}: after a pause tc sends up to {bucket} at once (one packet and {slack} of the "
+            f"links.{link.box}.{name}: after a pause tc sends up to {bucket} at once (one packet and {slack} of the "
             "rate, because timers are late in real time); --backend engine and --on virtual send one packet"
         )
 
@@ -402,10 +402,10 @@ def early_starts(network: Network, links: Iterable[Link]) -> Iterator[tuple[Link
 
     The token bucket is full then, and the packet leaves without its serialisation.
     """
-    for link, way, direction in _directions(links):
+    for link, name, direction in _directions(links):
         serialisation = Duration(8 * network.box(link.box).mtu * 10**9 // direction.rate.bit_s)
         if serialisation > _NOTICEABLY_EARLY and not any(_reasons(direction).values()):
-            yield link, way, serialisation
+            yield link, name, serialisation
 
 
 def _reasons(direction: LinkDirection) -> dict[str, str | None]:

@@ -72,7 +72,7 @@ def _valid_token(token: str, source: str) -> str:
 
 
 class AccessControl:
-    """Authorizes each request before its body is read. ``names``: host names of this machine.
+    """Authorizes each request before its body is read. ``host_names``: those of this machine.
 
     ``remedy``: how to get the token, for the error; ``realm``: of the challenge.
     """
@@ -80,7 +80,7 @@ class AccessControl:
     def __init__(self, remedy: str = "`atoll status` says where it is", realm: str = DAEMON_REALM) -> None:
         self._remedy = remedy
         self._challenge = f'Bearer realm="{realm}"'
-        self.names = {"localhost", socket.gethostname().lower()}
+        self.host_names = {"localhost", socket.gethostname().lower()}
         self._token: bytes | None = None
 
     def set_token(self, token: str) -> None:
@@ -102,7 +102,7 @@ class AccessControl:
     def _check_host(self, host_header: str) -> None:
         """Refuse names of other hosts, which point here by DNS rebinding."""
         name = _host_of(host_header)
-        if name.lower() not in self.names and not _is_address(name):
+        if name.lower() not in self.host_names and not _is_address(name):
             raise RequestError(403, "not a name of this machine; use its address", where="Host")
 
     def _check_token(self, request: web.Request) -> None:

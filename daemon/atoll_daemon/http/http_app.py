@@ -22,7 +22,7 @@ _LINGERING_TIME_S = 2.0  # how long the rest of a refused body is read, so that 
 _SILENT_LOGGER = logging.getLogger("atoll_daemon.http")
 _SILENT_LOGGER.setLevel(logging.CRITICAL)
 
-Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
+HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def runner_of(application: web.Application) -> web.AppRunner:
@@ -39,7 +39,7 @@ def runner_of(application: web.Application) -> web.AppRunner:
 
 
 @web.middleware
-async def errors_as_json(request: web.Request, handler: Serve) -> web.StreamResponse:
+async def errors_as_json(request: web.Request, handler: HttpHandler) -> web.StreamResponse:
     """Answer every error with the object of docs/api.md."""
     try:
         return await handler(request)

@@ -20,7 +20,7 @@ from atoll_core.platforms import LabTarget
 from atoll_daemon.client import DaemonConnector
 from atoll_daemon.http.auth import SUBPROTOCOL, WATCH_REALM, AccessControl, local_only_error
 from atoll_daemon.http.event_stream import is_upgrade, serve_websocket
-from atoll_daemon.http.http_app import Serve, add_page, errors_as_json, is_page, runner_of
+from atoll_daemon.http.http_app import HttpHandler, add_page, errors_as_json, is_page, runner_of
 from atoll_daemon.http.http_errors import RequestError, no_lab_error
 from atoll_daemon.http.request_parsing import read_bytes
 from atoll_daemon.http.responses import json_answer
@@ -167,7 +167,7 @@ class _WatchServer:
         return app
 
     @web.middleware
-    async def _authorize(self, request: web.Request, handler: Serve) -> web.StreamResponse:
+    async def _authorize(self, request: web.Request, handler: HttpHandler) -> web.StreamResponse:
         self._access.authorize(request, public=is_page(request))
         return await handler(request)
 
@@ -181,7 +181,7 @@ class _WatchServer:
     async def _get_points(self, request: web.Request) -> web.StreamResponse:
         return await stream_points(self._replays, request)
 
-    def _with_retry(self, handler: Serve) -> Serve:
+    def _with_retry(self, handler: HttpHandler) -> HttpHandler:
         """Retry after 404 with the daemon's latest list of runs: the run may have started since."""
 
         async def serve(request: web.Request) -> web.StreamResponse:
@@ -214,7 +214,7 @@ async def serving_page(target: LabTarget, address: ListenAddress, token: str, re
     """Serve the page of a lab while the block lasts; yields its URL without the token. Raises LabError."""
     access = AccessControl("`atoll watch` has printed an address that contains it", WATCH_REALM)
     access.set_token(token)
-    access.names.add(address.host.lower())
+    access.host_names.add(address.host.lower())
     async with contextlib.AsyncExitStack() as cleanup:
         upstream = Upstream(target)
         cleanup.push_async_callback(upstream.close)

@@ -36,8 +36,8 @@ _COLUMNS: tuple[tuple[str, str, Callable[[TraceRow], float | None]], ...] = (
 )
 
 
-def draw_trace(trace: LinkTrace, until: Duration, form: str) -> bytes:
-    """Draw a trace from its beginning to ``until``. ``form``: .png, .svg or .pdf."""
+def draw_trace(trace: LinkTrace, until: Duration, file_format: str) -> bytes:
+    """Draw a trace from its beginning to ``until``. ``file_format``: .png, .svg or .pdf."""
     columns = [column for column in _COLUMNS if any(column[2](row) is not None for row in trace.rows)]
     t_s = [*(row.t.s for row in trace.rows), until.s]
     with common_style():
@@ -56,11 +56,11 @@ def draw_trace(trace: LinkTrace, until: Duration, form: str) -> bytes:
         grey = "; grey: blocked" if any(row.blocked for row in trace.rows) else ""
         panels[0].set_title(f"A link as a function of time{grey}")
         panels[-1].set_xlabel("time since the load began (s)")
-    return image(figure, form)
+    return image(figure, file_format)
 
 
-def draw_flow_sizes(sizes: FlowSizes, form: str) -> bytes:
-    """Draw a distribution and the published one. ``form``: .png, .svg or .pdf."""
+def draw_flow_sizes(sizes: FlowSizes, file_format: str) -> bytes:
+    """Draw a distribution and the published one. ``file_format``: .png, .svg or .pdf."""
     reference = published()
     bounds = [end for shape in (sizes, reference) for end in (shape.min_bytes, shape.max_bytes)]
     xs = np.unique(np.geomspace(min(bounds), max(bounds), _CURVE_POINTS).round())
@@ -91,13 +91,13 @@ def draw_flow_sizes(sizes: FlowSizes, form: str) -> bytes:
             axes.set_xlim(min(bounds), max(bounds))
             draw_legend(axes, 2)
         figure.subplots_adjust(wspace=0.26)
-    return image(figure, form, tight=True)
+    return image(figure, file_format, tight=True)
 
 
-def draw_rtts(rtts_ms: Sequence[float], servers: Sequence[tuple[str, float]], form: str) -> bytes:
+def draw_rtts(rtts_ms: Sequence[float], servers: Sequence[tuple[str, float]], file_format: str) -> bytes:
     """Draw RTTs in ascending order, cut into the servers' partitions, with each server's RTT.
 
-    ``form``: .png, .svg or .pdf.
+    ``file_format``: .png, .svg or .pdf.
     """
     ranks = np.arange(len(rtts_ms) + 1) / len(rtts_ms) * 100
     edges = [ranks[index * len(rtts_ms) // len(servers)] for index in range(len(servers) + 1)]
@@ -120,4 +120,4 @@ def draw_rtts(rtts_ms: Sequence[float], servers: Sequence[tuple[str, float]], fo
         axes.set_xlabel("targets in the order of their RTT (%)")
         axes.set_ylabel("RTT (ms)")
         draw_legend(axes, 2)
-    return image(figure, form, tight=True)
+    return image(figure, file_format, tight=True)

@@ -22,7 +22,7 @@ RUNS, FIGURE_TABLE = "runs", "figures"
 """Names of the tables' files, without .csv or .parquet."""
 
 REGIME_COLUMN = "regime"
-CONTROL_COLUMN = "first_flows_mean_bytes"
+VARIATE_COLUMN = "first_flows_mean_bytes"
 ORIGIN_COLUMNS = ("point", "run", "wall_s", "platform", "revision", "kernel", "kernel_mode")
 _SUFFIXES = ("", "_low", "_high", "_level")
 FIGURE_COLUMNS: dict[str, type] = {
@@ -66,7 +66,7 @@ def columns() -> frozenset[str]:
     figures |= {
         column_name(f"{name} {end}", FIGURES[name][0]) for name in TRANSFER_FIGURES for end in ("at least", "at most")
     }
-    return frozenset({"seed", "verdict", REGIME_COLUMN, CONTROL_COLUMN, *figures, *ORIGIN_COLUMNS, *FIGURE_COLUMNS})
+    return frozenset({"seed", "verdict", REGIME_COLUMN, VARIATE_COLUMN, *figures, *ORIGIN_COLUMNS, *FIGURE_COLUMNS})
 
 
 def runs_table(results: Results) -> "pl.DataFrame":
@@ -86,7 +86,7 @@ def runs_table(results: Results) -> "pl.DataFrame":
                 REGIME_COLUMN: run.regime,
                 **{column_name(name, FIGURES[name][0]): run.figures[name] for name in measured},
                 **{_limit_column(name, each): Limits(*each).finite for name, each in run.limits.items()},
-                **({} if (size := run.first_flows_bytes) is None else {CONTROL_COLUMN: size}),
+                **({} if (size := run.first_flows_bytes) is None else {VARIATE_COLUMN: size}),
                 **dict(zip(ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *software), strict=True)),
             }
         )
@@ -159,7 +159,7 @@ def _exact(limits: Limits | None) -> float | None:
 def units_of(table: "pl.DataFrame") -> dict[str, str]:
     """The units of a table's columns, as Parquet's metadata has them: ``unit:goodput_mbit_s`` is ``Mbit/s``."""
     units = {
-        CONTROL_COLUMN: unit_of(CONTROL_COLUMN),
+        VARIATE_COLUMN: unit_of(VARIATE_COLUMN),
         **{column_name(name, unit): unit for name, (unit, _, _) in FIGURES.items()},
     }
     return {f"unit:{column}": units[column] for column in table.columns if units.get(column)}

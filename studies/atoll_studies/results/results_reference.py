@@ -8,10 +8,10 @@ from atoll_analysis.figures.run_figures import FIGURES
 from atoll_analysis.summary_keys import Keys, codes, key_groups
 from atoll_analysis.tables.table_schemas import TABLES, TableSchema, unit_of
 from atoll_studies.results.result_tables import (
-    CONTROL_COLUMN,
     FIGURE_COLUMNS,
     ORIGIN_COLUMNS,
     REGIME_COLUMN,
+    VARIATE_COLUMN,
     column_name,
 )
 
@@ -31,7 +31,7 @@ The unit of a column or key is at the end of its name: `goodput_mbit_s` is in Mb
 the metadata, under `unit:` and the name of the column. Hosts have their names of lab.yaml.
 """
 
-_TABLES = """\
+_TABLES_HEAD = """\
 ## Tables of a run
 
 `t_ns` and other instants are CLOCK_REALTIME. Bytes are those of IP packets unless a column says otherwise.
@@ -61,18 +61,18 @@ did not finish, `transfer_time_s` and `transfer_rate_mbit_s` are empty, and the 
 time.
 """
 
-_FIGURES = """\
+_FIGURES_HEAD = """\
 ## Figures by name
 
 `atoll report --figure`, `figures` of a study and the tables of studies use these names. The slowest link is meant
 where a figure is one of a link. Losses by a cause that no run had are left out.
 """
 
-_RUN_COLUMNS = {
+_RUN_MEANINGS = {
     "seed": "seed of the run",
     "verdict": "`valid`, `valid with caveats` or `invalid`",
     REGIME_COLUMN: "regime of the slowest link; empty without a link",
-    CONTROL_COLUMN: "mean size of the first flows of the channels; only with `control`",
+    VARIATE_COLUMN: "mean size of the first flows of the channels; only with `control`",
     "point": "id of the run in its study",
     "run": "the run directory",
     "wall_s": "wall time of the run",
@@ -83,7 +83,7 @@ _RUN_COLUMNS = {
 }
 
 
-def _parts(name: str, meaning: str) -> dict[str, str]:
+def _interval_columns(name: str, meaning: str) -> dict[str, str]:
     """The columns of an estimate and its interval."""
     return {
         name: meaning,
@@ -93,24 +93,24 @@ def _parts(name: str, meaning: str) -> dict[str, str]:
     }
 
 
-_LIMITS = {
+_CENSORING_SIGNS = {
     name: f"a sign for each of `{name}`, `{name}_low` and `{name}_high`: `=`; `>`: greater than the number; `<`: less "
     "than it; `~`: a lower limit only; `?`: not known"
     for name in ("median", "quartile_1", "quartile_3", "difference")
 }
-_FIGURE_COLUMNS = {
+_FIGURE_MEANINGS = {
     "figure": "name of the figure",
     "unit": "its unit",
     "runs": "runs that measured it, or that show its limits alone: a transfer did not finish",
     "finished": "runs whose transfer finished; empty for other figures",
-    **_parts("median", "median over the runs"),
-    **_parts("quartile_1", "first quartile"),
-    **_parts("quartile_3", "third quartile"),
-    **{f"{name}_limits": text for name, text in _LIMITS.items()},
+    **_interval_columns("median", "median over the runs"),
+    **_interval_columns("quartile_1", "first quartile"),
+    **_interval_columns("quartile_3", "third quartile"),
+    **{f"{name}_limits": text for name, text in _CENSORING_SIGNS.items()},
     "least": "minimum",
     "greatest": "maximum; empty if a transfer did not finish",
-    **_parts("mean", "mean over the runs"),
-    **_parts("controlled", "mean corrected by the control variate"),
+    **_interval_columns("mean", "mean over the runs"),
+    **_interval_columns("controlled", "mean corrected by the control variate"),
     "control_correlation": "correlation of the figure with the control variate",
     "stopped": "of the figure of `stop`: why no more repetitions were made",
     "replaced": "runs whose first attempt failed or was invalid",
@@ -118,7 +118,7 @@ _FIGURE_COLUMNS = {
     "median_of_first_attempts": "median of all first attempts, whatever their verdicts",
     "baseline": "label of the configuration that this one is compared with",
     "pairs": "pairs of runs with the same seed",
-    **_parts("difference", "median difference from the baseline in these pairs"),
+    **_interval_columns("difference", "median difference from the baseline in these pairs"),
     "pairs_higher": "pairs in which this configuration has the higher value",
     "pairs_lower": "pairs in which this configuration has the lower value; pairs that are not known count as neither",
 }
@@ -131,7 +131,7 @@ def reference() -> str:
 
 def _page() -> Iterator[str]:
     yield _HEAD
-    yield _TABLES
+    yield _TABLES_HEAD
     for name, schema in TABLES.items():
         yield from _table_of(name, schema)
     yield _SUMMARY
@@ -140,10 +140,10 @@ def _page() -> Iterator[str]:
     yield _CODES
     yield from _rows(("code", "meaning"), ((f"`{code}`", meaning) for code, meaning in codes().items()))
     yield _STUDY
-    yield from _columns(_RUN_COLUMNS, ("seed", "verdict", REGIME_COLUMN, CONTROL_COLUMN, *ORIGIN_COLUMNS))
+    yield from _columns(_RUN_MEANINGS, ("seed", "verdict", REGIME_COLUMN, VARIATE_COLUMN, *ORIGIN_COLUMNS))
     yield "`figures`: a row for each combination of levels and each figure.\n"
-    yield from _columns(_FIGURE_COLUMNS, FIGURE_COLUMNS)
-    yield _FIGURES
+    yield from _columns(_FIGURE_MEANINGS, FIGURE_COLUMNS)
+    yield _FIGURES_HEAD
     figures = ((name, unit, f"`{column_name(name, unit)}`") for name, (unit, *_) in FIGURES.items())
     yield from _rows(("figure", "unit", "column"), figures)
 

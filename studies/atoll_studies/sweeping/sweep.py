@@ -23,7 +23,7 @@ from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDire
 from atoll_studies.sweeping.cluster import Cluster
 from atoll_studies.sweeping.pool import Ended, Pool
 from atoll_studies.sweeping.worker import provenance
-from atoll_testbed.preflight.requirements import fitting_runs, require_lab, require_runnable
+from atoll_testbed.preflight.requirements import fitting_runs, require_machine_for, require_runnable
 from atoll_testbed.virtual.precompile import compile_stale, module_folders
 
 _REAL_OVERHEAD_S = 20.0  # of a run in real time: lab, configuration test, analysis
@@ -263,7 +263,7 @@ def require_platform(study: StudyDescription, runs: Path) -> UmlKernel | None:
     """
     for each in study.configurations:
         require_runnable(run_request(each.network, each.experiment, study.backend, study.platform), runs)
-    require_lab(study.platform, study.backend)
+    require_machine_for(study.platform, study.backend)
     return require_virtual_machine() if study.platform == VIRTUAL else None
 
 

@@ -169,7 +169,7 @@ def box_kinds(network: Network) -> dict[str, BoxKind]:
 def class_names(network: Network) -> dict[int, str]:
     """The latency classes' names by number: VLAN ids, and those of classes with ports."""
     classes = (latency_class for box in network.delay_boxes for latency_class in box.classes)
-    return {number: latency_class.name for latency_class in classes for number in latency_class.numbers}
+    return {number: latency_class.name for latency_class in classes for number in latency_class.ids}
 
 
 def _app(cookie: int) -> str:

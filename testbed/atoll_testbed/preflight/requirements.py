@@ -59,7 +59,7 @@ def require_platform_controls(experiment: Experiment, platform: str) -> None:
         require_controls(experiment, offered_by_virtual_kernel())
 
 
-def require_lab(platform: str, backend: Backend) -> None:
+def require_machine_for(platform: str, backend: Backend) -> None:
     """Raise MachineError if this machine cannot have a lab of this platform, with links emulated by ``backend``."""
     if platform != MININET:
         return

@@ -36,7 +36,7 @@ async def measure(directory: Path) -> int:
 
     The lab is not taken down: the process outside ends the kernel.
     """
-    run_dir = RunDir.open(directory, inside=True)
+    run_dir = RunDir.open(directory, in_guest=True)
     progress = Appender(directory / PROGRESS_FILE)
 
     def write(line: dict[str, Any]) -> None:

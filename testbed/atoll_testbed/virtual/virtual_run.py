@@ -84,7 +84,7 @@ async def measure_in_kernel(
     try:
         facts["stale_modules"] = await compile_stale(module_folders(), lambda text: progress(Progress(text).to_line()))
         run_dir.update_manifest({"virtual": facts})
-        run_dir.show_inside(inside_manifest(run_dir.manifest()))
+        run_dir.hide_from_guest(inside_manifest(run_dir.manifest()))
         with start_in_uml(
             [sys.executable, "-P", "-m", "atoll_testbed.virtual.guest_main", str(OUTPUT)],
             run_dir.path,
@@ -145,8 +145,8 @@ def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> Non
     """
     recorded = str(run_dir.manifest()["outcome"])
     final_outcome = outcome if outcome is not None and recorded == RUNNING else _outside(recorded, run_dir)
-    run_dir.show_all({"outcome": final_outcome, "host": host})
-    run_dir.record_files()
+    run_dir.restore_manifest({"outcome": final_outcome, "host": host})
+    run_dir.write_checksums()
 
 
 def _outside(text: str, run_dir: RunDir) -> str:

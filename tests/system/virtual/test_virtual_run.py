@@ -18,7 +18,7 @@ import pytest
 
 from atoll_analysis.reproducibility import compare_runs
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.run_directory.directory import OUTSIDE_FILE
+from atoll_analysis.run_directory.directory import HIDDEN_KEYS_FILE
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunError
 from atoll_core.plan.plan import Backend
@@ -114,7 +114,7 @@ def test_where_a_description_is_and_what_was_given_changes_no_packet(twice: dict
     assert [option for option, _ in manifest["experiment"]["given"]] == ["traffic.channels"]
     assert manifest["experiment"]["chain"]["line"] > 300
     assert manifest["virtual"]["clock"]["seed"] == manifest["seed"]
-    assert not (run_dir.path / OUTSIDE_FILE).exists()
+    assert not (run_dir.path / HIDDEN_KEYS_FILE).exists()
 
 
 def test_another_seed_makes_another_run(twice: dict[str, Any], tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def _windows_over(way: LinkDirection, octets: list[int]) -> int | None:
             "ip_bytes": octets,
         }
     )
-    tables: Any = SimpleNamespace(decoded={"link-sat"}, origin_ns=START_NS, scan=lambda _: throughput)
+    tables: Any = SimpleNamespace(captures={"link-sat"}, origin_ns=START_NS, scan=lambda _: throughput)
     link = replace(synthetic_experiment().links[0], to_island=way)
     return windows_over_rate(tables, link, link_over_time([(START_NS, way)], trace_ns=START_NS), 1500, 0)
 

@@ -177,7 +177,7 @@ def test_captures_that_are_compressed_later_are_no_damage(tmp_path: Path) -> Non
     run = RunDir.create(tmp_path, "geo", NOON_NS)
     for name in ("island", "world"):
         (run.captures / f"{name}.pcap").write_bytes(name.encode())
-    run.record_files()
+    run.write_checksums()
     run.compress_captures()
     assert run.damages(contents=True) == {}
     (run.captures / "world.pcap.zst").unlink()
@@ -248,8 +248,8 @@ def test_a_manifest_says_less_inside_a_virtual_kernel_until_the_run_is_complete(
     """Killed at any time, the run still has all of it."""
     run = RunDir.create(tmp_path, "geo", 0)
     run.update_manifest({"revision": "abc", "experiment": {"file": "geo.yaml"}})
-    run.show_inside({"revision": None, "experiment": {"file": "experiment.yaml"}})
-    inside = RunDir.open(run.path, inside=True)
+    run.hide_from_guest({"revision": None, "experiment": {"file": "experiment.yaml"}})
+    inside = RunDir.open(run.path, in_guest=True)
     assert "revision" not in inside.manifest()
     assert inside.manifest()["experiment"] == {"file": "experiment.yaml"}
     inside.update_manifest({"plan": {}})
@@ -257,7 +257,7 @@ def test_a_manifest_says_less_inside_a_virtual_kernel_until_the_run_is_complete(
         "revision": "abc",
         "experiment": {"file": "geo.yaml"},
     }
-    run.show_all({"outcome": "completed"})
+    run.restore_manifest({"outcome": "completed"})
     assert inside.manifest() == run.manifest()
     assert (run.manifest()["outcome"], run.manifest()["revision"], run.manifest()["plan"]) == ("completed", "abc", {})
     assert [path.name for path in run.path.glob("*.json")] == ["manifest.json"]

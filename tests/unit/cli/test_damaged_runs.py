@@ -62,7 +62,7 @@ def finished(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.unpack_archive(project / "tests/data/old-runs/runs.tar.xz", folder)
     for path, name in zip(sorted(folder.iterdir()), "ab", strict=True):
         run = RunDir(path.rename(folder / name))
-        run.record_files()
+        run.write_checksums()
         atoll.open_run(run.path).analyse()
     return folder
 

@@ -12,7 +12,7 @@ from atoll_core.units import Duration
 
 
 def loaded(path: Path, seed: int | None = None, duration: str | None = None, *settings: str) -> Experiment:
-    return experiment_file(path, seed, duration, settings).experiment()[1]
+    return experiment_file(path, seed, duration, settings).network_and_experiment()[1]
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_the_file_of_an_experiment_is_read_once(geo: Path, tmp_path: Path) -> No
     file.write_text(geo.read_text().replace("../emulation/labs/island.yaml", str(lab)))
     found = experiment_file(file, 7, "5 s", ())
     file.unlink()
-    assert found.experiment()[1].seed == 7
+    assert found.network_and_experiment()[1].seed == 7
     assert found.lab_path() == lab
 
 

@@ -137,7 +137,7 @@ def test_a_file_that_is_not_as_when_the_run_ended_is_named(
     runs: Path, file: str, damage: Callable[[Path], object], wrong: str
 ) -> None:
     run = min(runs.iterdir())
-    RunDir(run).record_files()
+    RunDir(run).write_checksums()
     assert verify_run(run, find_binary()) == []
     RunDir.open(run)
     damage(run / file)
@@ -149,7 +149,7 @@ def test_a_file_that_is_not_as_when_the_run_ended_is_named(
 
 def test_every_command_notices_a_damaged_run(runs: Path) -> None:
     run, other = sorted(runs.iterdir())
-    RunDir(run).record_files()
+    RunDir(run).write_checksums()
     cut(run / "events.jsonl")
     [line] = RunDir(run).damages().values()
     for words in (["code-design", run], ["link-traces", "losses", run, "--out", runs.parent / "x"]):
@@ -164,7 +164,7 @@ def test_every_command_notices_a_damaged_run(runs: Path) -> None:
 
 def test_a_run_with_half_of_its_events_is_invalid(runs: Path) -> None:
     run = min(runs.iterdir())
-    RunDir(run).record_files()
+    RunDir(run).write_checksums()
     assert atoll("report", run).returncode == 0
     assert verify_run(run, find_binary()) == []
     cut(run / "events.jsonl")
@@ -176,7 +176,7 @@ def test_a_run_with_half_of_its_events_is_invalid(runs: Path) -> None:
 
 def test_other_contents_of_the_same_size_are_damage(runs: Path) -> None:
     run = min(runs.iterdir())
-    RunDir(run).record_files()
+    RunDir(run).write_checksums()
     text = (run / "events.jsonl").read_text()
     (run / "events.jsonl").write_text(text[:-3] + "9" + text[-2:])
     [line] = verify_run(run, find_binary())
@@ -187,7 +187,7 @@ def test_other_contents_of_the_same_size_are_damage(runs: Path) -> None:
 
 def test_dropped_captures_are_no_damage(runs: Path) -> None:
     run = min(runs.iterdir())
-    RunDir(run).record_files()
+    RunDir(run).write_checksums()
     assert drop_captures(run) > 0
     assert verify_run(run, find_binary()) == []
 

@@ -13,7 +13,7 @@ from atoll_core.plan.plan import Backend
 from atoll_core.platforms import HARDWARE, MININET, VIRTUAL
 from atoll_emulation.this_machine.congestion_controls import Offer
 from atoll_testbed.preflight import requirements
-from atoll_testbed.preflight.requirements import require_lab, require_runnable
+from atoll_testbed.preflight.requirements import require_machine_for, require_runnable
 from atoll_testbed.run.run_request import RunOptions, RunRequest
 
 HIDDEN = Path("/run/atoll-runs-of-a-test")
@@ -96,10 +96,10 @@ def test_only_a_lab_in_real_time_needs_this_machines_tools(monkeypatch: pytest.M
 
     monkeypatch.setattr(requirements, "require_machine", refuse)
     for platform in (HARDWARE, VIRTUAL):
-        require_lab(platform, Backend.TC)
+        require_machine_for(platform, Backend.TC)
     with pytest.raises(MachineError, match="missing"):
-        require_lab(MININET, Backend.ENGINE)
+        require_machine_for(MININET, Backend.ENGINE)
     monkeypatch.setattr(requirements, "require_machine", lambda: None)
-    require_lab(MININET, Backend.ENGINE)
+    require_machine_for(MININET, Backend.ENGINE)
     with pytest.raises(MachineError, match="no tc here"):
-        require_lab(MININET, Backend.TC)
+        require_machine_for(MININET, Backend.TC)

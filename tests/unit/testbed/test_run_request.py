@@ -65,9 +65,9 @@ def test_requests_of_one_experiment_are_one_request_inside_a_virtual_kernel(proj
     for file, given in ((project / "tests/data/quick.yaml", ()), (moved, ("traffic.channels=12",))):
         run_dir = create_run(tmp_path, RunRequest(*load_experiment(file, given), VIRTUAL, RunOptions(Backend.TC)), 0)
         run_dir.update_manifest({"virtual": {"stale_modules": len(inside)}})
-        run_dir.show_inside(inside_manifest(run_dir.manifest()))
+        run_dir.hide_from_guest(inside_manifest(run_dir.manifest()))
         inside.append((run_dir.path / "manifest.json").read_text().replace(run_dir.name, "NAME"))
-        assert plan_run(read_request(RunDir.open(run_dir.path, inside=True)))
+        assert plan_run(read_request(RunDir.open(run_dir.path, in_guest=True)))
     assert inside[0] == inside[1]
 
 
