@@ -96,7 +96,7 @@ def test_a_sweep_with_nothing_left_to_do_makes_no_run_and_its_report_is_the_same
     assert {"runs.csv", "figures.csv"} == set(tables)
 
 
-@pytest.mark.parametrize("study", sorted((ROOT / "examples/studies").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("study", sorted((ROOT / "examples/studies").rglob("*.yaml")), ids=lambda path: path.stem)
 def test_a_dry_run_of_a_study_to_copy_from_lists_its_runs_and_makes_none(
     tmp_path: Path, study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

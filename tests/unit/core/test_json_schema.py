@@ -36,7 +36,7 @@ def test_the_schema_is_a_schema(file):
 
 def shipped(project):
     files = dict.fromkeys((project / "emulation/labs").glob("*.yaml"), "lab.schema.json")
-    files |= dict.fromkeys((project / "examples/studies").glob("*.yaml"), "study.schema.json")
+    files |= dict.fromkeys((project / "examples/studies").rglob("*.yaml"), "study.schema.json")
     return files | dict.fromkeys((project / "examples").glob("*.yaml"), "experiment.schema.json")
 
 

@@ -23,19 +23,21 @@ STUDIES = {
     "geo-queues": 24,
     "geo-regimes": 48,
     "laboratory-grid": 990,
+    "published/transfer-alone": 32,
     "satgate-latencies": 24,
     "udp-share": 24,
 }
 
 
 def test_every_shipped_study_is_here() -> None:
-    assert {path.stem for path in (ROOT / "examples/studies").glob("*.yaml")} == set(STUDIES)
+    folder = ROOT / "examples/studies"
+    assert {str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.yaml")} == set(STUDIES)
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_has_its_runs_and_a_committed_one_takes_two_hours_at_most(tmp_path: Path, name: str) -> None:
     study = load_study(ROOT / f"examples/studies/{name}.yaml", tuple(FIGURES), columns())
-    assert study.name == name
+    assert study.name == Path(name).name
     sweep = Sweep(study, StudyDirectory(tmp_path / name))
     sweep.read(resume=True, mix=True)
     predicted = sweep.predict(2)
