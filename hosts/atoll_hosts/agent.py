@@ -207,7 +207,7 @@ class Agent:
         ``directory``: its working directory; None: the agent's. Raises LabError.
         """
         if name in self._jobs:
-            raise LabError(f"job {name!r} is already running")
+            raise LabError(self._named(f"job {name!r} is already running"))
         user = "agent" if argv[0] == "atoll-host" else "nobody"
         if not self._speaks(_DATA_LIMIT_VERSION):
             limits = replace(limits, data_bytes=None)
@@ -332,7 +332,7 @@ class Agent:
             self._printed.append(shown)  # the greeting, or the end, shows who printed it
             return
         if self._printed and not self._hello.done():
-            raise ValueError(f"text comes before the greeting{self._printed_text()}")
+            raise ValueError(self._printed_text().removeprefix("; ") or "empty lines come before the greeting")
         self._dispatch(message)
 
     def _printed_text(self) -> str:
@@ -341,10 +341,10 @@ class Agent:
         if first is None:
             return ""
         if self._machine is None:
-            return f"; '{first}' was printed before it"
+            return f"; '{first}' was printed before the greeting"
         return (
-            f"; the shell there printed '{first}': if a start-up file of the shell does so (~/.bashrc, ~/.profile, "
-            "/etc/profile.d), let it print nothing without a terminal"
+            f"; the shell there printed '{first}'; if ~/.bashrc, ~/.profile or /etc/profile.d does so, let it print "
+            "only on a terminal"
         )
 
     async def _beat(self, silence_s: float) -> None:

@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import plain_errors, replace_text
+from atoll_analysis.run_directory.directory import why_unreadable
 from atoll_analysis.verdict.findings import Verdict
 from atoll_core.errors import AtollError, RunDirError, RunError, UsageError
 from atoll_studies.points import Point
@@ -233,7 +234,7 @@ def _read_json(path: Path, missing: str) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         raise RunDirError(missing) from None
     except (OSError, ValueError) as error:
-        raise RunDirError(f"{path}: cannot be read: {error}") from None
+        raise RunDirError(f"{path}: {why_unreadable(error)}") from None
     if not isinstance(content, dict) or cast("Mapping[str, Any]", content).get("format", 0) not in range(FORMAT + 1):
         raise RunDirError(f"{path}: written by a newer version of atoll; use that version")
     return cast("dict[str, Any]", content)
@@ -259,4 +260,4 @@ def _sync(path: Path) -> None:
 
 def is_disk_full(error: RunError) -> bool:
     """Whether an error means that nothing more can be written."""
-    return str(error).startswith("disk full")
+    return str(error).startswith(("disk full", "disk quota"))

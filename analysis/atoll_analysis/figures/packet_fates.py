@@ -37,8 +37,12 @@ def fates_of_packets(run: RunDir, link: str | None = None) -> _PacketFates:
         from atoll_core.description.validation_messages import suggest  # imports pydantic
 
         raise UsageError(f"--link: unknown link {box!r}; {suggest(box, summary['links'], 'links')}")
-    if box not in bursts or not bursts[box]["packets"]:
-        raise RunError(f"{run.path}: no captures before and behind {box} show which packets it lost")
+    if box not in bursts:
+        raise RunError(
+            f"{run.path}: no captures before and behind {box} show which packets it lost; put a tap on each side of it"
+        )
+    if not bursts[box]["packets"]:
+        raise RunError(f"{run.path}: no packet to the island came to {box} within the measurement")
     total = bursts[box]["packets"]
     count = min(total, MOST_TRACE_PACKETS)
     is_lost_here = (pl.col("link") == box) & (pl.col("number") < count)

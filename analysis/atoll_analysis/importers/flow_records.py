@@ -298,7 +298,9 @@ _NFDUMP_REMEDY = "export with: nfdump -r FILE -o csv (without -q)"
 
 def _nfdump(first_line: str, lines: Iterable[str]) -> _RecordReaders:
     """``nfdump -o csv``: a header, a line for each unidirectional flow, then a summary."""
-    columns = [_NFDUMP_COLUMNS.get(name, name) for name in map(str.strip, first_line.split(","))]
+    header = [name.strip() for name in first_line.split(",")]
+    columns = [_NFDUMP_COLUMNS.get(name, name) for name in header]
+    names = dict(zip(columns, header, strict=True))
     _require(columns, _NFDUMP_COLUMNS.values(), _NFDUMP_REMEDY)
 
     def readers() -> _RecordReaders:
@@ -312,11 +314,11 @@ def _nfdump(first_line: str, lines: Iterable[str]) -> _RecordReaders:
     def read(line: str) -> Iterator[Flow]:
         row = _row(columns, line.split(","))
         src, dst, sport, dport = row["srcAddr"], row["dstAddr"], row["srcPort"], row["dstPort"]
-        begin_s, flags = _seconds(row["firstSeen"]), row.get("flg", "")
+        begin_s, flags = _seconds(names["firstSeen"], row["firstSeen"]), row.get("flg", "")
         span_and_flags = begin_s, begin_s + float(row["duration"]), "S" in flags, "F" in flags or "R" in flags
-        yield _record(row["proto"], src, dst, _integer(row["bytes"]), (sport, dport), *span_and_flags)
-        if _integer(row.get("obyt", "0")):
-            yield _record(row["proto"], dst, src, _integer(row["obyt"]), (dport, sport), *span_and_flags)
+        yield _record(row["proto"], src, dst, _integer(names["bytes"], row["bytes"]), (sport, dport), *span_and_flags)
+        if answer_bytes := _integer("obyt", row.get("obyt", "0")):
+            yield _record(row["proto"], dst, src, answer_bytes, (dport, sport), *span_and_flags)
 
     return readers()
 
@@ -347,7 +349,8 @@ def _argus(first_line: str, lines: Iterable[str]) -> _RecordReaders:
             raise ValueError(f"{shown(row['StartTime'])} is no time in seconds; {_ARGUS_REMEDY}") from None
         sport, dport = row["Sport"], row["Dport"]
         for src, dst, ports in (("Src", "Dst", (sport, dport)), ("Dst", "Src", (dport, sport))):
-            size = _integer(row[f"{src}Bytes"]) - _ETHERNET_HEADER_BYTES * _integer(row[f"{src}Pkts"])
+            count, packets = (_integer(name, row[name]) for name in (f"{src}Bytes", f"{src}Pkts"))
+            size = count - _ETHERNET_HEADER_BYTES * packets
             yield _record(row["Proto"], row[f"{src}Addr"], row[f"{dst}Addr"], size, ports, *span_and_flags)
 
     return ((lambda line=line: read(line)) for line in lines if line and line != first_line)
@@ -397,8 +400,8 @@ def _zeek(first: str, lines: Iterable[str]) -> _RecordReaders:
 
 def _zeek_flows(row: Mapping[str, Any]) -> Iterator[Flow]:
     for src, dst in (("orig", "resp"), ("resp", "orig")):
-        counted = row.get(f"{src}_ip_bytes", "-")
-        size = 0 if counted == "-" else _integer(str(counted))
+        counted = row.get(column := f"{src}_ip_bytes", "-")
+        size = 0 if counted == "-" else _integer(column, str(counted))
         yield Flow(str(row["proto"]), str(row[f"id.{src}_h"]), str(row[f"id.{dst}_h"]), size)
 
 
@@ -415,15 +418,16 @@ def _row(columns: list[str], cells: list[str]) -> dict[str, str]:
     return {name: cell.strip() for name, cell in zip(columns, cells, strict=True)}
 
 
-def _seconds(text: str) -> float:
+def _seconds(column: str, text: str) -> float:
     """A time such as 2025-06-27 19:30:01.100. Raises ValueError."""
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError:
-        raise ValueError(f"{shown(text)} is no time such as 2025-06-27 19:30:01.100") from None
+        raise ValueError(f"{column} is {shown(text)}; write a time such as 2025-06-27 19:30:01.100") from None
 
 
-def _integer(text: str) -> int:
+def _integer(column: str, text: str) -> int:
+    """A number of bytes or packets. Raises ValueError."""
     if not text.isascii() or not text.isdigit():
-        raise ValueError(f"{shown(text)} is not a number of bytes or packets")
+        raise ValueError(f"{column} is {shown(text)}, not a whole number")
     return int(text)

@@ -102,9 +102,9 @@ class _Columns:
         target = "" if self.target is None else cells[self.target]
         rtt = cells[self.rtt].replace(",", ".") if ";" in line else cells[self.rtt]
         if not _RTT_NUMBER.fullmatch(rtt):
-            raise ValueError(
-                "is neither a line of ping nor an RTT in milliseconds, alone or after a target and a comma"
-            )
+            if self.has_names:
+                raise ValueError(f"has {shown(rtt)} as RTT; write milliseconds, such as 612.3, or remove the line")
+            raise ValueError("is neither output of ping nor an RTT in milliseconds; write 612.3 or TARGET,612.3")
         if not self.is_clear and re.fullmatch(r"[0-9.]+", target) and target.count(".") < 3:
             hint = "with a decimal comma write {0}.{1}, or name the columns in a first line: target,rtt_ms"
             raise ValueError(f"is ambiguous: {hint.format(target, rtt)}")

@@ -29,9 +29,10 @@ def is_full(error: OSError) -> bool:
 def write_error(path: Path, error: OSError) -> RunError:
     """Return the error for a ``path`` that cannot be written."""
     if is_full(error):
-        return RunError(
-            f"disk full: {path} could not be written; free space on that disk (files written before are kept)"
-        )
+        cause, remedy = "disk full", "free space on that disk"
+        if error.errno == errno.EDQUOT:
+            cause, remedy = "disk quota used up", "delete files of yours"
+        return RunError(f"{cause}: {path} could not be written; {remedy} (files written before are kept)")
     return RunError(f"{path} could not be written: {os.strerror(error.errno or 0)}")
 
 
@@ -52,7 +53,8 @@ def replacing(path: Path) -> Generator[Path]:
     and for a device or a pipe, which would be gone.
     """
     if path.exists() and not path.is_file():
-        raise RunError(f"{path} could not be written: it is not a regular file")
+        kind = "directory" if path.is_dir() else "device or a pipe"
+        raise RunError(f"{path} could not be written: it is a {kind}; name a file")
     target = Path(os.path.realpath(path))
     visible_path = target.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -152,9 +152,9 @@ class RunDir:
             why = "not a run directory (no manifest.json)" if self.path.exists() else "there is no such directory"
             raise RunDirError(f"{self.path}: {why}; one of a run looks like runs/geo/20260102T030405Z-1") from None
         except (OSError, ValueError) as error:
-            raise RunDirError(f"{path}: cannot be read: {error}") from error
+            raise RunDirError(f"{path}: {why_unreadable(error)}") from error
         if not isinstance(manifest, dict):
-            raise RunDirError(f"{path}: not a run's manifest")
+            raise RunDirError(f"{path}: has no JSON object, so it is not a run's manifest")
         manifest = migrated(cast("dict[str, Any]", manifest), self.path)
         return manifest if self._in_guest else manifest | self._hidden_keys()
 
@@ -188,7 +188,7 @@ class RunDir:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            raise RunDirError(f"{path}: cannot be read: {error}") from error
+            raise RunDirError(f"{path}: {why_unreadable(error)}") from error
 
     # Events
 
@@ -225,7 +225,7 @@ class RunDir:
             msg = f"{self.path}: not analysed yet (no summary.json); `atoll report {self.path}` analyses it"
             raise RunError(msg) from None
         except (OSError, ValueError) as error:
-            raise RunError(f"{path}: cannot be read: {error}; `atoll report {self.path}` makes it again") from None
+            raise RunError(f"{path}: {why_unreadable(error)}; `atoll report {self.path}` makes it again") from None
         if not isinstance(summary, dict) or not summary:
             raise RunError(f"{path}: not a run's summary; `atoll report {self.path}` makes it again")
         return cast("dict[str, Any]", summary)
@@ -262,6 +262,13 @@ class ManifestWriter:
 def _texts(manifest: Mapping[str, Any]) -> dict[str, str]:
     """Each key with what it holds, as ``json.dumps`` with an indent of 1 writes it in an object."""
     return {key: json.dumps({key: value}, indent=1)[2:-2] for key, value in manifest.items()}
+
+
+def why_unreadable(error: OSError | ValueError) -> str:
+    """Why a JSON file cannot be read, in the words that follow its path."""
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror}"
+    return f"is damaged (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else "is damaged"
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -45,7 +45,8 @@ def migrated(manifest: JsonObject, path: Path) -> JsonObject:
     """The manifest in the current format. Raises RunDirError when it is of a newer format, or of none."""
     written = manifest.get("format")
     if not isinstance(written, int) or written < 1:
-        raise RunDirError(f"{path}: manifest.json has no format number, so this is not a run directory of atoll")
+        what = f"format {written!r}, not a number from 1" if "format" in manifest else "no format number"
+        raise RunDirError(f"{path}: manifest.json has {what}, so this is not a run directory of atoll")
     if written > FORMAT:
         raise RunDirError(
             f"{path}: written in format {written}, but this version of atoll reads only formats up to {FORMAT}; use a "

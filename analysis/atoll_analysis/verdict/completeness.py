@@ -42,7 +42,10 @@ def _never_seen(summary: Summary) -> Iterator[Finding]:
     servers, flows = summary["servers"], summary["flows_completed"]
     unseen = ", ".join(name for name, volume in servers.items() if not volume["goodput_bytes"])
     if unseen and flows > _FLOWS_PER_SERVER * len(servers):
-        text = f"the captures have no TCP payload from {unseen}, although {flows} flows completed"
+        text = (
+            f"the captures have no TCP payload from {unseen}, although {flows} flows completed; `atoll trace` shows "
+            "whether its packets pass the taps"
+        )
         yield reason(FindingCode.SERVER_UNSEEN, text)
 
 
@@ -108,7 +111,8 @@ def _cause(error: str, count: int) -> str:
 def _pings(summary: Summary) -> Iterator[Finding]:
     sent, lost, planned = summary["ping_sent"], summary["ping_lost"], summary.get("ping_planned")
     if planned and sent < LEAST_PINGS_SHARE * planned - 1 and summary["cut_short"] is None:
-        text = f"{sent} of {counted(planned, 'ping')} were sent, bound {LEAST_PINGS_SHARE:.0%}"
+        least = f"at least {100 * LEAST_PINGS_SHARE:g} % must be"
+        text = f"only {sent} of {counted(planned, 'planned ping')} were sent; {least}"
         yield reason(FindingCode.PINGS_UNSENT, text)
     path_loss = summary.get("ping_path_loss") or 0.0
     # Losses come in bursts, and a link's loss is of bytes that TCP sends at other times: twice the share is allowed.

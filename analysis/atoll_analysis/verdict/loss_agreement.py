@@ -65,8 +65,17 @@ def _disagreement(section: Section) -> str:
         more = f"{section['last']} captured {counted(-section['captured_bytes'], 'byte')} more than {section['first']}"
         return f"{more}: packets were added between {where}, bound 0{hint}"
     lost = counted(section["captured_bytes"], "byte")
-    bound = f"the link counted {section['counted_bytes']}; they must be equal" if section["links"] else "bound 0"
+    bound = "bound 0"
+    if links := section["links"]:
+        bound = count_differs(listed(links), section["counted_bytes"], section["probed_bytes_max"])
     return f"captures show a loss of {lost} between {where}, {bound}{hint}"
+
+
+def count_differs(links: str, counted_bytes: int, probed_bytes_max: int) -> str:
+    """The count of links that disagrees with captures, and its bound: links drop probes, too."""
+    most = counted(probed_bytes_max, "byte")
+    bound = f"that may only be larger, by at most {most} of probes" if probed_bytes_max else "both must be equal"
+    return f"{links} counted {counted(counted_bytes, 'byte')}; {bound}"
 
 
 def compared_links(sections: Sequence[Section]) -> list[str]:

@@ -11,7 +11,7 @@ from atoll_analysis.verdict.completeness import judge_completeness
 from atoll_analysis.verdict.duplicate_addresses import judge_duplicates
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
 from atoll_analysis.verdict.host_heat import judge_heat
-from atoll_analysis.verdict.loss_agreement import compared_links, disagreements, judge_unproven
+from atoll_analysis.verdict.loss_agreement import compared_links, count_differs, disagreements, judge_unproven
 from atoll_analysis.verdict.lost_outside import judge_lost_outside, likely_causes
 from atoll_core.plural import counted
 
@@ -203,7 +203,8 @@ def _disagreements(summary: Summary) -> list[Finding]:
         return differing
     if 0 <= dropped - captured <= summary["probed_bytes_max"]:  # links also drop probes, captures leave them out
         return []
-    lost = f"captures show a loss of {counted(captured, 'byte')}, the link counted {dropped}; they must be equal"
+    count = count_differs("links", dropped, summary["probed_bytes_max"])
+    lost = f"captures show a loss of {counted(captured, 'byte')}, {count}"
     if captured < 0:
         more = counted(-captured, "byte")
         lost = f"packets were added between world and island: island captured {more} more than world, bound 0"

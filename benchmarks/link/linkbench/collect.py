@@ -138,7 +138,7 @@ def _in_namespaces(tasks: Path, _seconds: float) -> None:
     environment = os.environ | {"PYTHONPATH": _PACKAGES}
     done = subprocess.run([*unshare_argv(), *_worker(tasks)], env=environment, check=False)
     if done.returncode != 0:
-        raise LabError(f"the measurements ended early (exit code {done.returncode})")
+        raise LabError(f"the measurements ended early (exit code {done.returncode}); the worker's message is above")
 
 
 def _in_uml(tasks: Path, seconds: float) -> None:

@@ -171,7 +171,7 @@ def _refuse_other_kinds(document: Document) -> None:
     most_own_keys = max(_own_keys(document, RawLab), _own_keys(document, RawExperiment))
     if is_study(document):
         remedy = f"`atoll check {document.file}` checks it, `atoll sweep {document.file} --dry-run` estimates its runs"
-        raise DescriptionError([Diagnostic(document.file, 0, f"is a study; {remedy}")])
+        raise DescriptionError([Diagnostic(document.file, 0, f"is a study, neither a lab nor an experiment; {remedy}")])
     if _own_keys(document, RawInventory) > most_own_keys:
         remedy = f"`atoll check --inventory {document.file}` checks it, `atoll check LAB --inventory ...` for a lab"
         message = f"is an inventory of machines, neither a lab nor an experiment; {remedy}"

@@ -67,7 +67,7 @@ class Raw(BaseModel):
 class BoxSettings(Raw):
     """Base of the settings of a box kind (``BoxKind.settings``). Their values are numbers, texts or quantities.
 
-    ``SAME_IN_PAIR``: settings that must be the same at both boxes of a pair. ``mode`` is one if the kind encapsulates.
+    ``SAME_IN_PAIR``: settings that must be the same at both boxes of a pair; so must ``mode`` if it encapsulates.
     """
 
     SAME_IN_PAIR: ClassVar[tuple[str, ...]] = ()

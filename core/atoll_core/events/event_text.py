@@ -171,6 +171,11 @@ def _outcome(event: _Fields) -> _Text:
     return _warning(f"outcome: {outcome.partition(': ')[0]}", if_=outcome != "completed")
 
 
+def _switch(event: _Fields) -> str | _Text:
+    is_down = event["state"] == "down"
+    return _warning(f"switch {event['switch']} is {'not ' if is_down else ''}connected", if_=is_down)
+
+
 def _terrestrial(event: _Fields) -> str:
     measured, configured = event["measured_ns"] / 1e6, event["configured_ns"] / 1e6
     return f"{event['server']}: terrestrial RTT {measured:.2f} ms, configured {configured:g} ms"
@@ -194,7 +199,7 @@ _TEXTS: dict[str, Callable[[_Fields], str | _Text]] = {
     "start": _start,
     "step": _step,
     "swap": _swap,
-    "switch": lambda event: _warning(f"switch {event['switch']} is {event['state']}", if_=event["state"] == "down"),
+    "switch": _switch,
     "terrestrial": _terrestrial,
     "trace_start": lambda event: f"the trace of {', '.join(event['boxes'])} begins",
     "transfer": lambda event: _warning(f"transfer {event['state']}{_reason_text(event)}"),

@@ -128,7 +128,9 @@ class Replay:
                 "metrics": facts.metrics,
             }
         except (IndexError, KeyError) as error:
-            raise RunDirError(f"{self._dir.path}: events.jsonl is damaged: {error!r}") from None
+            what = f"has no {error}" if isinstance(error, KeyError) else "is a change that the experiment does not have"
+            file = self._dir.path / _EVENTS_FILE
+            raise RunDirError(f"{file}: an event {what}; the run cannot be replayed") from None
         run = head.model_dump()
         if head.verdict is not None:
             verdict = {key: run[key] for key in ("verdict", "reasons", "caveats")}

@@ -82,7 +82,7 @@ def settings_of(words: list[str]) -> TwinSettings:
     for word in words:
         key, _, text = word.partition("=")
         if key not in asdict(TwinSettings()):
-            raise ValueError(f"unknown behaviour {key!r}; there are: {', '.join(asdict(TwinSettings()))}")
+            raise ValueError(f"--set {word}: unknown key {key!r}; known: {', '.join(asdict(TwinSettings()))}")
         try:
             settings[key] = _parse_value(key, text)
         except ValueError as error:

@@ -60,7 +60,10 @@ async def _connected(address: str) -> AsyncGenerator[Client]:
     try:
         security: Any = distributed.Security()  # of Dask's configuration
         if address.startswith("tls:") and security.get_connection_args("client")["ssl_context"] is None:
-            raise MachineError(f"--scheduler {address}: Dask's configuration has no keys for TLS (docs/studies.md)")
+            raise MachineError(
+                f"--scheduler {address}: Dask's configuration names no TLS certificates; set ca-file and client in "
+                "~/.config/dask/tls.yaml (docs/studies.md)"
+            )
         client: Client = await distributed.Client(
             address, asynchronous=True, timeout=_CONNECT_TIMEOUT_S, direct_to_workers=False, set_as_default=False
         )

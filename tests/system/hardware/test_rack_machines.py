@@ -105,7 +105,7 @@ def test_text_of_a_shell_is_quoted_when_it_comes_before_the_agent_or_instead_of_
         said = up(rack).stderr
     finally:
         rack.on("w1", "rm", "/root/.bashrc")
-    assert "the shell there printed 'Welcome to w1': if a start-up file of the shell does so (~/.bashrc, " in said
+    assert "the shell there printed 'Welcome to w1'; if ~/.bashrc, ~/.profile or /etc/profile.d does so, " in said
     users = rack.directory / "passwd"
     known = users.read_text()
     inventory = rack.directory / "nologin.yaml"

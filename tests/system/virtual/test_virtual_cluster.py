@@ -153,5 +153,5 @@ def test_keys_of_dasks_configuration_open_a_scheduler_with_tls(tmp_path: Path) -
             for environment in ({**os.environ, **tls}, dict(os.environ))
         ]
     assert "has no workers" in reply[0]
-    assert "Dask's configuration has no keys for TLS" in reply[1]
+    assert "Dask's configuration names no TLS certificates; set ca-file and client" in reply[1]
     assert [len(each.splitlines()) for each in reply] == [1, 1]

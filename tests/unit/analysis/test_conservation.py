@@ -108,7 +108,7 @@ def test_a_box_that_cuts_segments_anew_is_proven_by_payload(tmp_path: Path) -> N
         )
     )
     assert reasons == [
-        "captures show a loss of 540 bytes between into-sat and link-sat (sat), the link counted 0; they must be equal"
+        "captures show a loss of 540 bytes between into-sat and link-sat (sat), sat counted 0 bytes; both must be equal"
     ]
     assert summary["loss_bytes_captures"] is None
     assert summary["payload"] == {

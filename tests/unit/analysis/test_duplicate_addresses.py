@@ -34,8 +34,9 @@ def test_an_unknown_mac_address_that_sends_for_a_host_is_named_with_both_and_the
     both = [("10.20.0.1", mac, False) for mac in (client.interface.mac, FOREIGN)]
     assert findings(network, {"world": both, "island": both}) == [
         (
-            f"DUPLICATE_ADDRESS: 10.20.0.1 of i1 has two MAC addresses: its own {client.interface.mac}, and {FOREIGN} "
-            "(captures island, world, by its packets): give the other machine another address, or disconnect it"
+            f"DUPLICATE_ADDRESS: another machine has the address 10.20.0.1 of i1: MAC address {FOREIGN} instead of "
+            f"{client.interface.mac} (seen in packets of captures island, world); give that machine another address, "
+            "or disconnect it"
         )
     ]
 
@@ -43,8 +44,8 @@ def test_an_unknown_mac_address_that_sends_for_a_host_is_named_with_both_and_the
 def test_an_arp_packet_is_enough(network: Network) -> None:
     """Hosts of a lab send none, so that a claim is another machine's."""
     (found,) = findings(network, {"tap-3": [("10.10.0.1", FOREIGN, True)]})
-    assert "10.10.0.1 of w1 has two MAC addresses" in found
-    assert "(capture tap-3, by ARP)" in found
+    assert "another machine has the address 10.10.0.1 of w1: " in found
+    assert "(seen in ARP of capture tap-3)" in found
 
 
 def test_routed_boxes_and_a_router_in_front_of_a_tap_are_no_duplicates(network: Network) -> None:
@@ -71,4 +72,4 @@ def test_it_makes_a_run_invalid() -> None:
     summary: Any = {**VALID, "duplicate_addresses": [{**entry, "captures": ["world"], "arp": True}]}
     (finding,) = judge(summary)
     assert finding.is_reason
-    assert finding.text.startswith("DUPLICATE_ADDRESS: 10.20.0.1 of i1 ")
+    assert finding.text.startswith("DUPLICATE_ADDRESS: another machine has the address 10.20.0.1 of i1: ")

@@ -375,11 +375,15 @@ REFUSED = [
     (
         f"{OLD}{AT},TCP,1.2.3.4,1,10.20.0.1,2,many\n",
         None,
-        ":2: has no flow to import: 'many' is not a number of bytes or packets",
+        ":2: has no flow to import: ibyt is 'many', not a whole number",
     ),
     (f"{OLD}{AT},TCP,1.2.3.4,1,::1,2,9\n", None, ": has no flow to import: none of its flows is of IPv4 and matches"),
     (f"{OLD}{AT},TCP,1.2.3.4,1,x.y,2,9\n", None, ":2: has no flow to import: 'x.y' does not appear to be an IPv4 or"),
-    (f"{OLD}1.1.2026,1,TCP,1.2.3.4,1,10.20.0.1,2,9\n", None, "'1.1.2026' is no time such as 2025-06-27 19:30:01.100"),
+    (
+        f"{OLD}1.1.2026,1,TCP,1.2.3.4,1,10.20.0.1,2,9\n",
+        None,
+        "ts is '1.1.2026'; write a time such as 2025-06-27 19:30:01.100",
+    ),
     ("pr,sa,da,ibyt\nTCP,1.2.3.4,5.6.7.8,9\n", None, ":1: there is no column firstSeen; export with: nfdump -r FILE"),
     (
         "Proto,SrcAddr,DstAddr,SrcPkts,DstPkts,SrcBytes,DstBytes\n",

@@ -201,7 +201,7 @@ def summary(on_cables: int | None, by_link: int) -> Summary:
 def test_captures_and_link_that_disagree_have_a_likely_cause() -> None:
     """It stands in the reason, and not once more in the notes."""
     (reason,) = reasons(summary(310, 4000))
-    differ = "captures show a loss of 4711 bytes, the link counted 4000; they must be equal"
+    differ = "captures show a loss of 4711 bytes, links counted 4000 bytes; both must be equal"
     assert reason == f"{differ}; likely cause: {CAUSE}"
     assert remarks(summary(310, 4000)) == []
 
@@ -215,7 +215,7 @@ def test_captures_and_link_that_agree_make_it_a_caveat() -> None:
 def test_another_programs_packets_are_blamed_for_nothing() -> None:
     """None of the laboratory's cables lost one: the machine's count is told, the difference remains unexplained."""
     (reason,) = reasons(summary(0, 4000))
-    assert reason.endswith("they must be equal")
+    assert reason.endswith("both must be equal")
     (remark,) = remarks(summary(0, 4000))
     assert "312 packets that waited for a processor (none of them on the lab's own cables); " in remark
 
@@ -328,7 +328,7 @@ def test_captures_and_link_that_disagree_may_be_the_switches() -> None:
     disagree = cast("Summary", {**summary(0, 4000), "lost_outside": lost})
     (reason,) = reasons(disagree)
     assert (
-        "; they must be equal; likely cause: 4744 packets were lost at Open vSwitch's own sockets (s1/1 4744), "
+        "; both must be equal; likely cause: 4744 packets were lost at Open vSwitch's own sockets (s1/1 4744), "
         in reason
     )
     assert remarks(disagree) == []

@@ -97,6 +97,10 @@ def test_columns_are_those_that_the_header_names(text: str, ms: tuple[float, ...
         ("1,23.1\n", ":1: '1,23.1' is ambiguous: "),
         ("1700000000.5,23.1\n", ":1: '1700000000.5,23.1' is ambiguous: "),
         ("a,20.0,23.1\n", ":1: 'a,20.0,23.1' has 3 columns; name them in a first line, such as time,target,rtt_ms"),
+        (
+            "time,target,rtt_ms\n1,a,timeout\n",
+            ":2: '1,a,timeout' has 'timeout' as RTT; write milliseconds, such as 612.3, or remove the line",
+        ),
         ("time,host,jitter\n1,a,2\n", ":1: 'time,host,jitter' names 3 columns, none of them rtt_ms; "),
         ("rtt_ms,time,city\n2,1,a\n", ":1: 'rtt_ms,time,city' names 3 columns, none of them target; "),
         ("target,rtt_ms\na,b,2\n", ":2: 'a,b,2' has 3 columns, but the first line names 2"),
@@ -139,7 +143,7 @@ def test_replies_of_ping_in_other_locales_of_ipv6_and_with_dates_are_read() -> N
 
 def test_what_is_no_rtt_is_told_with_its_line() -> None:
     found = read_rtts([("a.txt", "1\n2 ms\n"), ("b.txt", "5\n\nfar\n-3\n")])
-    what = "neither a line of ping nor an RTT in milliseconds, alone or after a target and a comma"
+    what = "neither output of ping nor an RTT in milliseconds; write 612.3 or TARGET,612.3"
     assert [str(mistake) for mistake in found.mistakes] == [
         f"a.txt:2: '2 ms' is {what}",
         f"b.txt:3: 'far' is {what}",

@@ -86,7 +86,8 @@ def test_a_study_is_told_apart_from_an_experiment(project: Path, monkeypatch: py
         with pytest.raises(DescriptionError) as answer:
             read(Path("examples/studies/geo-queues.yaml"))
         assert str(answer.value) == (
-            "examples/studies/geo-queues.yaml: is a study; `atoll check examples/studies/geo-queues.yaml` checks it, "
+            "examples/studies/geo-queues.yaml: is a study, neither a lab nor an experiment; "
+            "`atoll check examples/studies/geo-queues.yaml` checks it, "
             "`atoll sweep examples/studies/geo-queues.yaml --dry-run` estimates its runs"
         )
 

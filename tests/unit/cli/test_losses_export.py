@@ -71,7 +71,11 @@ def test_what_cannot_be_exported_is_refused_in_one_line(run: RunDir, tmp_path: P
     summary = run.summary()
     bare = RunDir(tmp_path)
     for changed, message in (
-        ({"loss_bursts": {}}, "no captures before and behind sat show which packets it lost"),
+        ({"loss_bursts": {}}, "no captures before and behind sat show which packets it lost; put a tap on each side"),
+        (
+            {"loss_bursts": {"sat": {**summary["loss_bursts"]["sat"], "packets": 0}}},
+            "no packet to the island came to sat within the measurement",
+        ),
         ({"loss_bursts": {}, "bottleneck": None}, "the run has no link"),
     ):
         bare.write_summary({**summary, **changed})

@@ -150,7 +150,7 @@ def test_a_pipe_or_device_is_written_and_stays(tmp_path: Path) -> None:
     assert os.read(reader, 100) == b"text"
     os.close(reader)
     assert pipe.is_fifo()
-    with pytest.raises(RunError, match="pipe could not be written: it is not a regular file"):
+    with pytest.raises(RunError, match="pipe could not be written: it is a device or a pipe; name a file"):
         replace_text(pipe, "text")
     assert pipe.is_fifo()
 

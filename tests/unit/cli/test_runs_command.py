@@ -50,7 +50,7 @@ def test_runs_are_listed_and_filtered(runs: Path) -> None:
     (runs / "broken/manifest.json").write_text("{")
     done = atoll("runs", "list", runs, "--json")
     assert done.returncode == 0
-    assert done.stderr.startswith(f"left out: {runs}/broken/manifest.json: cannot be read")
+    assert done.stderr.startswith(f"left out: {runs}/broken/manifest.json: is damaged (line 1)")
     listed = json.loads(done.stdout)["runs"]
     assert [(each["path"], each["seed"], each["verdict"]) for each in listed] == [
         (str(first), 1, "valid"),

@@ -93,7 +93,7 @@ TEXTS: list[tuple[str, dict[str, Any]]] = [
         {"type": "swap", "state": "end", "duration_ns": 727_000_000, "drain_ns": 5, "beyond_drain_ns": 325_000_000},
     ),
     ("swap rolled back: a probe was lost", {"type": "swap", "state": "undone", "reason": "a probe was lost"}),
-    ("switch sw-w is down", {"type": "switch", "switch": "sw-w", "state": "down"}),
+    ("switch sw-w is not connected", {"type": "switch", "switch": "sw-w", "state": "down"}),
     ("rack-3 kept logs/x", {"type": "not_collected", "message": "rack-3 kept logs/x"}),
     ("outcome: failed at step check", {"type": "outcome", "outcome": "failed at step check: no"}),
     (
@@ -117,7 +117,7 @@ WARNINGS = {
     "transfer failed",
     "connections through boxes that are no longer in use",
     "swap rolled back",
-    "switch sw-w is down",
+    "switch sw-w is not connected",
     "rack-3 kept",
     "outcome: failed",
     "clocks compared; this machine's was set by -7",

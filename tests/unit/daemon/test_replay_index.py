@@ -101,7 +101,7 @@ def test_a_run_whose_request_or_events_cannot_be_read_is_told_as_such(tmp_path: 
     run = WatchedRun(tmp_path)
     replay = Replay(run.dir.path)
     run.dir.event("change", 5, change=7, state="end")
-    with pytest.raises(RunDirError, match=r"events\.jsonl is damaged"):
+    with pytest.raises(RunDirError, match=r"events\.jsonl: an event is a change that the experiment does not have; "):
         replay.details()
     run.dir.update_manifest({"network": {}})
     with pytest.raises(RunDirError, match="has no complete run request"):

@@ -78,7 +78,7 @@ def test_what_the_testbed_publishes_is_in_the_event_log(capsys: pytest.CaptureFi
     logged = daemon.events.since(0)
     assert [(event["seq"], event["type"], event["text"]) for event in logged] == [
         (1, "progress", "namespaces: creating the lab's namespaces"),
-        (2, "switch", "switch sw-c is down"),
+        (2, "switch", "switch sw-c is not connected"),
         (3, "swap", "swap: packets now take the new chain"),
         (4, "note", "sw-c lost its control channel"),
     ]

@@ -11,10 +11,7 @@ from atoll_hosts.agent import Agent
 from atoll_hosts.line_stream import LineProcess, LineStream
 
 HELLO = json.dumps({"type": "hello", "protocol": 2, "speaks": [[2, 0]], "version": "0", "pid": 1, "arch": "x86_64"})
-REMEDY = (
-    "if a start-up file of the shell does so (~/.bashrc, ~/.profile, /etc/profile.d), let it print nothing without a "
-    "terminal"
-)
+REMEDY = "if ~/.bashrc, ~/.profile or /etc/profile.d does so, let it print only on a terminal"
 
 
 async def connect(script: str) -> Agent:
@@ -33,8 +30,7 @@ async def test_a_line_printed_before_the_greeting_is_quoted(text: str) -> None:
     with pytest.raises(LabError) as error:
         await connect(f"printf '{text}\\n'; echo '{HELLO}'; exec cat >/dev/null")
     first = next(line for line in text.split(r"\n") if line)
-    broke = "the connection to ws's agent broke: text comes before the greeting"
-    assert str(error.value) == f"{broke}; the shell there printed '{first}': {REMEDY}"
+    assert str(error.value) == f"the connection to ws's agent broke: the shell there printed '{first}'; {REMEDY}"
 
 
 async def test_the_text_of_nologin_is_quoted() -> None:
