@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.run_directory.atomic_files import plain_errors, replace_text
+from atoll_analysis.run_directory.atomic_files import directory_errors, plain_errors, replace_text
 from atoll_analysis.verdict.findings import Verdict
 from atoll_core.errors import AtollError, RunDirError, RunError, UsageError
 from atoll_studies.points import Point
@@ -100,7 +100,7 @@ class StudyDirectory:
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
         """Hold the directory for a sweep, which makes it if needed. Raises UsageError while another sweep has it."""
-        with plain_errors(self.path):
+        with directory_errors(str(self.path)):
             self.path.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
