@@ -227,6 +227,17 @@ def is_study(path: Path) -> bool:
     return (path / "study.json").is_file()
 
 
+def point_of(run: Path) -> tuple[str, str] | None:
+    """The name of the study that a run is of, and the levels of its configuration; None if they cannot be read."""
+    run = run.absolute()
+    for folder in filter(is_study, run.parents):
+        study = StudyDirectory(folder)
+        with contextlib.suppress(RunDirError, LookupError, TypeError, AttributeError):  # not of a point, or damaged
+            identity = run.relative_to(folder).parts[1]  # points/ID/RUN, or working/ID/EXPERIMENT/RUN
+            return study.study()["name"], ", ".join(study.point(identity)["levels"].values())
+    return None
+
+
 def _read_json(path: Path, missing: str) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
