@@ -114,6 +114,14 @@ def test_what_is_not_there_is_bad_input_and_one_line_for_every_verb(tmp_path: Pa
     assert {path.name for path in tmp_path.iterdir()} == before
 
 
+def test_a_name_that_is_too_long_is_bad_input_and_one_line(tmp_path: Path) -> None:
+    name = 256 * "x"
+    verbs = ("run", "sweep", "report", "report --compare", "watch", "watch --runs", "runs list")
+    for found in ended(tmp_path, [[*verb.split(), name] for verb in verbs]):
+        assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1), found
+        assert found.stderr.startswith(name)
+
+
 def test_an_option_that_there_is_not_is_bad_input_and_one_line_for_every_verb(tmp_path: Path) -> None:
     commands = [[*name.split(), "--verbosely"] for name in verbs()]
     assert len(commands) > 30

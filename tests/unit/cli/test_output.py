@@ -73,6 +73,7 @@ def test_a_wrong_ending_is_one_line_with_the_known_endings(
         ("run GEO --on virtual --runs /proc/x", "/proc/x"),
         ("run GEO --runs /proc/x --set tcp.congestion_control=reno", "/proc/x"),
         ("sweep STUDY /proc/x", "/proc/x"),
+        ("watch --runs pings.txt", "pings.txt"),
     ],
 )
 def test_a_path_that_cannot_be_written_is_bad_input_for_every_command(
