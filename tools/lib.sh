@@ -48,6 +48,25 @@ fetching() {
     return $code
 }
 
+# with_progress TEXT COMMAND...: runs a command, and says every ten seconds what the command TEXT prints, and the seconds.
+# The reader of a pipe does so, because it ends with this shell, however that ends.
+progress_every=10
+with_progress() {
+    local text=$1 begin=$SECONDS progress reader
+    shift
+    exec 8> >(
+        exec 9<&- # the lock of set-up
+        while read -r -t "$progress_every" || [ $? -gt 128 ]; do
+            progress=$("$text")
+            [ -z "$progress" ] || say "$progress, $((SECONDS - begin)) s"
+        done
+    )
+    reader=$!
+    "$@" 8>&-
+    exec 8>&-
+    wait "$reader"
+}
+
 # version_at_least HAVE WANT: compares dotted numbers. No script here has a reader in a pipe that leaves early (head, grep -q):
 # the writer would die of SIGPIPE, which pipefail takes for the command's failure.
 version_at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | sed -n 1p)" = "$2" ]; }

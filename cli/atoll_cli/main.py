@@ -5,6 +5,7 @@ Exit codes: 0 done (a run: valid, with or without caveats), 1 failed, 2 bad inpu
 130 interrupted (docs/exit-codes.md).
 """
 
+import errno
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -641,6 +642,11 @@ def main() -> None:
         exit_discarding_output(error.exit_code)
     except BrokenPipeError:
         exit_discarding_output(1)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)  # pathlib's `exists` raises it
+        exit_discarding_output(UsageError.exit_code)
     if code == InterruptedByUserError.exit_code:  # Ctrl-C in a command that leaves nothing behind
         print("interrupted", file=sys.stderr)
     sys.exit(code)

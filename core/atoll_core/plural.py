@@ -47,4 +47,4 @@ def columns(rows: list[tuple[str, ...]], indent: str) -> Iterator[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)] if rows else []
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        yield indent + "  ".join((*cells, row[-1]))
+        yield (indent + "  ".join((*cells, row[-1]))).rstrip()

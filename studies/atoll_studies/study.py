@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.figures.run_figures import suggest_figure
+from atoll_core.description.file_kinds import STUDY, require_kind
 from atoll_core.description.loader import DescriptionFile
 from atoll_core.description.raw_study import LAST_SEED, RawStudy, level_name
 from atoll_core.description.validation_messages import parse, suggest
@@ -81,6 +82,7 @@ def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collectio
     ``known_figures``: names that the key ``figures`` may have; empty: any. ``columns``: names that no factor may have.
     """
     document = read_document(path)
+    require_kind(document, STUDY)
     return _Resolver(parse(RawStudy, document), document, path, known_figures).resolve(columns)
 
 

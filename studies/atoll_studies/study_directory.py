@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.run_directory.atomic_files import plain_errors, replace_text
+from atoll_analysis.run_directory.atomic_files import directory_errors, plain_errors, replace_text
 from atoll_analysis.run_directory.directory import why_unreadable
 from atoll_analysis.verdict.findings import Verdict
 from atoll_core.errors import AtollError, RunDirError, RunError, UsageError
@@ -101,7 +101,7 @@ class StudyDirectory:
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
         """Hold the directory for a sweep, which makes it if needed. Raises UsageError while another sweep has it."""
-        with plain_errors(self.path):
+        with directory_errors(str(self.path)):
             self.path.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -226,6 +226,17 @@ class StudyDirectory:
 def is_study(path: Path) -> bool:
     """Whether a path is the directory of a study."""
     return (path / "study.json").is_file()
+
+
+def point_of(run: Path) -> tuple[str, str] | None:
+    """The name of the study that a run is of, and the levels of its configuration; None if they cannot be read."""
+    run = run.absolute()
+    for folder in filter(is_study, run.parents):
+        study = StudyDirectory(folder)
+        with contextlib.suppress(RunDirError, LookupError, TypeError, AttributeError):  # not of a point, or damaged
+            identity = run.relative_to(folder).parts[1]  # points/ID/RUN, or working/ID/EXPERIMENT/RUN
+            return study.study()["name"], ", ".join(study.point(identity)["levels"].values())
+    return None
 
 
 def _read_json(path: Path, missing: str) -> dict[str, Any]:

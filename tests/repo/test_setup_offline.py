@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the first set-up says of what it could not fetch: without a network one line with the remedy, else all of it."""
+"""What the first set-up says: how far it is, and of what it could not fetch one line with the remedy."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -59,3 +60,44 @@ def test_what_fails_for_another_reason_is_shown_as_it_is(
     shown = shown or f"setup: wheels cannot be fetched (Connection refused): {remedy}\n"
     assert (done.returncode, done.stderr) == (code, shown)
     assert list(tmp_path.iterdir()) == []
+
+
+CARGO = """#!/bin/sh
+case $1 in
+-vV) echo "host: here" ;;
+build)
+    mkdir -p target/release
+    printf '   Compiling %s v1.0.0\\n' a b c >&2
+    echo "warning: odd" >&2
+    sleep 3
+    exit "$CODE"
+    ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("every_s", "code"), [("0.2", 0), ("0.2", 3), ("60", 0)])
+def test_what_takes_longer_says_how_far_it_is(project: Path, tmp_path: Path, every_s: str, code: int) -> None:
+    """Until it has ended or failed; nothing of what is quick."""
+    shutil.copytree(project / "tools", tmp_path / "tools")
+    (tmp_path / "tools/cargo").write_text(CARGO)
+    script = 'source <(sed "\\$d" "$0"); progress_every=$1; step rust'
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script, tmp_path / "tools/setup", every_s],
+        env={**os.environ, "CODE": str(code)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (code, "warning: odd\n")
+    first, second, *progress = done.stdout.splitlines()
+    assert (first, second) == (
+        "setup: rust: building target/release/atoll-host",
+        "setup: rust: the crates of Cargo.lock",
+    )
+    if not code:
+        assert re.fullmatch(r"setup: rust: done in \d+ s", progress.pop())
+    assert all(re.fullmatch(r"setup: rust: \d crates compiled, \d+ s", line) for line in progress)
+    assert bool(progress) == (every_s == "0.2")
+    assert not progress or " 3 crates compiled, " in progress[-1]

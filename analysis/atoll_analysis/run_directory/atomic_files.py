@@ -7,7 +7,7 @@ import os
 from collections.abc import Generator
 from pathlib import Path
 
-from atoll_core.errors import RunError
+from atoll_core.errors import RunError, UsageError
 
 _DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -19,6 +19,20 @@ def plain_errors(path: Path) -> Generator[None]:
         yield
     except OSError as error:
         raise write_error(path, error) from error
+
+
+@contextlib.contextmanager
+def directory_errors(name: str) -> Generator[None]:
+    """Turn an OSError of making or writing a directory that the user named into a UsageError of one line.
+
+    A full disk is no mistake of the user: it remains a RunError.
+    """
+    try:
+        yield
+    except OSError as error:
+        if is_full(error):
+            raise write_error(Path(error.filename), error) from None
+        raise UsageError(f"{name}: cannot be written ({error.strerror}); name another directory") from None
 
 
 def is_full(error: OSError) -> bool:

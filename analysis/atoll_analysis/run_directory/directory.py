@@ -18,7 +18,7 @@ from atoll_analysis.run_directory.atomic_files import Appender, plain_errors, re
 from atoll_analysis.run_directory.file_record import damages, is_derived, update_checksums, write_checksums
 from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_analysis.run_directory.migrations import FORMAT, migrated, migrated_event
-from atoll_core.errors import RunDirError, RunError
+from atoll_core.errors import Diagnostic, RunDirError, RunError
 
 RUNNING = "running"
 COMPLETED = "completed"
@@ -149,6 +149,8 @@ class RunDir:
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
+            if mistake := _other_kind(self.path):
+                raise RunDirError(str(mistake)) from None
             why = "not a run directory (no manifest.json)" if self.path.exists() else "there is no such directory"
             raise RunDirError(f"{self.path}: {why}; one of a run looks like runs/geo/20260102T030405Z-1") from None
         except (OSError, ValueError) as error:
@@ -296,6 +298,14 @@ def _modified_s(path: Path) -> float:
         return path.stat().st_mtime_ns / 1e9
     except OSError:
         return 0.0
+
+
+def _other_kind(path: Path) -> Diagnostic | None:
+    """The mistake that a path is the file of a description."""
+    from atoll_core.description.file_kinds import other_kind  # imports pydantic and ruamel.yaml
+    from atoll_core.description.yaml_document import read_document
+
+    return other_kind(read_document(path), "a run directory")
 
 
 def _make_first_free(parent: Path, stamp: str) -> Path:

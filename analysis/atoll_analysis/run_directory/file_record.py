@@ -88,7 +88,7 @@ def _read(run: Path) -> dict[str, Any]:
     """The facts of each file by its path in the run; none of a run without a record: an older one, or a killed one."""
     try:
         return cast("dict[str, Any]", json.loads((run / RECORD).read_text(encoding="utf-8"))["files"])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
 
 

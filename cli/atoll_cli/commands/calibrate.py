@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from atoll_cli.commands.lab import print_progress
+from atoll_cli.terminal.output import results_console
 from atoll_cli.terminal.progress import unless_interrupted
 from atoll_core.description.loader import DescriptionFile
 from atoll_core.errors import PlanError
@@ -65,7 +65,8 @@ def _print(experiment: Experiment, calibration: dict[str, Any]) -> None:
         allowed = "" if row["low"] is None else f"{row['low']:.5g} to {row['high']:.5g}"
         figure = (row["box"], row["direction"], row["name"], f"{row['configured']:.5g} {row['unit']}")
         table.add_row(*figure, measured, allowed, row["state"])
-    Console().print(table)
+    with results_console() as console:
+        console.print(table)
     for row in calibration["rows"]:
         if row["why"]:
             print(f"{row['box']} {row['direction']} {row['name']}: {row['why']}")

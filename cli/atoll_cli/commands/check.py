@@ -42,7 +42,8 @@ def check(
     """
     from atoll_controller.planner.description_warnings import description_warnings
     from atoll_controller.planner.job_plan import short_ping_intervals
-    from atoll_core.description.loader import is_study, load_any
+    from atoll_core.description.file_kinds import STUDY, is_kind
+    from atoll_core.description.loader import load_any
     from atoll_core.description.yaml_document import (  # pydantic and ruamel.yaml take 0.1 s: --help does without
         label,
         read_document,
@@ -60,7 +61,7 @@ def check(
     engine_settings: dict[str, dict[str, str]] = {}
     for path in paths:
         try:
-            if is_study(read_document(path)):
+            if is_kind(read_document(path), STUDY):
                 texts[label(path)] = _study_summary(path)
                 continue
             network, experiment = load_any(path, settings)

@@ -16,6 +16,8 @@ from atoll_core.plural import counted
 
 runs = typer.Typer(help="List or verify runs; delete their captures.", no_args_is_help=True, rich_markup_mode=None)
 
+DEFAULT_FOLDER = Path("runs")
+
 Folders = Annotated[
     list[Path] | None,
     typer.Argument(help="directories to search [default: runs]", metavar="DIR...", show_default=False),
@@ -43,15 +45,20 @@ def list_(
     ] = None,
     json: Json = False,
 ) -> None:
-    """List runs with experiment, platform, seed, verdict and size."""
+    """List runs with experiment, study, platform, seed, verdict and size."""
     from atoll_analysis.stored_runs import DAMAGED, NOT_ANALYSED, StoredRun, find_runs, stored_run
     from atoll_analysis.verdict.findings import Verdict
     from atoll_core.plural import columns
+    from atoll_studies.study_directory import point_of
 
     require_one_of("--verdict", verdict, "verdicts", [*map(str, Verdict), NOT_ANALYSED, DAMAGED])
     require_one_of("--platform", platform, "platforms", PLATFORMS)
+    if not folders and not DEFAULT_FOLDER.exists():
+        empty = f"no runs yet: directory {DEFAULT_FOLDER} does not exist; `atoll run EXPERIMENT` makes it"
+        print(json_text.dumps({"runs": []}) if json else empty)
+        return
     listed: list[StoredRun] = []
-    for path in find_runs(folders or [Path("runs")]):
+    for path in find_runs(folders or [DEFAULT_FOLDER]):
         try:
             run = stored_run(path)
         except AtollError as error:
@@ -60,15 +67,21 @@ def list_(
         filters = ((experiment, run.experiment), (verdict, run.verdict), (platform, run.platform))
         if all(wanted in (None, value) for wanted, value in filters):
             listed.append(run)
+    points = [point_of(run.path) for run in listed]
     if json:
-        print(json_text.dumps({"runs": [run.to_json() for run in listed]}))
+        studies = [dict(zip(("study", "configuration"), point or (None, None), strict=True)) for point in points]
+        listed_json = [run.to_json() | study for run, study in zip(listed, studies, strict=True)]
+        print(json_text.dumps({"runs": listed_json}))
         return
-    rows = [("RUN", "EXPERIMENT", "PLATFORM", "SEED", "DURATION", "VERDICT", "SIZE")]
-    for run in listed:
+    study_column = ("STUDY",) if any(points) else ()
+    rows = [("RUN", "EXPERIMENT", *study_column, "PLATFORM", "SEED", "DURATION", "VERDICT", "SIZE")]
+    for run, point in zip(listed, points, strict=True):
+        study = (": ".join(filter(None, point or ())),) if study_column else ()
         duration = "" if run.duration_s is None else f"{run.duration_s:g} s"
         seed = "" if run.seed is None else str(run.seed)
         outcome = run.verdict if run.outcome == "completed" else f"{run.verdict}; {run.outcome}"
-        rows.append((str(run.path), run.experiment, run.platform, seed, duration, outcome, _megabytes(run.size_bytes)))
+        size = _megabytes(run.size_bytes)
+        rows.append((str(run.path), run.experiment, *study, run.platform, seed, duration, outcome, size))
     for line in columns(rows, ""):
         print(line)
     print(f"{counted(len(listed), 'run')}, {_megabytes(sum(run.size_bytes for run in listed))}")

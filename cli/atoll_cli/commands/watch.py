@@ -14,6 +14,7 @@ from collections.abc import Generator
 from pathlib import Path
 from urllib.parse import quote
 
+from atoll_cli.commands.selection import refuse
 from atoll_core.errors import MachineError
 from atoll_core.platforms import LabTarget
 from atoll_daemon.client import state_directory
@@ -28,6 +29,7 @@ def watch_lab(
 ) -> None:
     """`atoll watch`, until it is interrupted. Raises LabError if it cannot listen, RunDirError if ``run`` is no run."""
     address = ListenAddress.parse(listen)
+    refuse(runs.exists() and not runs.is_dir(), f"{runs}: is not a directory; name another one")
     replays = Replays(runs.resolve())
     run_id = None
     if run is not None:

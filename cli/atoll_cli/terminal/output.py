@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write standard output and the files that options name; a failed write becomes an error of one line."""
 
+import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar, cast
 
@@ -13,6 +14,7 @@ from atoll_core.plural import listed
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+    from rich.console import Console
 
 IMAGE_ENDINGS = (".png", ".svg", ".pdf")
 
@@ -127,6 +129,23 @@ def with_write_errors(stream: Stream) -> Stream | TextIO:
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
+
+
+@contextlib.contextmanager
+def results_console(piped_width: int | None = None) -> Generator["Console"]:
+    """A console on standard output. Lines that are piped do not end with the spaces that rich pads them with.
+
+    ``piped_width``: characters a line where neither a terminal nor COLUMNS says; None: rich's.
+    """
+    from rich.console import Console  # --help does without
+
+    if sys.stdout.isatty():
+        yield Console(highlight=False, markup=False)  # brackets in paths and names are theirs
+        return
+    console = Console(highlight=False, markup=False, width=None if "COLUMNS" in os.environ else piped_width)
+    with console.capture() as captured:
+        yield console
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def exit_discarding_output(code: int) -> NoReturn:

@@ -19,6 +19,7 @@ from rich.status import Status
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.verdict.findings import Verdict
+from atoll_cli.terminal.output import results_console
 from atoll_controller.planner.virtual_cost import rough_size
 from atoll_core.errors import AtollError, InterruptedByUserError
 from atoll_core.events.event_text import step_text
@@ -241,9 +242,10 @@ def print_result(
         report = {"report": str(run_dir / "report.html")} if summary else {}
         print(json.dumps({**answer, **(extra or {}), **link, **report}))
     elif summary:
-        from atoll_dashboards.report.terminal_summary import print_summary
+        from atoll_dashboards.report.terminal_summary import summary_text
 
-        print_summary(summary)
+        with results_console() as console:
+            console.print(summary_text(summary))
         print(f"report: {run_dir / 'report.html'}")
     else:
         print(f"measured, not analysed; analyse it with `atoll report {run_dir}`")

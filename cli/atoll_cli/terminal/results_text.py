@@ -4,9 +4,7 @@
 A table that is too wide is split, each part with the texts of its rows in front.
 """
 
-import os
 import re
-import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,6 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from atoll_analysis.verdict.findings import Verdict
+from atoll_cli.terminal.output import results_console
 from atoll_studies.results.results import Results
 from atoll_studies.study_directory import FAILED
 from atoll_studies.views.tables import Table, headline, tables
@@ -26,15 +25,8 @@ _STYLES = {Verdict.VALID.value: "", Verdict.CAVEATS.value: "yellow", Verdict.INV
 
 def print_results(results: Results, *, each_run: bool = False) -> None:
     """Print results. Of many runs of few configurations the figures of each are printed on request."""
-    terminal = sys.stdout.isatty()
-    width = None if terminal or "COLUMNS" in os.environ else _PIPED_WIDTH
-    console = Console(highlight=False, markup=False, width=width)  # brackets in paths and names are theirs
-    if terminal:
+    with results_console(_PIPED_WIDTH) as console:
         _print(results, console, each_run=each_run)
-        return
-    with console.capture() as captured:
-        _print(results, console, each_run=each_run)
-    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def _print(results: Results, console: Console, *, each_run: bool) -> None:

@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from atoll_core.description.file_kinds import EXPERIMENT, LAB, count_keys, require_kind
 from atoll_core.description.overrides import override, override_lab, settings_of_lab
 from atoll_core.description.raw_experiment import RawExperiment, RawTransfer
-from atoll_core.description.raw_inventory import RawInventory
-from atoll_core.description.raw_lab import RawLab
-from atoll_core.description.raw_study import RawStudy
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.resolve_experiment import resolve_experiment
 from atoll_core.description.resolve_lab import Lab
@@ -70,10 +68,7 @@ class DescriptionFile:
 
     def network_and_experiment(self) -> tuple[Network, Experiment]:
         """The experiment that the file describes, and the lab it names (relative to its own folder)."""
-        _refuse_other_kinds(self.document)
-        if self.document.tree is not None and _is_lab(self.document):
-            kind = "is a lab, but an experiment is needed; name an experiment.yaml (examples/ has some)"
-            raise DescriptionError([Diagnostic(self.document.file, 0, kind)])
+        require_kind(self.document, EXPERIMENT)
         return _resolve_with_settings(self.path, self.document, self.settings)
 
     def lab_or_experiment(self) -> tuple[Network, Experiment | None]:
@@ -84,8 +79,8 @@ class DescriptionFile:
         document = self.document
         if document.tree is None:
             raise DescriptionError(document.mistakes)
-        _refuse_other_kinds(document)
-        if _own_keys(document, RawLab) == _own_keys(document, RawExperiment):
+        require_kind(document, LAB, EXPERIMENT)
+        if count_keys(document, LAB) == count_keys(document, EXPERIMENT):
             message = "neither a lab (networks, switches, hosts, ...) nor an experiment (lab, chain, links, ...)"
             raise DescriptionError([*document.mistakes, document.mistake((), message)])
         if _is_lab(document):
@@ -157,30 +152,7 @@ def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
 
 
 def _is_lab(document: Document) -> bool:
-    return _own_keys(document, RawLab) > _own_keys(document, RawExperiment)
-
-
-def is_study(document: Document) -> bool:
-    """Whether the document is a study rather than a lab or an experiment."""
-    most_other_keys = max(_own_keys(document, RawLab), _own_keys(document, RawExperiment))
-    return "experiment" in (document.tree or ()) and _own_keys(document, RawStudy) > most_other_keys
-
-
-def _refuse_other_kinds(document: Document) -> None:
-    """Raise DescriptionError when the document is a study or an inventory instead of a lab or an experiment."""
-    most_own_keys = max(_own_keys(document, RawLab), _own_keys(document, RawExperiment))
-    if is_study(document):
-        remedy = f"`atoll check {document.file}` checks it, `atoll sweep {document.file} --dry-run` estimates its runs"
-        raise DescriptionError([Diagnostic(document.file, 0, f"is a study, neither a lab nor an experiment; {remedy}")])
-    if _own_keys(document, RawInventory) > most_own_keys:
-        remedy = f"`atoll check --inventory {document.file}` checks it, `atoll check LAB --inventory ...` for a lab"
-        message = f"is an inventory of machines, neither a lab nor an experiment; {remedy}"
-        raise DescriptionError([Diagnostic(document.file, 0, message)])
-
-
-def _own_keys(document: Document, model: type[RawLab | RawExperiment | RawInventory | RawStudy]) -> int:
-    """The number of the document's keys that ``model`` has."""
-    return len(set(document.tree or ()) & set(model.model_fields))
+    return count_keys(document, LAB) > count_keys(document, EXPERIMENT)
 
 
 def _resolve_with_settings(path: Path, document: Document, settings: Sequence[str]) -> tuple[Network, Experiment]:
@@ -217,6 +189,6 @@ def _why_no_lab(document: Document) -> str | None:
     if document.tree is None:
         unreadable = [mistake for mistake in document.mistakes if mistake.line == 0]
         return f"{document.file}: {unreadable[0].message}; the path is relative to this file" if unreadable else None
-    if _own_keys(document, RawExperiment) > _own_keys(document, RawLab):
+    if count_keys(document, EXPERIMENT) > count_keys(document, LAB):
         return f"{document.file} is an experiment; name the file of a lab"
     return None

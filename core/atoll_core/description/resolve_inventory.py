@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
+from atoll_core.description.file_kinds import INVENTORY, require_kind
 from atoll_core.description.raw_inventory import RawInventory, RawMachine
 from atoll_core.description.validation_messages import parse, suggest
 from atoll_core.description.yaml_document import Document, KeyPath, read_document
@@ -31,6 +32,7 @@ def load_inventory(path: Path, network: Network | None = None) -> Inventory:
     Raises DescriptionError with every mistake in it.
     """
     document = read_document(path)
+    require_kind(document, INVENTORY)
     resolver = _Resolver(parse(RawInventory, document), document, path, interface_slots(network) if network else {})
     inventory = resolver.resolve()
     if network is not None:

@@ -54,10 +54,3 @@ def summary_text(summary: dict[str, Any]) -> "RenderableType":
     if rtts:
         figures.add_row("terrestrial RTT", "", f"{rtts}  (measured/configured, ms)")
     return Group(head, *((remarks,) if remarks.rows else ()), figures)
-
-
-def print_summary(summary: dict[str, Any]) -> None:
-    """Print it to standard output."""
-    from rich.console import Console
-
-    Console(highlight=False).print(summary_text(summary))

@@ -37,7 +37,7 @@ def comparable(paths: Iterable[Path]) -> tuple[list[RunDir], dict[Path, str]]:
     """Return the runs that can be compared, and why others cannot. Of a study its runs are compared.
 
     A run that was completed but not analysed is returned, and refused by :func:`compare`. Raises RunError when fewer
-    than two runs remain because others are left out, RunDirError for a path that is no run.
+    than two runs remain because others are left out, UsageError for fewer, RunDirError for a path that is no run.
     """
     runs: list[RunDir] = []
     left_out: dict[Path, str] = {}
@@ -51,6 +51,8 @@ def comparable(paths: Iterable[Path]) -> tuple[list[RunDir], dict[Path, str]]:
         lines = [f"{path}: {reason}" for path, reason in left_out.items()]
         lines.append("fewer than two runs are left to compare" if runs else "no run is left to show")
         raise RunError("\n".join(lines))
+    if len(runs) < 2:
+        raise UsageError(f"report: --compare needs two or more runs, not {len(runs)}; `atoll report RUN` reports one")
     return runs, left_out
 
 

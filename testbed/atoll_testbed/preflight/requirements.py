@@ -4,9 +4,10 @@
 The machines of a lab of real ones have programs, kernels and a /run of their own: nothing of them is checked here.
 """
 
-import os
+import tempfile
 from pathlib import Path
 
+from atoll_analysis.run_directory.atomic_files import directory_errors
 from atoll_controller.planner.description_warnings import memory_warnings
 from atoll_controller.planner.job_plan import jobs
 from atoll_core.errors import Diagnostic, MachineError, PlanError
@@ -25,14 +26,14 @@ from atoll_testbed.run.run_request import PlannedRun, RunRequest, plan_run
 def require_runnable(request: RunRequest, runs: Path) -> PlannedRun:
     """Check a run with directories below ``runs``, and plan it. It may take seconds.
 
-    Raises PlanError or DescriptionError for a request that cannot be carried out, MachineError if this machine is not
-    able to.
+    Raises PlanError or DescriptionError for a request that cannot be carried out, UsageError for a directory in which
+    runs cannot be made, MachineError if this machine is not able to.
     """
-    require_writable(runs)
+    require_writable(runs, request.experiment.name)
     planned = plan_run(request)
     if request.platform == MININET and hidden_in_lab(runs):
         reason = "the lab has its own /run, so captures cannot be written there"
-        raise PlanError(f"--runs {runs}: {reason}; name another directory")
+        raise PlanError(f"{runs}: {reason}; name another directory")
     require_platform_controls(request.experiment, request.platform)
     require_platform_programs(request.network, request.experiment, request.platform)
     return planned
@@ -86,11 +87,22 @@ def fitting_runs(experiment: Experiment, needed: Size) -> int:
     return max(1, free_memory().bytes // needed.bytes)
 
 
-def require_writable(runs: Path) -> None:
-    """Raise PlanError if run directories cannot be created there, before a lab is brought up."""
-    resolved = runs.resolve()
-    existing = next(path for path in (resolved, *resolved.parents) if os.access(path, os.F_OK))
-    if not existing.is_dir():
-        raise PlanError(f"--runs {runs}: {existing} is not a directory; name another directory")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise PlanError(f"--runs {runs}: {existing} cannot be written by this user; name another directory")
+def require_writable(runs: Path, experiment: str) -> None:
+    """Raise UsageError if run directories of an experiment cannot be made in ``runs``, before a lab is brought up.
+
+    Makes and removes a directory: permissions do not say what file systems such as /proc allow.
+    """
+    folder = (runs / experiment).resolve()
+    with directory_errors(str(runs)):
+        existing = next(path for path in (folder, *folder.parents) if _exists(path))
+        with tempfile.TemporaryDirectory(dir=existing):
+            pass
+
+
+def _exists(path: Path) -> bool:
+    """Whether a path exists. Raises OSError for one that cannot, such as one with a name that is too long."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True

@@ -206,7 +206,7 @@ def test_the_end_of_the_lab_ends_a_shell(sandbox: Sandbox, victim: tuple[str, ..
 def test_a_runs_directory_below_run_is_refused(sandbox: Sandbox) -> None:
     done = sandbox.run(ATOLL, "run", GEO, "--runs", "/var/run/atoll-runs", limit_s=100)
     assert done.returncode == 2
-    assert done.stderr.startswith("--runs /var/run/atoll-runs: the lab has its own /run")
+    assert done.stderr.startswith("/var/run/atoll-runs: the lab has its own /run")
     assert done.stderr.count("\n") == 1
 
 
@@ -214,8 +214,7 @@ def test_a_runs_directory_that_cannot_be_made_is_refused_before_a_lab_comes_up(s
     (sandbox.directory / "file").touch()
     done = sandbox.run(ATOLL, "run", GEO, "--runs", "file/runs", limit_s=100)
     assert done.returncode == 2
-    assert done.stderr.startswith("--runs file/runs: ")
-    assert done.stderr.endswith("is not a directory; name another directory\n")
+    assert done.stderr.startswith("file/runs: cannot be written (Not a directory)")
     assert done.stderr.count("\n") == 1
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from atoll_cli.commands.check import check, summary
-from atoll_core.description.loader import load_any, load_experiment
-from atoll_core.errors import DescriptionError
+from atoll_core.description.loader import load_experiment
 
 
 def test_right_files_are_summed_up_in_a_line_each(project, monkeypatch, capsys):
@@ -66,30 +65,6 @@ def test_checking_loads_nothing_heavy_and_touches_nothing(project):
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=project, capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[1:] == [""]
-
-
-def test_an_inventory_is_told_apart_from_a_lab(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has switches, too; the other verbs' files are read the same way."""
-    monkeypatch.chdir(project)
-    for read in (load_any, load_experiment):
-        with pytest.raises(DescriptionError) as answer:
-            read(Path("examples/rack/inventory.yaml"))
-        assert str(answer.value).startswith(
-            "examples/rack/inventory.yaml: is an inventory of machines, neither a lab nor an experiment; "
-            "`atoll check --inventory examples/rack/inventory.yaml` checks it"
-        )
-
-
-def test_a_study_is_told_apart_from_an_experiment(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(project)
-    for read in (load_any, load_experiment):
-        with pytest.raises(DescriptionError) as answer:
-            read(Path("examples/studies/geo-queues.yaml"))
-        assert str(answer.value) == (
-            "examples/studies/geo-queues.yaml: is a study, neither a lab nor an experiment; "
-            "`atoll check examples/studies/geo-queues.yaml` checks it, "
-            "`atoll sweep examples/studies/geo-queues.yaml --dry-run` estimates its runs"
-        )
 
 
 def test_a_study_is_checked_with_its_experiments(

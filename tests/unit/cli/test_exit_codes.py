@@ -58,6 +58,33 @@ switches probe sw-c none.yaml
 """
 
 
+FILES = {
+    "LAB": ("emulation/labs/island.yaml", "a lab", "`atoll up FILE` brings it up"),
+    "EXPERIMENT": ("examples/geo.yaml", "an experiment", "`atoll run FILE` runs it"),
+    "STUDY": (
+        "examples/studies/geo-queues.yaml",
+        "a study",
+        (
+            "`atoll sweep FILE --dry-run` estimates its runs, `atoll sweep FILE` makes them, "
+            "`atoll report runs/studies/geo-queues` reports them"
+        ),
+    ),
+    "INVENTORY": (
+        "examples/rack/inventory.yaml",
+        "an inventory of machines",
+        "`atoll check --inventory FILE` checks it",
+    ),
+}
+TAKEN = {
+    "an experiment": ["run", "plan", "apply", "trace FILE w1 i1", "link calibrate"],
+    "a lab or an experiment": ["up", "check FILE"],
+    "a study": ["sweep"],
+    "an inventory of machines": ["hosts ping --inventory", "check --inventory"],
+    "a run directory": ["report", "code-design", "metrics load", "link-traces losses --out x.txt", "watch"],
+}
+"""Commands by what they take."""
+
+
 def ended(directory: Path, commands: Sequence[Sequence[str]]) -> "list[subprocess.CompletedProcess[str]]":
     """How each of these commands ends, in a directory and home without anything."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("ATOLL_")}
@@ -85,6 +112,14 @@ def test_what_is_not_there_is_bad_input_and_one_line_for_every_verb(tmp_path: Pa
         assert (found.returncode, found.stdout) == (2, ""), (words, found)
         assert len(found.stderr.splitlines()) == 1, (words, found.stderr)
     assert {path.name for path in tmp_path.iterdir()} == before
+
+
+def test_a_name_that_is_too_long_is_bad_input_and_one_line(tmp_path: Path) -> None:
+    name = 256 * "x"
+    verbs = ("run", "sweep", "report", "report --compare", "watch", "watch --runs", "runs list")
+    for found in ended(tmp_path, [[*verb.split(), name] for verb in verbs]):
+        assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1), found
+        assert found.stderr.startswith(name)
 
 
 def test_an_option_that_there_is_not_is_bad_input_and_one_line_for_every_verb(tmp_path: Path) -> None:
@@ -155,6 +190,20 @@ def test_a_slip_in_a_description_is_one_line_with_its_place_whatever_the_verb(tm
         assert (found.returncode, found.stdout) == (2, "")
         assert len(found.stderr.splitlines()) == 1
         assert found.stderr.startswith(line)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_of_another_kind_is_one_line_with_the_command_that_takes_it(project: Path, kind: str) -> None:
+    file, name, remedy = FILES[kind]
+    commands = {
+        command.replace("FILE", file) if "FILE" in command else f"{command} {file}": needed
+        for needed, verbs in TAKEN.items()
+        for command in verbs
+        if name not in needed and (command, name) != ("check FILE", "a study")
+    }
+    for needed, found in zip(commands.values(), ended(project, [words.split() for words in commands]), strict=True):
+        answer = f"{file}: is {name}, but {needed} is needed; {remedy.replace('FILE', file)}\n"
+        assert (found.returncode, found.stdout, found.stderr) == (2, "", answer), found.args
 
 
 def test_a_verb_without_its_words_shows_its_help(tmp_path: Path) -> None:

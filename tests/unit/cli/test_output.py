@@ -24,8 +24,9 @@ PINGS = "".join(f"t{number},{number}.5\n" for number in range(90))
 
 
 def filled(words: str, project: Path) -> list[str]:
-    """The words of a command line, ``GEO`` being a description that is right."""
-    return [str(project / "examples/geo.yaml") if word == "GEO" else word for word in words.split()]
+    """The words of a command line, ``GEO`` and ``STUDY`` being descriptions that are right."""
+    files = {"GEO": "examples/geo.yaml", "STUDY": "examples/studies/geo-queues.yaml"}
+    return [str(project / files[word]) if word in files else word for word in words.split()]
 
 
 @pytest.fixture
@@ -68,7 +69,11 @@ def test_a_wrong_ending_is_one_line_with_the_known_endings(
         ("link-traces leo --duration 10s --out x.csv --plot none/x.png", "--plot none/x.png"),
         ("distributions show published --plot none/x.png", "--plot none/x.png"),
         ("latencies import pings.txt --servers 3 --out none/x.yaml", "--out none/x.yaml"),
-        ("run GEO --on virtual --runs pings.txt", "--runs pings.txt"),
+        ("run GEO --on virtual --runs pings.txt", "pings.txt"),
+        ("run GEO --on virtual --runs /proc/x", "/proc/x"),
+        ("run GEO --runs /proc/x --set tcp.congestion_control=reno", "/proc/x"),
+        ("sweep STUDY /proc/x", "/proc/x"),
+        ("watch --runs pings.txt", "pings.txt"),
     ],
 )
 def test_a_path_that_cannot_be_written_is_bad_input_for_every_command(

@@ -22,9 +22,15 @@ from atoll_core.errors import RunDirError
 from atoll_core.lab.network import Control
 from atoll_core.lab.port_ref import PortRef
 from atoll_hosts.binary import find_binary
+from atoll_studies.points import make_points
+from atoll_studies.study import load_study
+from atoll_studies.study_directory import StudyDirectory
+from tests.conftest import PROJECT
 from tests.support.forked_commands import atoll
 
 pytestmark = pytest.mark.long
+
+GEO = PROJECT / "examples/geo.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +72,40 @@ def test_runs_are_listed_and_filtered(runs: Path) -> None:
         assert f"did you mean {near!r}?" in refused.stderr
     missing = atoll("runs", "list", runs / "none")
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
+
+
+def test_runs_of_a_study_are_listed_with_its_name_and_their_configuration(project: Path, runs: Path) -> None:
+    of_study = max(runs.iterdir())
+    study = load_study(project / "examples/studies/geo-queues.yaml")
+    directory, point = StudyDirectory(runs / "studies/mine"), make_points(study)[0]
+    directory.write(study, [point])
+    of_study = of_study.rename(directory.point_path(point.id) / of_study.name)
+    label = ", ".join(point.levels.values())
+    line_of_run, line_of_study = atoll("runs", "list", runs).stdout.splitlines()[1:3]
+    assert str(of_study) in line_of_study
+    assert f"  geo-queues: {label}  " in line_of_study
+    assert "geo-queues" not in line_of_run
+    listed = json.loads(atoll("runs", "list", runs, "--json").stdout)["runs"]
+    assert [(each["study"], each["configuration"]) for each in listed] == [(None, None), ("geo-queues", label)]
+    (directory.path / "study.json").write_text("{")
+    assert str(of_study) in atoll("runs", "list", runs).stdout
+
+
+def test_no_runs_yet_is_no_error(tmp_path: Path) -> None:
+    listed = atoll("runs", "list", directory=tmp_path)
+    answer = "no runs yet: directory runs does not exist; `atoll run EXPERIMENT` makes it\n"
+    assert (listed.returncode, listed.stdout, listed.stderr) == (0, answer, "")
+    assert json.loads(atoll("runs", "list", "--json", directory=tmp_path).stdout) == {"runs": []}
+
+
+def test_no_line_that_is_piped_ends_with_a_space(runs: Path) -> None:
+    """A terminal's columns are filled up with spaces, and the verdict wraps within them."""
+    first, second = sorted(runs.iterdir())
+    for words in (["report", first], ["report", "--compare", first, second], ["runs", "list", runs], ["plan", GEO]):
+        done = atoll(*words)
+        assert done.returncode == 0, done.stderr
+        assert len(done.stdout.splitlines()) > 2
+        assert [line for line in (done.stdout + done.stderr).splitlines() if line != line.rstrip()] == []
 
 
 def test_a_run_that_was_killed_is_not_running(runs: Path) -> None:

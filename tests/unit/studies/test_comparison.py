@@ -388,6 +388,9 @@ def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
     assert (tmp_path / "c.md").exists()
     two = report(*paths)
     assert (two.returncode, two.stderr) == (2, "report: name one run, or use --compare for several\n")
+    one = report("--compare", paths[0])
+    reason = "report: --compare needs two or more runs, not 1; `atoll report RUN` reports one\n"
+    assert (one.returncode, one.stdout, one.stderr) == (2, "", reason)
     lonely = report(paths[0], "--figure", "goodput")
     assert (lonely.returncode, lonely.stderr) == (
         2,

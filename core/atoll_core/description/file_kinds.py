@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kind of a YAML file, by its keys, and the command that takes it."""
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel
+
+from atoll_core.description.raw_experiment import RawExperiment
+from atoll_core.description.raw_inventory import RawInventory
+from atoll_core.description.raw_lab import RawLab
+from atoll_core.description.raw_study import RawStudy
+from atoll_core.description.yaml_document import Document
+from atoll_core.errors import DescriptionError, Diagnostic
+
+_MODELS: Mapping[str, type[BaseModel]] = {
+    "a lab": RawLab,
+    "an experiment": RawExperiment,
+    "a study": RawStudy,
+    "an inventory of machines": RawInventory,
+}
+LAB, EXPERIMENT, STUDY, INVENTORY = _MODELS
+
+
+def count_keys(document: Document, kind: str) -> int:
+    """The number of the document's keys that a file of this kind may have; none for a kind without keys."""
+    return len(set(document.tree or ()) & set(_MODELS[kind].model_fields)) if kind in _MODELS else 0
+
+
+def is_kind(document: Document, kind: str) -> bool:
+    """Whether the document has more keys of this kind than of any other."""
+    return all(count_keys(document, kind) > count_keys(document, other) for other in _MODELS if other != kind)
+
+
+def other_kind(document: Document, *needed: str) -> Diagnostic | None:
+    """The mistake that a document is of another kind than the needed ones, with the command that takes it.
+
+    ``needed`` may also be "a run directory".
+    """
+    kind = max(_MODELS, key=lambda each: count_keys(document, each))
+    if count_keys(document, kind) <= max(count_keys(document, each) for each in needed):
+        return None
+    message = f"is {kind}, but {' or '.join(needed)} is needed; {_remedy(document, kind)}"
+    return Diagnostic(document.file, 0, message)
+
+
+def require_kind(document: Document, *needed: str) -> None:
+    """Raise DescriptionError if the document is of another kind than the needed ones."""
+    if mistake := other_kind(document, *needed):
+        raise DescriptionError([mistake])
+
+
+def _remedy(document: Document, kind: str) -> str:
+    file = document.file
+    if kind == LAB:
+        return f"`atoll up {file}` brings it up"
+    if kind == EXPERIMENT:
+        return f"`atoll run {file}` runs it"
+    if kind == INVENTORY:
+        return f"`atoll check --inventory {file}` checks it"
+    name = (document.tree or {}).get("name", "NAME")
+    runs = f"`atoll sweep {file} --dry-run` estimates its runs, `atoll sweep {file}` makes them"
+    return f"{runs}, `atoll report runs/studies/{name}` reports them"
