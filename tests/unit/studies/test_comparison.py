@@ -101,7 +101,7 @@ def test_what_is_not_alike_but_for_settings_is_told_apart_from_what_is(runs: lis
     assert (alike["seed"], alike["chain"], alike["revision"]) == ("1", "tap-w - sat - tap-i", "0123abcd")
     assert alike["channels"] == "20 to 6 clients: 2 have 4, 4 have 3"
     assert alike["ping"] == "interval 100 ms"
-    assert alike["tcp"] == "ecn false, buffer_max 16 MB", "the congestion control is another one"
+    assert alike["tcp"].startswith("ecn false, buffer_max 16 MB"), "the congestion control is another one"
 
 
 def test_runs_of_unlike_laboratories_seeds_chains_and_revisions_say_so(runs: list[RunDir], tmp_path: Path) -> None:
