@@ -78,6 +78,10 @@ class Machines:
         await job.ready(READY_S)
         return f"/proc/{job.pid}/ns/net"
 
+    async def own_run(self) -> None:
+        """An empty /run, where agents of machines keep their lock and journal."""
+        await self.run(None, "mount -t tmpfs -o mode=755 run /run")
+
     async def cable(self, a: tuple[str, InterfaceSettings], b: tuple[str, InterfaceSettings]) -> None:
         """A veth pair between two machines, named and numbered as the settings say."""
         ends = [f"{i.name} address {i.mac} netns {netns.split('/')[2]}" for netns, i in (a, b)]

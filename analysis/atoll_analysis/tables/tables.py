@@ -4,10 +4,13 @@
 The columns of each are in table_schemas.
 """
 
+import fcntl
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +32,7 @@ from atoll_core.lab.network import Host, HostRole
 MERGED_ARRIVALS = "arrived"
 """Name used in place of a capture when no single capture at the island sees the traffic of all chains."""
 
+_SCRATCH = ".records-"
 _FIN, _SYN, _RST = 0x01, 0x02, 0x04
 _SLICE_FLOWS, _SLICE_WINDOWS, _SLICE_PACKETS = 1 << 14, 1 << 13, 1 << 17  # of a slice
 
@@ -83,9 +87,28 @@ def build_tables(run: RunDir, data: RunData, binary: Path) -> Tables:
 
 @contextmanager
 def _scratch(run: RunDir) -> Generator[Path]:
-    """A folder for what is on its way to a table. Raises RunError when it cannot be written, or the disk is full."""
-    with plain_errors(run.tables), tempfile.TemporaryDirectory(prefix=".records-", dir=run.tables) as folder:
-        yield Path(folder)
+    """A folder for what is on its way to a table. Raises RunError when it cannot be written, or the disk is full.
+
+    Analyses of a run share a lock while they have one. A killed analysis leaves its own to the next that is alone.
+    """
+    with plain_errors(run.tables), _opened(run.tables) as lock:
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for left in run.tables.glob(f"{_SCRATCH}*"):
+                shutil.rmtree(left, ignore_errors=True)
+        with suppress(OSError):  # file systems without locks
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=run.tables) as folder:
+            yield Path(folder)
+
+
+@contextmanager
+def _opened(folder: Path) -> Generator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _decode_all(run: RunDir, data: RunData, binary: Path) -> dict[str, Decoded]:

@@ -73,6 +73,9 @@ async def _watch(
 def _opened_in_browser(url: str) -> Generator[None]:
     """Open the page in a browser through a private file that redirects to it: other users can read command lines."""
     redirect = state_directory() / f"watch-{os.getpid()}.html"
+    for left in state_directory().glob("watch-*.html"):  # by one that was killed
+        if not Path("/proc", left.stem.removeprefix("watch-")).exists():
+            left.unlink(missing_ok=True)
     try:
         with os.fdopen(os.open(redirect, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">\n')

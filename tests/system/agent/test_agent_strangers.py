@@ -4,6 +4,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -42,11 +43,15 @@ class Place:
         """Run a shell command as a plain user."""
         subprocess.run([*as_user(user), "sh", "-c", script], check=True)
 
+    @property
+    def argv(self) -> list[str]:
+        """The command line of an agent that the victim starts."""
+        return [*as_user(VICTIM), str(self.agent), "agent", "--silence", "60"]
+
     def ask(self, **request: Any) -> dict[str, Any]:
-        """The answer of an agent that the victim starts."""
-        argv = [*as_user(VICTIM), str(self.agent), "agent", "--silence", "60"]
+        """The answer of such an agent."""
         line = json.dumps({"id": 1, **request}) + "\n"
-        said = subprocess.run(argv, input=line, capture_output=True, text=True, check=True, timeout=100).stdout
+        said = subprocess.run(self.argv, input=line, capture_output=True, text=True, check=True, timeout=100).stdout
         return next(message for message in map(json.loads, said.splitlines()) if message["type"] == "answer")
 
 
@@ -119,6 +124,27 @@ def test_a_stranger_cannot_say_that_the_machine_is_taken(place: Place) -> None:
         answer = place.ask(op="describe")
         holder.stdin.close()
     assert answer["claimed_by"] is None
+
+
+@pytest.mark.parametrize("killed", [[], ["agent"], ["guard", "agent"]])
+def test_the_directory_goes_with_the_last_agent(place: Place, killed: list[str]) -> None:
+    """An agent that was killed with its guard leaves it to the next one. An agent that is refused leaves it alone."""
+    with subprocess.Popen(place.argv, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as guard:
+        assert guard.stdin is not None
+        assert guard.stdout is not None
+        pids = {"guard": guard.pid, "agent": json.loads(guard.stdout.readline())["pid"]}
+        guard.stdin.write('{"id": 1, "op": "claim", "owner": "the first"}\n')
+        guard.stdin.flush()
+        next(line for line in guard.stdout if '"answer"' in line)
+        assert place.ask(op="claim", owner="the second")["error"] == "this machine is in use by the first"
+        assert (place.own / "claim").exists()
+        for name in killed:
+            os.kill(pids[name], signal.SIGKILL)
+        guard.stdin.close()
+        guard.stdout.read()
+    if "guard" in killed:
+        assert place.ask(op="describe")["claimed_by"] is None
+    assert not place.own.exists()
 
 
 def test_a_spool_of_a_stranger_is_not_used(place: Place) -> None:

@@ -266,9 +266,6 @@ async def by_the_next_agent(lab: Machines, box: str) -> None:
 
 async def own_agent(lab: Machines, box: str) -> tuple[Job, list[dict[str, Any]]]:
     """An agent as on a machine of its own, claimed; what it says."""
-    await lab.run(
-        None, "mountpoint -q /run/atoll || { mkdir -p /run/atoll && mount -t tmpfs -o mode=755 t /run/atoll; }"
-    )
     said: list[dict[str, Any]] = []
     argv = [str(find_binary()), "agent", "--silence", "60", "--no-cgroups"]
     job = await lab.agent.start_job("own-agent", argv, netns=box, config={"op": "beat"}, on_line=said.append)
@@ -292,7 +289,8 @@ WAYS = [by_unset, by_unset_after_a_change, by_the_end_of_the_stream, by_a_failur
 async def test_nothing_is_left_and_nothing_of_others_is_touched(
     lab: Machines, undo: Callable[[Machines, str], Awaitable[None]]
 ) -> None:
-    """Rules, tables, filters, sysctls of TCP, links: as before, whatever the end."""
+    """Rules, tables, filters, sysctls of TCP, links: as before, whatever the end. The lock's file is gone, too."""
+    await lab.own_run()
     box = await box_of(lab)
     before = {interface: await lab.state(box, interface) for interface in INTERFACES}
     await undo(lab, box)
@@ -300,6 +298,7 @@ async def test_nothing_is_left_and_nothing_of_others_is_touched(
     for interface, state in before.items():
         for what, text in state.items():
             assert after[interface][what] == text, f"{what} of {interface}"
+    assert await lab.run(None, "ls /run") == ""
 
 
 @pytest.mark.parametrize(
@@ -331,8 +330,8 @@ async def test_a_route_beyond_the_experiment_is_refused(lab: Machines, prefix: s
 async def test_a_journal_of_another_version_is_kept(lab: Machines) -> None:
     """The machine cannot be claimed while settings of an agent that was killed may still be there."""
     box = await lab.add("box")
-    await lab.run(None, "mkdir -p /run/atoll && mount -t tmpfs -o mode=755 t /run/atoll")
-    await lab.run(None, "echo '{\"hosts\":1}' > /run/atoll/settings.json")
+    await lab.own_run()
+    await lab.run(None, "mkdir /run/atoll && echo '{\"hosts\":1}' > /run/atoll/settings.json")
     with pytest.raises(AssertionError, match="restart the machine, or undo them and remove that file"):
         await own_agent(lab, box)
     assert await lab.run(None, "cat /run/atoll/settings.json") == '{"hosts":1}\n'

@@ -187,7 +187,7 @@ def test_what_cannot_be_watched_is_one_line(watch: Watch) -> None:
 
 
 async def test_a_browser_is_led_to_the_page_without_the_token_on_its_command_line(watch: Watch) -> None:
-    """By a file that is gone afterwards; a run that is named is what the page opens on."""
+    """By a file that is gone afterwards, as is that of a killed one; a run that is named is what the page opens on."""
     (run,) = (await watch.get("/v1/replays"))["replays"]
     home = watch.sandbox.directory
     browser = home / "browser"
@@ -195,6 +195,8 @@ async def test_a_browser_is_led_to_the_page_without_the_token_on_its_command_lin
     browser.write_text("\n".join([*script, f'stat -c %a "$file" >> {home}/opened\n']))
     browser.chmod(0o755)
     path = next((home / "runs" / "quick").iterdir())
+    state = home / ".local" / "state" / "atoll"
+    (state / "watch-0.html").touch()  # no process has this id
     words = ["env", f"HOME={home}", f"BROWSER={browser} %s", ATOLL, "watch", path, "--listen", "0", "--open"]
     process = watch.sandbox.start(*words)
     assert process.stdout is not None
@@ -212,7 +214,7 @@ async def test_a_browser_is_led_to_the_page_without_the_token_on_its_command_lin
     watch.sandbox.kill(pid, signal.SIGTERM)
     assert process.wait(20) == 0
     process.communicate()
-    assert list((home / ".local" / "state" / "atoll").glob("watch-*")) == []
+    assert list(state.glob("watch-*")) == []
 
 
 def test_ctrl_c_ends_it_without_a_word(watch: Watch) -> None:

@@ -2,7 +2,11 @@
 """The analysis says of known captures exactly what they hold, and of broken runs what is missing."""
 
 import json
+import signal
 import struct
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -266,6 +270,20 @@ def test_analysis_leaves_nothing_but_tables_and_summary(simulated: tuple[RunDir,
     run, _ = simulated
     assert not list(run.path.rglob(".*"))
     assert {path.suffix for path in run.tables.iterdir()} == {".parquet"}
+
+
+def test_packets_that_a_killed_analysis_left_go_with_the_next(tmp_path: Path, binary: Path) -> None:
+    """Those of an analysis that is still at work stay."""
+    run = simulate(tmp_path, seconds=2)
+    with subprocess.Popen([sys.executable, "-m", "atoll_analysis", "--binary", binary, run.path]) as other:
+        while not (folders := [*run.tables.glob(".*/")]) and other.poll() is None:
+            time.sleep(0.001)
+        other.send_signal(signal.SIGSTOP)
+        analyse(run, binary)
+        assert [*run.tables.glob(".*/")] == folders != []
+        other.kill()
+    analyse(run, binary)
+    assert [*run.tables.glob(".*/")] == []
 
 
 def cut(run: RunDir) -> None:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! World servers, and what all jobs have in common.
 
-use crate::job::{Job, received, request, scratch, server};
+use crate::job::{Job, received, request, server};
 use serde_json::json;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -136,7 +136,7 @@ fn connections_that_are_open_at_the_end_are_reset_by_every_program() {
     let address = listener.local_addr().unwrap();
     let load = json!({
         "seed": 1, "channels": [0], "servers": [address], "flow_sizes": "published", "start_at_ns": 0,
-        "duration_ns": 0, "congestion_control": "reno", "flow_log": scratch("reset"), "silence_ns": 60_000_000_000_u64,
+        "duration_ns": 0, "congestion_control": "reno", "flow_log": "/dev/null", "silence_ns": 60_000_000_000_u64,
     });
     let receive =
         json!({"role": "receive", "connect": address, "size_bytes": 1000, "start_at_ns": 0});

@@ -110,8 +110,8 @@ impl AppliedState {
         namespace.run(|| sysctl::write_all(sysctls))
     }
 
-    /// Undo everything, and refuse new settings from now on; returns failures as messages. The journal keeps what is
-    /// left for the next agent.
+    /// Undo everything, unlock the machine, and refuse new settings from now on; returns failures as messages. The
+    /// journal keeps what is left for the next agent.
     pub fn undo(&mut self) -> Vec<String> {
         self.closed = true;
         let mut problems = self.sysctls.restore();
@@ -121,6 +121,7 @@ impl AppliedState {
             failure.is_some()
         });
         problems.extend(self.write_down().err().map(|error| error.to_string()));
+        self.lock = None;
         problems
     }
 
@@ -169,6 +170,7 @@ fn journal() -> PathBuf {
 /// error; so is a journal of another version.
 pub fn undo_leftovers() -> Result<(), AgentError> {
     let path = journal();
+    fs::remove_file(path.with_extension("new")).ok();
     let Some(content) = read_journal(&path)? else {
         return Ok(());
     };

@@ -7,7 +7,7 @@
 //! does not depend on its guard; when both are killed, the next agent on the machine undoes the changes.
 
 use crate::AgentError;
-use crate::machine_lock::MachineLock;
+use crate::machine_lock::{self, MachineLock};
 use crate::{applied_state, cgroup, child_reaper};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -23,6 +23,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Run the agent as a child, its streams those of this process; an error when it failed or was killed.
 pub fn watch_agent(silence: Duration, without_groups: bool) -> Result<(), AgentError> {
     cgroup::sweep();
+    machine_lock::sweep();
     netio::process::set_child_subreaper()?;
     let end_requested = netio::shutdown_signal::requests()?;
     let seconds = silence.as_secs().to_string();

@@ -3,19 +3,20 @@
 
 use crate::AgentError;
 use crate::private_directory;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-/// The lock, a file that names its owner. The kernel releases it however the agent ends.
+/// The lock, a file that names its owner. The kernel releases it however the agent ends; whoever has it removes the file.
 #[derive(Debug)]
 pub struct MachineLock {
-    _file: File,
+    file: File,
 }
 
 /// Where agents of this user keep what must not outlive the machine's next start; to be used once it is found to be
@@ -36,40 +37,76 @@ const TRY_INTERVAL: Duration = Duration::from_millis(20);
 impl MachineLock {
     /// Lock the machine for `owner` (words for people); the error names the present owner.
     pub fn acquire(owner: &str) -> Result<Self, AgentError> {
-        let directory = directory();
-        private_directory::make(&directory)?;
-        let path = directory.join("claim");
-        let fault = |error| AgentError::file(&path)(error);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(fault)?;
         for _ in 0..MOST_TRIES {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {
-                    file.set_len(0).map_err(fault)?;
-                    writeln!(file, "{owner}").map_err(fault)?;
-                    return Ok(Self { _file: file });
-                }
-                Err(Errno::WOULDBLOCK) => thread::sleep(TRY_INTERVAL),
-                Err(errno) => return Err(errno.into()),
+            if let Some(mut lock) = Self::attempt()? {
+                writeln!(lock.file, "{owner}").map_err(AgentError::file(claim()))?;
+                return Ok(lock);
             }
+            thread::sleep(TRY_INTERVAL);
         }
         let holder = holder().unwrap_or_else(|| "somebody else".to_owned());
         Err(AgentError::Machine(format!(
             "this machine is in use by {holder}"
         )))
     }
+
+    /// None while somebody has it, or is removing its file.
+    fn attempt() -> Result<Option<Self>, AgentError> {
+        let opened = private_directory::make(&directory())
+            .and_then(|directory| open_claim(&directory, OFlags::RDWR | OFlags::CREATE));
+        let file = match opened {
+            Err(AgentError::File { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            opened => opened?,
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        }
+        if file.metadata()?.nlink() == 0 {
+            return Ok(None); // removed before we had locked it
+        }
+        file.set_len(0)?;
+        Ok(Some(Self { file }))
+    }
+}
+
+impl Drop for MachineLock {
+    /// Remove the file before it is unlocked, so that nobody removes another agent's; the directory stays with a journal.
+    fn drop(&mut self) {
+        fs::remove_file(claim()).ok();
+        fs::remove_dir(directory()).ok();
+    }
+}
+
+/// Remove the lock of agents that were killed.
+pub fn sweep() {
+    if directory().exists() {
+        drop(MachineLock::attempt());
+    }
+}
+
+fn claim() -> PathBuf {
+    directory().join("claim")
+}
+
+fn open_claim(directory: &OwnedFd, flags: OFlags) -> Result<File, AgentError> {
+    openat(
+        directory,
+        "claim",
+        flags | OFlags::CLOEXEC,
+        Mode::from(0o600),
+    )
+    .map(File::from)
+    .map_err(|errno| AgentError::file(claim())(errno.into()))
 }
 
 /// The owner of the lock, if it is held.
 pub fn holder() -> Option<String> {
-    private_directory::check(&directory()).ok()?;
-    let mut file = File::open(directory().join("claim")).ok()?;
+    let directory = private_directory::check(&directory()).ok()?;
+    let mut file = open_claim(&directory, OFlags::RDONLY).ok()?;
     if flock(&file, FlockOperation::NonBlockingLockShared) != Err(Errno::WOULDBLOCK) {
         return None;
     }
@@ -81,8 +118,7 @@ pub fn holder() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread::sleep;
-    use std::time::{Duration, Instant};
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     #[test]
     fn a_machine_serves_one_at_a_time_and_tells_whom() {
@@ -93,11 +129,28 @@ mod tests {
         let refusal = MachineLock::acquire("another").unwrap_err().to_string();
         assert_eq!(refusal, "this machine is in use by test of the lock");
         drop(lock);
-        // A process that another test has just forked has the lock, too, until it executes its program.
-        let end = Instant::now() + Duration::from_secs(100);
-        while holder().is_some() && Instant::now() < end {
-            sleep(Duration::from_millis(1));
-        }
         assert_eq!(holder(), None);
+        assert!(!claim().exists());
+        several_have_it_in_turn();
+    }
+
+    fn several_have_it_in_turn() {
+        let (holders, turns) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let Some(_lock) = MachineLock::attempt().unwrap() else {
+                            continue;
+                        };
+                        assert_eq!(holders.fetch_add(1, SeqCst), 0, "one at a time");
+                        turns.fetch_add(1, SeqCst);
+                        holders.fetch_sub(1, SeqCst);
+                    }
+                });
+            }
+        });
+        assert!(turns.into_inner() > 0);
+        assert!(!claim().exists());
     }
 }

@@ -9,14 +9,16 @@ use rustix::fs::{Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 /// Permissions that others must not have.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Make the directory unless it is there, and see that it is ours.
-pub fn make(path: &Path) -> Result<(), AgentError> {
+/// Make the directory unless it is there, and see that it is ours. Returns it open: another user may later make one of
+/// that name if it is removed.
+pub fn make(path: &Path) -> Result<OwnedFd, AgentError> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             Err(AgentError::file(path)(error))
@@ -26,7 +28,7 @@ pub fn make(path: &Path) -> Result<(), AgentError> {
 }
 
 /// Refuse a path that is no directory, a symbolic link to one, or a directory that others own or may write to.
-pub fn check(path: &Path) -> Result<(), AgentError> {
+pub fn check(path: &Path) -> Result<OwnedFd, AgentError> {
     let fault = |error: io::Error| AgentError::file(path)(error);
     let refuse = |complaint: &str| {
         Err(AgentError::Machine(format!(
@@ -47,7 +49,7 @@ pub fn check(path: &Path) -> Result<(), AgentError> {
     if status.st_mode & WRITABLE_BY_OTHERS != 0 {
         return refuse("is a directory that others may write to");
     }
-    Ok(())
+    Ok(directory)
 }
 
 #[cfg(test)]
