@@ -198,7 +198,7 @@ def test_packets_belong_to_the_version_that_stood_when_they_came(tmp_path: Path)
 
 
 def test_a_link_is_measured_between_captures_when_a_router_comes_before_it(tmp_path: Path) -> None:
-    """A router conserves packets, so what the world's capture has and the one behind the link has not, the link lost."""
+    """A router conserves packets, so the link lost those that the capture behind it does not have."""
     one, lab = asked(), laboratory()
     lab = replace(lab, boxes=(*lab.boxes, ChainBox("pep-w", ROUTER, interface("pep-w0", 4), interface("pep-w1", 5))))
     routed = replace(one.chain, hops=("tap-w", "pep-w", "sat", "tap-i"))
