@@ -8,6 +8,7 @@ from typing import cast
 
 import polars as pl
 import pytest
+from matplotlib.patches import Rectangle
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
@@ -173,7 +174,8 @@ def test_receivers_are_added_up(tmp_path: Path, quiet: tuple[str, ...]) -> None:
     shares = next(plot for plot in PLOTS if plot.name == "volumes").figure(read_sources(run))
     assert shares is not None
     assert [axes.get_xlabel() for axes in shares.axes][2:] == ["UDP by client", "UDP lost by client (%)"]
-    assert [bar.get_height() for bar in shares.axes[3].patches] == pytest.approx([0, 100 / 9, 100 / 7])
+    heights = [cast("Rectangle", bar).get_height() for bar in shares.axes[3].patches]
+    assert heights == pytest.approx([0, 100 / 9, 100 / 7])
     frame = read_sources(run).udp()
     if quiet:
         assert frame.is_empty(), "the rate of the others alone would be too low"
