@@ -15,7 +15,6 @@ from typing import Any, cast
 from atoll_analysis.figures.regimes import SPAN_RTTS, SWINGING_SHARE
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary, least_rate_bit_s, mean_rate_bit_s
-from atoll_core.plural import counted
 from atoll_core.units import Size
 from atoll_studies.results.results import LEAST_SAMPLES, NO_REGIME, Results
 from atoll_studies.results.similarity import SEED
@@ -149,8 +148,8 @@ def advise(others: Mapping[str, str], runs: Sequence[QueueRun]) -> QueueAdvice:
 
 def _caveats(levels: Collection[Sequence[QueueRun]]) -> Iterator[str]:
     """Why the runs are too few or too short."""
-    if (fewest := min(map(len, levels))) < LEAST_SAMPLES:
-        yield f"only {counted(fewest, 'run')} of a capacity, of at least {LEAST_SAMPLES}"
+    if min(map(len, levels)) < LEAST_SAMPLES:
+        yield f"fewer than {LEAST_SAMPLES} runs of a capacity"
     if any(1e3 * run.settled_s < LEAST_RTTS * (run.base_rtt_ms or 0.0) for level in levels for run in level):
         yield f"runs shorter than {LEAST_RTTS} base RTTs after the warm-up"
 

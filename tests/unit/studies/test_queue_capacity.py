@@ -55,9 +55,9 @@ def recommended_kb(advice: QueueAdvice) -> int | None:
     ("runs", "seconds", "expected_kb", "caveats"),
     [
         (3, 16.8, 100, ()),
-        (2, 16.8, 100, ("only 2 runs of a capacity, of at least 3",)),
+        (2, 16.8, 100, ("fewer than 3 runs of a capacity",)),
         (3, 16.7, 100, ("runs shorter than 30 base RTTs after the warm-up",)),
-        (1, 5.0, None, ("only 1 run of a capacity, of at least 3", "runs shorter than 30 base RTTs after the warm-up")),
+        (1, 5.0, None, ("fewer than 3 runs of a capacity", "runs shorter than 30 base RTTs after the warm-up")),
     ],
 )
 def test_few_or_short_runs_are_a_caveat_and_few_short_ones_support_nothing(
@@ -133,7 +133,12 @@ def study_with(tmp_path: Path, factors: str) -> StudyDirectory:
         summary = dict.fromkeys(Summary.__annotations__)
         summary |= {"terrestrial_rtt_ms": {}, "changes": [], "channels": 0, "ping_sent": 0, "base_rtt_ms": 560.0}
         summary |= {"bottleneck": "sat", "links": {"sat": {"queue_bytes": queue_bytes, "rate_bit_s": 16_000_000}}}
-        summary |= {"duration_s": 60.0, "transfer_bytes": 10**7, "transfer_complete": True, "transfer_s": 1e6 / queue_bytes}
+        summary |= {
+            "duration_s": 60.0,
+            "transfer_bytes": 10**7,
+            "transfer_complete": True,
+            "transfer_s": 1e6 / queue_bytes,
+        }
         summary |= {"utilisation": 0.5, "goodput_mbit_s": 8.0, "long_flows_mean": 4.0}
         summary |= {"regime": {"regime": "oscillation", "swinging_share": 0.02}, "standing_queue": {"share": 0.0}}
         RunDir(made).write_manifest({"outcome": "completed"})
@@ -157,8 +162,8 @@ def test_a_report_of_a_study_recommends_a_capacity_for_each_other_level(
     assert "queue capacity (traffic.channels 50)" in said
     said = " ".join(said.split(" ")).replace("\n", " ")  # notes are wrapped
     assert (
-        "recommended: 100.00\u00a0kB, the smallest capacity that meets all criteria (on little evidence: only 2 runs of "
-        "a capacity, of at least 3); bandwidth-delay product (BDP) 1.12\u00a0MB; "
+        "recommended: 100.00\u00a0kB, the smallest capacity that meets all criteria (on little evidence: fewer than 3 "
+        "runs of a capacity); bandwidth-delay product (BDP) 1.12\u00a0MB; "
         "BDP / sqrt(4.0 long flows) = 560.00\u00a0kB"
     ) in said
     for name in ("page.html", "page.md", "page.json"):
@@ -184,7 +189,7 @@ def test_a_report_of_a_study_recommends_a_capacity_for_each_other_level(
         "unmet": ["transfer"],
         "measured": True,
     }
-    assert advice[0]["caveats"] == ["only 2 runs of a capacity, of at least 3"]
+    assert advice[0]["caveats"] == ["fewer than 3 runs of a capacity"]
 
 
 def test_a_study_whose_queue_is_no_factor_has_no_recommendation(tmp_path: Path) -> None:
