@@ -262,7 +262,7 @@ class _Resolver:
             self.wrong(("warm_up",), f"{given} leaves less than 100 ms of the duration, {shortest}; write less")
 
     def check_controls(self, configurations: Sequence[Configuration]) -> None:
-        """Refuse congestion controls that the platform does not have, where the study sets them, or at its experiment."""
+        """Refuse controls that the platform does not have, where the study sets them, or at its experiment."""
         for each in configurations:
             for keys, text in unknown_controls(each.experiment, self.raw.platform):
                 for key in keys:

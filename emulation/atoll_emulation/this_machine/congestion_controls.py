@@ -94,7 +94,7 @@ def missing_controls(experiment: Experiment, offer: Offer, virtual: Offer | None
 
 
 def unknown_controls(experiment: Experiment, platform: str) -> list[tuple[tuple[str, ...], str]]:
-    """Return keys and mistake of each control that neither the platform's kernel nor, in real time, the virtual one has.
+    """Return keys and mistake of each control that the platform's kernel does not have, nor the virtual one.
 
     Real machines have kernels of their own, of which nothing is known.
     """
