@@ -3,6 +3,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from atoll_studies.points import make_points
 from atoll_studies.results.queue_capacity import QueueAdvice, QueueRun, advise, queue_advice
 from atoll_studies.results.result_tables import runs_table
 from atoll_studies.results.results import read_results
+from atoll_studies.statistics.warm_up import WarmUp
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 from atoll_studies.views.tables import tables
@@ -190,6 +192,22 @@ def test_a_report_of_a_study_recommends_a_capacity_for_each_other_level(
         "measured": True,
     }
     assert advice[0]["caveats"] == ["fewer than 3 runs of a capacity"]
+
+
+@pytest.mark.parametrize(
+    ("warm_up", "expected"),
+    [
+        (WarmUp(40.0, "40 s"), [100, 100]),
+        (WarmUp(50.0, "50 s"), [None, None]),
+        (WarmUp(0.0, "MSER-5", unsettled=(0,)), [None, 100]),
+    ],
+)
+def test_runs_that_are_few_support_no_capacity_if_they_are_short_behind_their_warm_up(
+    tmp_path: Path, warm_up: WarmUp, expected: list[int | None]
+) -> None:
+    place = study_with(tmp_path, "  traffic.channels: [5, 50]\n  links.sat.to_island.queue: [100 kB, 110 kB]\n")
+    found = queue_advice(replace(read_results(place), warm_up=warm_up))
+    assert [recommended_kb(each) for each in found] == expected
 
 
 def test_a_study_whose_queue_is_no_factor_has_no_recommendation(tmp_path: Path) -> None:
