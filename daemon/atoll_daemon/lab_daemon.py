@@ -14,7 +14,7 @@ from typing import Any
 from atoll_analysis.run_directory import RunDir
 from atoll_controller.fabric.swap_plan import Swap
 from atoll_controller.planner.placement import budget_lines, budgets_json, swap_budgets
-from atoll_controller.planner.plan_text import parts_json, swap_lines, wait_lines
+from atoll_controller.planner.plan_text import parts_json, stage_lines, stages_json, swap_lines, wait_lines
 from atoll_core.codec import to_json
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.resolve_lab import Lab
@@ -213,10 +213,12 @@ class LabDaemon:
             "changes": to_json(changes),
             "lines": [
                 *map(str, changes),
+                *(line for swap in swaps if dry_run for line in stage_lines(swap)),
                 *(line for swap in swaps for line in swap_lines(swap)),
                 *(line for swap in swaps if limit for line in wait_lines(testbed.network, swap, limit)),
                 *budget_lines(budgets),
             ],
+            "stages": [stage for swap in swaps for stage in stages_json(swap)],
             "parts": [part for swap in swaps for part in parts_json(swap)],
             "budgets": budgets_json(budgets),
             "warnings": warnings_json(testbed.network, described),

@@ -24,6 +24,7 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration
+from atoll_emulation.this_machine.congestion_controls import unknown_controls
 from atoll_studies.statistics.flow_sample import ControlVariate
 from atoll_studies.statistics.stopping import Stop
 from atoll_studies.statistics.warm_up import whole_windows, windows_of
@@ -131,6 +132,7 @@ class _Resolver:
         configurations = tuple(self.configurations(factors))
         seeds = self.seeds(configurations)
         self.check_warm_up(configurations)
+        self.check_controls(configurations)
         if self.mistakes:
             raise DescriptionError(self.mistakes)
         stop, control = self.raw.stop, self.raw.control
@@ -260,6 +262,24 @@ class _Resolver:
         shortest, given = min((each.experiment.duration for each in configurations), default=None), self.raw.warm_up
         if isinstance(given, Duration) and shortest and windows_of(given.s) >= whole_windows(shortest.s):
             self.wrong(("warm_up",), f"{given} leaves less than 100 ms of the duration, {shortest}; write less")
+
+    def check_controls(self, configurations: Sequence[Configuration]) -> None:
+        """Refuse controls that the platform does not have, where the study sets them, or at its experiment."""
+        for each in configurations:
+            for keys, text in unknown_controls(each.experiment, self.raw.platform):
+                for key in keys:
+                    self.wrong(self.written_at(_key_parts(key), each.levels), f"{key}: {text}")
+
+    def written_at(self, key: KeyPath, levels: tuple[str, ...]) -> KeyPath:
+        """Where a study with these levels sets a key of the experiment; where it names the experiment, if nowhere."""
+        for (name, given), level in zip(self.raw.factors.items(), levels, strict=True):
+            if isinstance(given, dict):
+                for setting in cast("dict[str, dict[str, Any]]", given)[level]:
+                    if _contains(_key_parts(setting), key):
+                        return ("factors", name, level, setting)
+            elif _contains(_key_parts(name), key):
+                return ("factors", name, [*map(level_name, given)].index(level))
+        return next((("set", each) for each in self.raw.set if _contains(_key_parts(each), key)), ("experiment",))
 
     def configurations(self, factors: Mapping[str, Levels]) -> Iterator[Configuration]:
         """Load every combination. A mistake is reported once: at the level that causes it alone, if there is one."""

@@ -105,7 +105,10 @@ def _regime(figures: RegimeFigures) -> tuple[Regime | None, str]:
             return Regime.NONE, f"{used_text}, and losses are negligible ({loss_text})"
         return Regime.PRE_OSCILLATION, f"{loss_text}, {used_text}"
     if burst_share is None:
-        return None, f"{loss_text}; whether in bursts is unknown, because no captures show it"
+        return (
+            None,
+            f"{loss_text}; whether in bursts is unknown, because no two captures have only this link between them",
+        )
     bursts_text = f"{burst_share:.0%} of the losses in bursts"
     if burst_share < BURSTY_SHARE:
         return Regime.NONE, f"losses are not bursty: {loss_text}, {bursts_text}"

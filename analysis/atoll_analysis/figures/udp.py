@@ -14,6 +14,15 @@ RATE_TOLERANCE = 0.01
 """The sender keeps its rate within 1 %, or a packet if that is more; else the run is not the one that was asked for."""
 
 
+class UdpVolume(TypedDict):
+    """What one of several receivers got."""
+
+    received_bytes: int | None  # IP bytes; None: not reported
+    share: float | None  # its share in the total of all receivers; None: not all of them reported
+    # by sequence numbers, so without what was lost at the end of a flow; None: not reported, or nothing arrived
+    loss_fraction: float | None
+
+
 class UdpFigures(TypedDict):
     """UDP towards the island; bytes are IP bytes. None: not reported."""
 
@@ -23,6 +32,7 @@ class UdpFigures(TypedDict):
     sent_mbit_s: float | None  # rate sent, over the time that the experiment asks for
     received_mbit_s: float | None  # rate received, over the same time
     receivers: NotRequired[int]  # number of hosts that received the flows in turn
+    clients: NotRequired[dict[str, UdpVolume]]  # by name; absent: a single host received all
     sent_packets: int | None  # packets sent
     received_packets: int | None  # packets received
     lost_packets: int | None  # packets sent and not received, whatever the reason
@@ -36,10 +46,11 @@ class UdpFigures(TypedDict):
 def udp_figures(packet: Size, configured: Rate, seconds: float, logs: Path) -> UdpFigures:
     """Return the figures of UDP packets that were sent for a number of seconds, at the rate asked for on average."""
     sent = last_line(logs / "udp-send.out", "done") or {}
-    received = [last_line(log, "done") or {} for log in udp_receiver_logs(logs)]
+    by_host = {host: last_line(log, "done") or {} for host, log in udp_receiver_logs(logs).items()}
+    received = list(by_host.values())
     sent_packets, received_packets = sent.get("sent_packets"), _total(received, "packets")
     lost = sent_packets - received_packets if sent_packets is not None and received_packets is not None else None
-    return UdpFigures(
+    figures = UdpFigures(
         rate_bit_s=configured.bit_s,
         tolerance_bit_s=math.ceil(max(RATE_TOLERANCE * configured.bit_s, 8 * packet.bytes / seconds)),
         sent_mbit_s=_mbit_s(sent.get("sent_bytes"), seconds),
@@ -53,6 +64,19 @@ def udp_figures(packet: Size, configured: Rate, seconds: float, logs: Path) -> U
         jitter_ms=_largest_ms(received, "jitter_ns"),
         jitter_max_ms=_largest_ms(received, "jitter_max_ns"),
         flows_completed=sent.get("flows_completed"),
+    )
+    if len(by_host) > 1:
+        total = _total(received, "bytes")
+        figures["clients"] = {host: _volume(report, total) for host, report in by_host.items()}
+    return figures
+
+
+def _volume(report: Mapping[str, Any], total_bytes: int | None) -> UdpVolume:
+    received, lost = report.get("bytes"), report.get("lost_packets")
+    return UdpVolume(
+        received_bytes=received,
+        share=received / total_bytes if received is not None and total_bytes else None,
+        loss_fraction=lost / (lost + report["packets"]) if lost is not None and lost + report["packets"] else None,
     )
 
 

@@ -55,16 +55,17 @@ def channel_flow_table(logs: Path) -> pl.LazyFrame:
 def udp_table(logs: Path, scratch: Path) -> pl.LazyFrame:
     """Counts of the UDP receivers every 100 ms, of their logs; null where an older version did not report a count."""
     rows = RowSpool(scratch, "udp", ["host"], [key for key in TABLES["udp"].columns if key != "host"], "t_ns")
-    for log in udp_receiver_logs(logs):
+    for host, log in udp_receiver_logs(logs).items():
         for line in read_json_lines(log):
             if line.get("type") == "counters":
-                rows.append((log.stem.removeprefix("udp-receive").removeprefix("-"),), line)
+                rows.append((host,), line)
     return rows.table()
 
 
-def udp_receiver_logs(logs: Path) -> list[Path]:
-    """Return the log of each UDP receiver; an older run has one, named without the host."""
-    return sorted(logs.glob("udp-receive*.out"))
+def udp_receiver_logs(logs: Path) -> dict[str, Path]:
+    """Return the log of each UDP receiver, by its host; an older run has one, named without the host."""
+    found = sorted(logs.glob("udp-receive*.out"))
+    return {log.stem.removeprefix("udp-receive").removeprefix("-"): log for log in found}
 
 
 def transfer_done(logs: Path) -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chains of a run, and the links, boxes and captures on them."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -89,17 +90,18 @@ class RunTopology:
     def capture_pairs(self, captures: Collection[str]) -> Iterator[CapturePair]:
         """Return pairs of ``captures`` with the boxes between them, all of which conserve packets.
 
-        If one chain carries everything, all neighbouring captures. Otherwise each sees the packets of several chains,
-        and only both ports of a link see the same.
+        They are neighbours on every chain that passes one of them, so both see the packets of the same chains.
         """
-        if len({chain.hops for chain in self.chains}) > 1:
-            pairs = (CapturePair(f"into-{link.box}", f"link-{link.box}", (link.box,)) for link in self.links)
-            yield from (pair for pair in pairs if {pair.first, pair.last} <= set(captures))
-            return
+        end = ("", ())
+        boxes_between: dict[tuple[str, str], dict[str, None]] = {}
+        for chain in self.chains:
+            for (first, _), (last, boxes) in pairwise((end, *self._captures_of(chain, captures), end)):
+                boxes_between.setdefault((first, last), {}).update(dict.fromkeys(boxes))
+        firsts, lasts = (Counter(names) for names in zip(*boxes_between, strict=True))
         conserving = {box.name for box in self.network.boxes if box.conserves}
-        for (first, _), (last, boxes) in pairwise(self._captures_of(self.chains[0], captures)):
-            if conserving.issuperset(boxes):
-                yield CapturePair(first, last, boxes)
+        for (first, last), boxes in boxes_between.items():
+            if first and last and firsts[first] == lasts[last] == 1 and conserving.issuperset(boxes):
+                yield CapturePair(first, last, tuple(boxes))
 
     def links_between_captures(self, captures: Collection[str]) -> Iterator[tuple[Link, CapturePair]]:
         """Return the links that are the only one between two such captures, each with its pair."""

@@ -59,10 +59,13 @@ def check(
     mistakes: dict[Diagnostic, None] = {}  # an ordered set
     warnings: dict[Diagnostic, None] = {}
     engine_settings: dict[str, dict[str, str]] = {}
+    study_lacks: dict[str, None] = {}  # congestion controls that this machine does not have for a study, a line each
     for path in paths:
         try:
             if is_kind(read_document(path), STUDY):
-                texts[label(path)] = _study_summary(path)
+                text, lacking = _study_summary(path)
+                texts |= {} if lacking else {label(path): text}
+                study_lacks |= dict.fromkeys(lacking)
                 continue
             network, experiment = load_any(path, settings)
             if experiment and experiment.schedule:
@@ -91,15 +94,16 @@ def check(
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
     machine_check = _check_machine(experiments) if machine else None
-    missing = machine_check.missing if machine_check else ()
+    missing = (*study_lacks, *(machine_check.missing if machine_check else ()))
     if as_json:
         answer = {
             "ok": not (mistakes or missing),
             "mistakes": diagnostics_json(mistakes),
             "warnings": diagnostics_json(warnings),
             "engine_only": engine_settings,
+            **({"lacks": missing} if missing else {}),
         }
-        print(json.dumps({**answer, **(machine_check.to_json() if machine_check else {})}))
+        print(json.dumps({**(machine_check.to_json() if machine_check else {}), **answer}))
     else:
         faulty_files = {*(mistake.file for mistake in mistakes), *(machine_check.faulty if machine_check else ())}
         for file, text in texts.items():
@@ -110,22 +114,33 @@ def check(
         if machine_check:
             machine_check.print_usable()
         warning_lines = [warning.as_warning for warning in warnings]
-        for line in (*mistakes, *warning_lines, *(machine_check.problem_lines if machine_check else ())):
+        for line in (*mistakes, *warning_lines, *study_lacks, *(machine_check.problem_lines if machine_check else ())):
             print(line, file=sys.stderr)
     if mistakes or (machine_check and machine_check.unknown):
         return DescriptionError.exit_code
     return MachineError.exit_code if missing else 0
 
 
-def _study_summary(path: Path) -> str:
-    """A study in a few words. Raises DescriptionError with its mistakes and those of its experiments."""
+def _study_summary(path: Path) -> tuple[str, list[str]]:
+    """A study in a few words, and a line for each congestion control that this machine does not have for its platform.
+
+    Raises DescriptionError with its mistakes and those of its experiments.
+    """
     from atoll_analysis.figures.run_figures import FIGURES
+    from atoll_emulation.this_machine.congestion_controls import (
+        missing_controls,
+        offered_by_virtual_kernel,
+        offered_here,
+    )
     from atoll_studies.results.result_tables import columns
     from atoll_studies.study import load_study
 
     study = load_study(path, tuple(FIGURES), columns())
+    here, virtual = offered_here(), offered_by_virtual_kernel()
+    experiments = [each.experiment for each in study.configurations if study.platform == MININET]
+    lacking = [line for experiment in experiments for line in missing_controls(experiment, here, virtual)]
     configurations = counted(len(study.configurations), "configuration")
-    return f"study: {configurations}; `atoll sweep {path} --dry-run` estimates its runs"
+    return f"study: {configurations}; `atoll sweep {path} --dry-run` estimates its runs", lacking
 
 
 def _inventory_summary(path: Path, labs: list[Network]) -> str:

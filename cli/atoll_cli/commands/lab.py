@@ -168,7 +168,7 @@ def apply_experiment(
     changes = result["changes"]
     if as_json:
         answer = {"experiment": experiment.name, "dry_run": dry_run, "changes": changes, "swap": swap}
-        answer |= {"parts": result["parts"], "budgets": result["budgets"]}
+        answer |= {"stages": result["stages"], "parts": result["parts"], "budgets": result["budgets"]}
         print(json.dumps(answer | {"warnings": warnings}))
         return
     for line in result["lines"]:

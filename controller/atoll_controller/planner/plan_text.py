@@ -55,6 +55,33 @@ def schedule_text(experiment: Experiment, schedule: Iterable[Scheduled]) -> str:
     return "\n".join((f"Changes: {len(versions) - 1}, by time since the load began", *lines))
 
 
+def stage_lines(swap: Swap) -> Iterator[str]:
+    """The stages of a swap with the time that its drains take, for a dry run; empty if nothing changes on switches."""
+    if not swap.stages:
+        return
+    drain = Duration(sum(map(swap.drain_ns, range(len(swap.parts)))))
+    yield f"the swap would have {len(swap.stages)} stages; its drains take at least {drain}:"
+    several = len(swap.parts) > 1
+    rows = [(*((f"part {stage.part + 1}",) if several else ()), *_stage(stage)) for stage in swap.stages]
+    yield from columns(rows, indent="  ")
+
+
+def stages_json(swap: Swap) -> list[dict[str, Any]]:
+    """Each stage in order, with the numbers of its entries and probes; ``wait_ns``: the least time that it waits."""
+    return [
+        {
+            "part": stage.part,
+            "subject": stage.subject.value,
+            "stage": stage.kind.value,
+            "added": len(stage.add),
+            "deleted": len(stage.delete),
+            "probes": len(stage.probes),
+            "wait_ns": stage.wait_ns,
+        }
+        for stage in swap.stages
+    ]
+
+
 def _stage(stage: Stage) -> tuple[str, str, str]:
     counts = ((len(stage.add), "added"), (len(stage.delete), "deleted"), (len(stage.probes), "probed"))
     words = [f"{number} {what}" for number, what in counts if number]

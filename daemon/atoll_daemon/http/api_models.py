@@ -398,6 +398,20 @@ class SwapPartResponse(Response):
     """The least time until the version before has drained."""
 
 
+class StageResponse(Response):
+    """A stage of a swap."""
+
+    part: int
+    """The part of the swap that it belongs to, from 0."""
+    subject: Literal["latency", "chains"]
+    stage: Literal["install", "probe", "shift", "drain", "collect"]
+    added: int
+    deleted: int
+    probes: int
+    wait_ns: int
+    """The least time that it waits at its end: a drain, until packets have left the version before."""
+
+
 class BudgetResponse(Response):
     """The entries of a switch's table while a swap is carried out."""
 
@@ -420,7 +434,9 @@ class ChangesResponse(Response):
     dry_run: bool
     changes: list[TestbedChange]
     lines: list[str]
-    """A readable line for each change, and for each part of the swap."""
+    """A readable line for each change, and for each part of the swap; of a dry run also for each stage."""
+    stages: list[StageResponse]
+    """The stages of the swap, in order; none if no path changes."""
     parts: list[SwapPartResponse]
     """The parts of the swap, in order; none if no path changes."""
     budgets: list[BudgetResponse]

@@ -32,7 +32,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
     of_rate = f"of {_rate(link)}{name_text}" if link else ""
     figures = (
         *_regime(summary),
-        KeyFigure("goodput", rate(summary["goodput_mbit_s"]), "new TCP payload reaching the island"),
+        KeyFigure("goodput", rate(summary["goodput_mbit_s"]), _goodput(summary)),
         KeyFigure("throughput", rate(summary["throughput_mbit_s"]), "IP bytes reaching the island"),
         KeyFigure("utilisation", percent(summary["utilisation"]), of_rate),
         KeyFigure("loss to the island", percent(summary["loss_fraction"], 2), _losses(summary)),
@@ -207,8 +207,14 @@ def _rate(link: LinkFigures) -> str:
     return str(Rate(mean_bit_s)) if mean_bit_s == link["rate_bit_s"] else f"{rate(mean_bit_s / 1e6)} in the mean"
 
 
+def _goodput(summary: Summary) -> str:
+    return "new TCP payload reaching the island" if summary["goodput_mbit_s"] is not None else "no capture shows it"
+
+
 def _losses(summary: Summary) -> str:
     link_bytes, captures_bytes = summary["loss_bytes_link"], summary["loss_bytes_captures"]
+    if summary["loss_fraction"] is None:
+        return "the link reported no counts for the whole measurement"
     if link_bytes is None or summary["duration_s"] is None:
         return ""
     if losses_agree(summary):
@@ -234,9 +240,17 @@ def _udp(summary: Summary) -> tuple[str, str]:
     udp = summary.get("udp")  # absent from older summaries
     if udp is None:
         return NOT_MEASURED, ""
+    if udp["received_mbit_s"] is None:
+        return NOT_MEASURED, "not every receiver reported what it received"
     lost, jitter = percent(udp["loss_fraction"], 2), figure(udp["jitter_ms"], "ms")
     reordered = count(udp["reordered_packets"])
     remark = f"of {rate(udp['sent_mbit_s'])}; {lost} lost, jitter {jitter}, {reordered} out of order"
+    shares = [volume["share"] for volume in udp.get("clients", {}).values() if volume["share"] is not None]
+    losses = [v["loss_fraction"] for v in udp.get("clients", {}).values() if v["loss_fraction"] is not None]
+    if shares:
+        remark += f"; by client {percent(min(shares))} to {percent(max(shares))} of it"
+    if losses:
+        remark += f", {percent(min(losses), 2)} to {percent(max(losses), 2)} lost within flows"
     return rate(udp["received_mbit_s"]), remark
 
 

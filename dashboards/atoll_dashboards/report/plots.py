@@ -336,16 +336,22 @@ def flows(sources: Sources) -> Figure | None:
 
 
 def volumes(sources: Sources) -> Figure | None:
-    """Shares of the goodput by server and by client, and the equal share."""
+    """Shares of the goodput by server and by client, and the equal share; of UDP by client also what was lost."""
     servers, clients = sources.summary["servers"], sources.summary["clients"]
-    if not any(volume["goodput_bytes"] for volume in servers.values()):
+    udp_clients = (sources.summary.get("udp") or {}).get("clients", {})
+    udp_shares = {host: udp_clients[host]["share"] or 0.0 for host in clients if host in udp_clients}
+    if not (any(volume["goodput_bytes"] for volume in servers.values()) or any(udp_shares.values())):
         return None
-    figure, (left, right) = plain_figure(2.5, (1.0, 1.0))
-    _share_bars(left, servers, BLUE, "world server")
-    _share_bars(right, clients, GREEN, "island client")
-    left.set_ylabel("share of goodput (%)")
-    top = max(left.get_ylim()[1], right.get_ylim()[1])
-    for axes in (left, right):
+    figure, panels = plain_figure(2.5, (1.0,) * (4 if udp_shares else 2))
+    _share_bars(panels[0], _shares(servers), BLUE, "world server")
+    _share_bars(panels[1], _shares(clients), GREEN, "island client")
+    if udp_shares:
+        _share_bars(panels[2], udp_shares, PURPLE, "UDP by client")
+        lost = [100 * (udp_clients[host]["loss_fraction"] or 0.0) for host in udp_shares]
+        _host_bars(panels[3], dict(zip(udp_shares, lost, strict=True)), VERMILLION, "UDP lost by client (%)")
+    panels[0].set_ylabel("share of goodput (%)")
+    top = max(axes.get_ylim()[1] for axes in panels[:3])
+    for axes in panels[:3]:
         axes.set_ylim(0, top)
     return figure
 
@@ -507,7 +513,8 @@ PLOTS = (
         "volumes",
         "Shares",
         "Each host's share of the goodput; dashed: equal shares. In short runs hosts differ, because flow sizes are "
-        "heavy-tailed.",
+        "heavy-tailed. UDP that clients receive in turn: shares of the IP bytes received, and packets lost by sequence "
+        "numbers, which do not show losses at the end of a flow.",
         volumes,
     ),
 )
@@ -576,13 +583,21 @@ def _log_axis(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _share_bars(axes: Axes, hosts: dict[str, Volume], colour: str, role: str) -> None:
-    shares, equal = [100 * volume["share"] for volume in hosts.values()], 100 / max(1, len(hosts))
-    axes.bar(range(len(hosts)), shares, width=0.66, color=colour, alpha=0.85)
+def _shares(hosts: dict[str, Volume]) -> dict[str, float]:
+    return {host: volume["share"] for host, volume in hosts.items()}
+
+
+def _share_bars(axes: Axes, shares: dict[str, float], colour: str, role: str) -> None:
+    percents, equal = {host: 100 * share for host, share in shares.items()}, 100 / max(1, len(shares))
+    _host_bars(axes, percents, colour, role)
     axes.axhline(equal, color=INK, linewidth=1.0, linestyle=(0, (4, 3)))
-    if len(hosts) <= 24:
-        axes.set_xticks(range(len(hosts)), list(hosts))
-    axes.set_xlabel(role)
+    axes.set_ylim(0, 1.12 * max(*percents.values(), equal))
+
+
+def _host_bars(axes: Axes, percents: dict[str, float], colour: str, label: str) -> None:
+    axes.bar(range(len(percents)), list(percents.values()), width=0.66, color=colour, alpha=0.85)
+    if len(percents) <= 24:
+        axes.set_xticks(range(len(percents)), list(percents))
+    axes.set_xlabel(label)
     axes.tick_params(axis="x", length=0)
     axes.yaxis.set_major_formatter(FuncFormatter("{:g}".format))
-    axes.set_ylim(0, 1.12 * max(*shares, equal))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from atoll_core.errors import MachineError, PlanError
 from atoll_core.experiment.experiment import Experiment
+from atoll_core.platforms import HARDWARE, VIRTUAL
 
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
@@ -88,23 +89,42 @@ def missing_controls(experiment: Experiment, offer: Offer, virtual: Offer | None
 
     ``virtual``: those of ``--on virtual``, if that is an alternative.
     """
+    missing = _missing(experiment, offer, virtual)
+    return [f"{experiment.file}: {', '.join(keys)}: {text}" for _, keys, text in missing]
+
+
+def unknown_controls(experiment: Experiment, platform: str) -> list[tuple[tuple[str, ...], str]]:
+    """Return keys and mistake of each control that the platform's kernel does not have, nor the virtual one.
+
+    Real machines have kernels of their own, of which nothing is known.
+    """
+    virtual = offered_by_virtual_kernel()
+    if platform == HARDWARE:
+        return []
+    offer = virtual if platform == VIRTUAL else offered_here()
+    known = offer.usable | offer.unloaded | virtual.usable
+    return [(keys, text) for control, keys, text in _missing(experiment, offer, virtual) if control not in known]
+
+
+def _missing(experiment: Experiment, offer: Offer, virtual: Offer | None) -> list[tuple[str, tuple[str, ...], str]]:
+    """Return name, keys and mistake of each control that :func:`missing_controls` reports."""
     from atoll_core.description.validation_messages import (
         nearest,  # with pydantic: too heavy for a lab that starts, which names nothing wrong
     )
 
     others = virtual.usable if virtual else frozenset[str]()
-    missing: list[str] = []
+    missing: list[tuple[str, tuple[str, ...], str]] = []
     for control, keys in sorted(experiment.congestion_controls.items()):
         if control in offer.usable:
             continue
-        source = f"{experiment.file}: {', '.join(keys)}: congestion control {control!r}"
+        name = f"congestion control {control!r}"
         if control in offer.unloaded:
-            missing.append(f"{source} is a module that is not loaded: modprobe tcp_{control} (as root)")
+            missing.append((control, keys, f"{name} is a module that is not loaded: modprobe tcp_{control} (as root)"))
             continue
-        line = f"{source} is not in {offer.kernel}, which has {offer}"
+        line = f"{name} is not in {offer.kernel}, which has {offer}"
         if control in others:
             line += "; --on virtual has it"
         elif close := nearest(control, sorted(offer.usable | offer.unloaded | others)):
             line += f"; did you mean {close!r}?{' --on virtual has it' if close in others - offer.usable else ''}"
-        missing.append(line)
+        missing.append((control, keys, line))
     return missing

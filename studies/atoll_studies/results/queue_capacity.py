@@ -7,17 +7,18 @@ and voice stays within its limits. The criteria and rules of thumb are in docs/r
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, cast
 
-from atoll_analysis.figures.regimes import SWINGING_SHARE
+from atoll_analysis.figures.regimes import SPAN_RTTS, SWINGING_SHARE
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary, least_rate_bit_s, mean_rate_bit_s
 from atoll_core.units import Size
-from atoll_studies.results.results import NO_REGIME, Results
+from atoll_studies.results.results import LEAST_SAMPLES, NO_REGIME, Results
 from atoll_studies.results.similarity import SEED
+from atoll_studies.statistics.warm_up import WarmUp
 
 MOST_TRANSFER_FACTOR = 1.25
 """A transfer finishes in reasonable time if it takes at most this much of the shortest median of all capacities."""
@@ -33,6 +34,9 @@ VOICE_MS = 300.0
 VOICE_MARGINAL_MS = 400.0
 """One way, what ITU-T G.114 allows in planning a network: between the two limits voice is marginal."""
 
+LEAST_RTTS = round(SPAN_RTTS / SWINGING_SHARE)
+"""Base RTTs that a run lasts after the warm-up: in a shorter one a single overflow counts as oscillation."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueueRun:
@@ -42,6 +46,7 @@ class QueueRun:
     queue_bytes: int
     mean_rate_bit_s: int
     least_rate_bit_s: int
+    settled_s: float  # time after the warm-up
     base_rtt_ms: float | None
     transfer_s: float | None  # inf: it did not finish; None: there was none
     time_limit_s: float | None  # time that the run had for it
@@ -67,6 +72,7 @@ class QueueLevel:
     voice_ms: float | None  # one way, with a full queue at the lowest rate
     regimes: Mapping[str, int]  # with the number of runs, the most frequent first
     unmet: tuple[str, ...]
+    measured: bool  # any of the criteria but voice, which needs no run
 
     @property
     def is_marginal_for_voice(self) -> bool:
@@ -83,10 +89,16 @@ class QueueAdvice:
     product_bytes: int | None  # mean rate x base RTT (Villamizar and Song 1994)
     long_flows: float | None  # open at once, median of all runs
     root_bytes: int | None  # the product / sqrt(long flows), for at least one (Appenzeller, Keslassy and McKeown 2004)
+    caveats: tuple[str, ...]  # why the runs are too little for a recommendation
 
     @property
-    def recommended(self) -> QueueLevel:
-        """The capacity that leaves the fewest criteria unmet; of several, the smallest one."""
+    def recommended(self) -> QueueLevel | None:
+        """The capacity that leaves the fewest criteria unmet; of several, the smallest one; None: nothing supports it.
+
+        Runs that are both few and short support none, nor do those that measured no criterion.
+        """
+        if len(self.caveats) > 1 or not any(level.measured for level in self.levels):
+            return None
         return min(self.levels, key=lambda level: (len(level.unmet), level.queue_bytes))
 
 
@@ -97,7 +109,7 @@ def queue_advice(results: Results) -> list[QueueAdvice]:
     """
     runs_of: dict[int, list[QueueRun]] = {}
     for run in results.runs:
-        queue_run = _queue_run(cast("Summary", RunDir.open(run.path).summary()))
+        queue_run = _queue_run(cast("Summary", RunDir.open(run.path).summary()), results.warm_up, run.configuration)
         if queue_run is not None and run.configuration in results.described:
             runs_of.setdefault(run.configuration, []).append(queue_run)
     for directions in (("to_island",), ("to_island", "to_world")):
@@ -130,7 +142,16 @@ def advise(others: Mapping[str, str], runs: Sequence[QueueRun]) -> QueueAdvice:
         product_bytes=product,
         long_flows=long_flows,
         root_bytes=None if product is None or long_flows is None else round(product / math.sqrt(max(1.0, long_flows))),
+        caveats=tuple(_caveats(by_capacity.values())),
     )
+
+
+def _caveats(levels: Collection[Sequence[QueueRun]]) -> Iterator[str]:
+    """Why the runs are too few or too short."""
+    if min(map(len, levels)) < LEAST_SAMPLES:
+        yield f"fewer than {LEAST_SAMPLES} runs of a capacity"
+    if any(1e3 * run.settled_s < LEAST_RTTS * (run.base_rtt_ms or 0.0) for level in levels for run in level):
+        yield f"runs shorter than {LEAST_RTTS} base RTTs after the warm-up"
 
 
 def _level(runs: Sequence[QueueRun], fastest_s: float | None, highest: float | None) -> QueueLevel:
@@ -160,10 +181,11 @@ def _level(runs: Sequence[QueueRun], fastest_s: float | None, highest: float | N
         voice_ms=voice_ms,
         regimes=dict(Counter(run.regime or NO_REGIME for run in runs).most_common()),
         unmet=tuple(name for name, fails in criteria.items() if fails),
+        measured=any(each is not None for each in (transfer_s, utilisation, swinging_share, standing)),
     )
 
 
-def _queue_run(summary: Summary) -> QueueRun | None:
+def _queue_run(summary: Summary, warm_up: WarmUp, configuration: int) -> QueueRun | None:
     """What a summary says; None without a link. Older versions did not compute all of it."""
     slowest = summary["bottleneck"] or ""
     link = summary["links"].get(slowest)
@@ -176,6 +198,7 @@ def _queue_run(summary: Summary) -> QueueRun | None:
         queue_bytes=link["queue_bytes"],
         mean_rate_bit_s=mean_rate_bit_s(link),
         least_rate_bit_s=least_rate_bit_s(link),
+        settled_s=0.0 if configuration in warm_up.unsettled else (summary["duration_s"] or 0.0) - warm_up.seconds,
         base_rtt_ms=summary["base_rtt_ms"],
         transfer_s=None if summary["transfer_bytes"] is None else finished,
         time_limit_s=summary.get("transfer_room_s"),
@@ -228,7 +251,8 @@ def advice_json(advice: Sequence[QueueAdvice]) -> list[dict[str, Any]]:
     return [
         {
             "others": dict(each.others),
-            "recommended_bytes": each.recommended.queue_bytes,
+            "recommended_bytes": each.recommended.queue_bytes if each.recommended else None,
+            "caveats": list(each.caveats),
             "bandwidth_delay_product_bytes": each.product_bytes,
             "long_flows": each.long_flows,
             "product_by_root_bytes": each.root_bytes,

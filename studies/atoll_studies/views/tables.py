@@ -455,13 +455,17 @@ def _queue_row(level: QueueLevel) -> tuple[str, ...]:
 
 
 def _recommended(advice: QueueAdvice) -> str:
-    best = advice.recommended
-    unmet = (
-        f", which does not meet {listed(best.unmet)}"
-        if best.unmet
-        else ", the smallest capacity that meets all criteria"
-    )
-    text = f"recommended: {octets(best.queue_bytes)}{unmet}"
+    best, caveats = advice.recommended, " and ".join(advice.caveats)
+    if best is None:
+        text = f"no capacity is recommended: {caveats or 'the runs measured none of the criteria'}"
+    else:
+        unmet = (
+            f", which does not meet {listed(best.unmet)}"
+            if best.unmet
+            else ", the smallest capacity that meets all criteria"
+        )
+        doubt = f" (on little evidence: {caveats})" if caveats else ""
+        text = f"recommended: {octets(best.queue_bytes)}{unmet}{doubt}"
     if advice.product_bytes is not None:
         text += f"; bandwidth-delay product (BDP) {octets(advice.product_bytes)}"
     if advice.root_bytes is not None:

@@ -113,6 +113,13 @@ def test_a_swap_by_a_version_in_between_is_told_before_and_while_it_is_made(tmp_
             assert told.returncode == 0, told.stderr
             assert "the swap has 2 parts, one after the other:" in told.stdout.splitlines()
             assert "; no packet passes " in told.stdout
+            assert "the swap would have 10 stages; its drains take at least 1.1 s:" in told.stdout.splitlines()
+            foreseen = json.loads(sandbox.run(ATOLL, "apply", half, "--dry-run", "--json").stdout)
+            assert [(each["part"], each["stage"]) for each in foreseen["stages"]] == [
+                (part, stage) for part in (0, 1) for stage in STAGES
+            ]
+            waits = [each["wait_ns"] for each in foreseen["stages"] if each["stage"] == "drain"]
+            assert waits == [part["drain_ns"] for part in foreseen["parts"]]
             assert chain(sandbox) == "tap-w, pep-w, coder-w, sat, coder-i, pep-i, tap-i"
             done = sandbox.run(ATOLL, "apply", half, "--json")
             assert done.returncode == 0, done.stderr

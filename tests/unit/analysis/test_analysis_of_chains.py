@@ -14,7 +14,7 @@ from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.tables.change_timeline import changes, steering_periods
 from atoll_core.experiment.experiment import MAIN, Chain, Experiment, Protocol, SteeringVersion, TrafficSelector
-from atoll_core.lab.box_kind import LINK
+from atoll_core.lab.box_kind import LINK, ROUTER
 from atoll_core.lab.network import ChainBox, Interface, Network, Tap
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate
@@ -195,6 +195,22 @@ def test_packets_belong_to_the_version_that_stood_when_they_came(tmp_path: Path)
     page = write_report(run).read_text()
     assert "branches.coded {carries: {island: 10.20.0.2/32}, chain: [tap-w, sat, tap-i]}" in page
     assert "What each chain carried" in page
+
+
+def test_a_link_is_measured_between_captures_when_a_router_comes_before_it(tmp_path: Path) -> None:
+    """A router conserves packets, so the link lost those that the capture behind it does not have."""
+    one, lab = asked(), laboratory()
+    lab = replace(lab, boxes=(*lab.boxes, ChainBox("pep-w", ROUTER, interface("pep-w0", 4), interface("pep-w1", 5))))
+    routed = replace(one.chain, hops=("tap-w", "pep-w", "sat", "tap-i"))
+    run = begin(tmp_path, scheduled(one, (5, routed, ())), lab, ("world", "island", "link-sat", "link-meo"))
+    made(run, 1, 5.0)
+    packets: list[tuple[int, Ends]] = [(100 * n, (*DOWN[:3], 40000 + n)) for n in range(100)]
+    passed = [packet for number, packet in enumerate(packets) if number not in (20, 21, 70)]
+    write(run, {"world": packets, "island": passed, "link-sat": passed, "link-meo": []})
+    write_boxes(run, {"sat": 3, "meo": 0})
+    bursts = analyse(run, find_binary())["loss_bursts"]["sat"]
+    assert (bursts["first"], bursts["last"], bursts["lengths"]) == ("world", "link-sat", [[1, 1], [2, 1]])
+    assert bursts["burst_share"] == pytest.approx(2 / 3)
 
 
 def test_a_change_that_failed_or_never_came_makes_the_run_invalid(tmp_path: Path) -> None:

@@ -4,14 +4,18 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 import polars as pl
 import pytest
+from matplotlib.patches import Rectangle
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
+from atoll_analysis.summary import Summary
 from atoll_core.experiment.traffic import UdpTraffic
 from atoll_core.units import Rate, Size
+from atoll_dashboards.report.key_figures import KeyFigure, key_figures
 from atoll_dashboards.report.plots import PLOTS
 from atoll_dashboards.report.report_data import read_sources
 from atoll_hosts.binary import find_binary
@@ -22,6 +26,7 @@ RATE = Rate(1_200_000)  # ten packets of 1500 bytes in 100 ms
 SENDER, RECEIVER = "10.10.1.1", "10.20.1.1"
 SECONDS, EVERY_NS, ON_THE_WAY_NS = 10, 10_000_000, 250_000_000
 LOST = (30, 31, 32)  # numbers of packets
+NBSP = "\N{NO-BREAK SPACE}"
 PACKETS = SECONDS * 10**9 // EVERY_NS
 
 
@@ -115,6 +120,19 @@ def test_runs_side_by_side_have_rows_for_udp_if_there_was_any(run: RunDir, tmp_p
     assert not [name for name in compare([without]).shown if name.startswith("UDP")]
 
 
+def udp_row(run: RunDir) -> KeyFigure:
+    (row,) = (each for each in key_figures(cast("Summary", run.summary())) if each.name == "UDP received")
+    return row
+
+
+def test_a_receiver_that_was_killed_leaves_no_figures_and_a_reason(tmp_path: Path) -> None:
+    run = analysed(tmp_path)
+    log = run.logs / "udp-receive-is.out"
+    log.write_text("".join(line for line in log.read_text().splitlines(keepends=True) if '"done"' not in line))
+    run.write_summary(analyse(run, find_binary()))
+    assert udp_row(run).remark == "not every receiver reported what it received"
+
+
 @pytest.mark.parametrize("quiet", [(), ("i2",)])
 def test_receivers_are_added_up(tmp_path: Path, quiet: tuple[str, ...]) -> None:
     """Three clients receive one, two and three packets in each 100 ms; a quiet one counts at the end only."""
@@ -138,13 +156,26 @@ def test_receivers_are_added_up(tmp_path: Path, quiet: tuple[str, ...]) -> None:
             }
             lines.append(line)
         done = {"type": "done", "packets": 100 * number, "bytes": 150_000 * number, "reordered_packets": 1}
+        done |= {"lost_packets": 25 * (number - 1)}
         done |= {"jitter_ns": 1_000_000 * number, "jitter_max_ns": 2_000_000 * number}
         (run.logs / f"udp-receive-{host}.out").write_text(_text([*(() if host in quiet else lines), done]))
     figures = analyse(run, find_binary())["udp"]
     assert figures is not None
     assert (figures["receivers"], figures["received_packets"], figures["lost_packets"]) == (3, 600, PACKETS - 600)
     assert (figures["reordered_packets"], figures["jitter_ms"], figures["jitter_max_ms"]) == (3, 3.0, 6.0)
+    assert "clients" in figures
+    volumes = [each.values() for each in figures["clients"].values()]
+    assert [*figures["clients"]] == ["i1", "i2", "i3"]
+    assert [tuple(each) for each in volumes] == [(150_000, 1 / 6, 0), (300_000, 1 / 3, 1 / 9), (450_000, 1 / 2, 1 / 7)]
     run.write_summary(analyse(run, find_binary()))
+    assert "by client 16.7 % to 50.0 % of it, 0.00 % to 14.29 % lost within flows" in udp_row(run).remark.replace(
+        NBSP, " "
+    )
+    shares = next(plot for plot in PLOTS if plot.name == "volumes").figure(read_sources(run))
+    assert shares is not None
+    assert [axes.get_xlabel() for axes in shares.axes][2:] == ["UDP by client", "UDP lost by client (%)"]
+    heights = [cast("Rectangle", bar).get_height() for bar in shares.axes[3].patches]
+    assert heights == pytest.approx([0, 100 / 9, 100 / 7])
     frame = read_sources(run).udp()
     if quiet:
         assert frame.is_empty(), "the rate of the others alone would be too low"

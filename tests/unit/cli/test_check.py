@@ -82,6 +82,30 @@ def test_a_study_is_checked_with_its_experiments(
     assert "port: the number 0 is not a whole number from 1 to 65535" in said
 
 
+@pytest.mark.parametrize("platform", ["virtual", "mininet"])
+def test_an_unknown_congestion_control_of_a_study_is_named_where_the_study_sets_it(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], platform: str
+) -> None:
+    wrong = tmp_path / "study.yaml"
+    head = f"name: s\nexperiment: {project}/examples/geo.yaml\nplatform: {platform}\nfigures: [goodput]\n"
+    wrong.write_text(
+        f"{head}set: {{transfer.congestion_control: rino}}\nfactors:\n  tcp.congestion_control:\n  - reno\n  - qubic\n"
+        "  servers:\n    same: {}\n    other:\n      tcp.servers: {w1: renno}\n"
+    )
+    assert check([wrong], as_json=False) == 2
+    lines = capsys.readouterr().err.splitlines()
+    found = {tuple(line.removeprefix(f"{wrong}:").split(": congestion control ")[0].split(": ")) for line in lines}
+    assert found == {
+        ("5", "transfer.congestion_control"),
+        ("9", "tcp.congestion_control"),
+        ("13", "tcp.servers.w1"),
+    }
+    assert len(lines) == 3
+    assert any("'qubic' is not in" in line and "did you mean 'cubic'?" in line for line in lines)
+    wrong.write_text(head)
+    assert check([wrong], as_json=False) == 0
+
+
 def test_figures_of_one_are_in_the_singular(project: Path) -> None:
     network, one = load_experiment(project / "examples/geo.yaml", ["traffic.channels=1"])
     assert summary(network, one).endswith("; 1 channel, 60 s")

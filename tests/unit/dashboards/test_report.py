@@ -123,10 +123,12 @@ def test_a_run_that_measured_nothing_has_a_report_too(tmp_path: Path) -> None:
     assert parsed.images == []
     shown = {known.name: known for known in key_figures(cast("Summary", summary))}
     assert "fairness" not in shown
-    assert (shown["goodput"].text, shown["loss to the island"].remark) == ("\N{EN DASH}", "")
+    without = "the link reported no counts for the whole measurement"
+    assert (shown["goodput"].text, shown["goodput"].remark) == ("\N{EN DASH}", "no capture shows it")
+    assert shown["loss to the island"].remark == without
     # Marks without a measurement between them lost nothing in any account: nothing agrees with nothing.
     idle = cast("Summary", {**summary, "loss_bytes_link": 0, "loss_bytes_captures": 0})
-    assert {known.name: known.remark for known in key_figures(idle)}["loss to the island"] == ""
+    assert {known.name: known.remark for known in key_figures(idle)}["loss to the island"] == without
 
 
 def test_a_run_that_was_not_analysed_says_what_to_do(tmp_path: Path) -> None:

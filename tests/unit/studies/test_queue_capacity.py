@@ -3,6 +3,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from atoll_studies.points import make_points
 from atoll_studies.results.queue_capacity import QueueAdvice, QueueRun, advise, queue_advice
 from atoll_studies.results.result_tables import runs_table
 from atoll_studies.results.results import read_results
+from atoll_studies.statistics.warm_up import WarmUp
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 from atoll_studies.views.tables import tables
@@ -30,6 +32,7 @@ def run(queue_kb: int, **changes: Any) -> QueueRun:
         "queue_bytes": 1000 * queue_kb,
         "mean_rate_bit_s": 16_000_000,
         "least_rate_bit_s": 16_000_000,
+        "settled_s": 60.0,
         "base_rtt_ms": 560.0,
         "transfer_s": 20.0,
         "time_limit_s": 58.0,
@@ -44,6 +47,26 @@ def run(queue_kb: int, **changes: Any) -> QueueRun:
 
 def unmet(advice: QueueAdvice) -> dict[int, tuple[str, ...]]:
     return {level.queue_bytes // 1000: level.unmet for level in advice.levels}
+
+
+def recommended_kb(advice: QueueAdvice) -> int | None:
+    return advice.recommended.queue_bytes // 1000 if advice.recommended else None
+
+
+@pytest.mark.parametrize(
+    ("runs", "seconds", "expected_kb", "caveats"),
+    [
+        (3, 16.8, 100, ()),
+        (2, 16.8, 100, ("fewer than 3 runs of a capacity",)),
+        (3, 16.7, 100, ("runs shorter than 30 base RTTs after the warm-up",)),
+        (1, 5.0, None, ("fewer than 3 runs of a capacity", "runs shorter than 30 base RTTs after the warm-up")),
+    ],
+)
+def test_few_or_short_runs_are_a_caveat_and_few_short_ones_support_nothing(
+    runs: int, seconds: float, expected_kb: int | None, caveats: tuple[str, ...]
+) -> None:
+    advice = advise({}, [run(queue, settled_s=seconds) for queue in (100, 200) for _ in range(runs)])
+    assert (recommended_kb(advice), advice.caveats) == (expected_kb, caveats)
 
 
 def test_the_smallest_capacity_that_meets_all_criteria_is_recommended() -> None:
@@ -67,7 +90,7 @@ def test_the_smallest_capacity_that_meets_all_criteria_is_recommended() -> None:
         240: (),
         800: ("standing queue", "voice"),
     }
-    assert advice.recommended.queue_bytes == 120_000
+    assert recommended_kb(advice) == 120
     assert [level.voice_ms for level in advice.levels] == [295, 310, 325, 340, 400, 680]
     assert [level.is_marginal_for_voice for level in advice.levels] == [False, True, True, True, True, False]
 
@@ -88,12 +111,13 @@ def test_figures_are_medians_of_runs_and_a_transfer_that_does_not_end_is_the_slo
     assert (second.transfer_s, advice.recommended) == (20, second)
     neither = advise({}, [run(100, transfer_s=math.inf), run(200, transfer_s=math.inf)])
     assert unmet(neither) == {100: ("transfer",), 200: ("transfer",)}
-    assert neither.recommended.queue_bytes == 100_000
+    assert recommended_kb(neither) == 100
 
 
 def test_a_criterion_that_no_run_measured_is_not_applied() -> None:
     nothing = {"transfer_s": None, "utilisation": None, "swinging_share": None, "standing": None, "base_rtt_ms": None}
-    assert unmet(advise({}, [run(100, **nothing), run(800, **nothing)])) == {100: (), 800: ()}
+    advice = advise({}, [run(queue, **nothing) for queue in (100, 800) for _ in range(3)])
+    assert (unmet(advice), advice.caveats, advice.recommended) == ({100: (), 800: ()}, (), None)
 
 
 def study_with(tmp_path: Path, factors: str) -> StudyDirectory:
@@ -111,7 +135,12 @@ def study_with(tmp_path: Path, factors: str) -> StudyDirectory:
         summary = dict.fromkeys(Summary.__annotations__)
         summary |= {"terrestrial_rtt_ms": {}, "changes": [], "channels": 0, "ping_sent": 0, "base_rtt_ms": 560.0}
         summary |= {"bottleneck": "sat", "links": {"sat": {"queue_bytes": queue_bytes, "rate_bit_s": 16_000_000}}}
-        summary |= {"transfer_bytes": 10**7, "transfer_complete": True, "transfer_s": 1e6 / queue_bytes}
+        summary |= {
+            "duration_s": 60.0,
+            "transfer_bytes": 10**7,
+            "transfer_complete": True,
+            "transfer_s": 1e6 / queue_bytes,
+        }
         summary |= {"utilisation": 0.5, "goodput_mbit_s": 8.0, "long_flows_mean": 4.0}
         summary |= {"regime": {"regime": "oscillation", "swinging_share": 0.02}, "standing_queue": {"share": 0.0}}
         RunDir(made).write_manifest({"outcome": "completed"})
@@ -135,8 +164,8 @@ def test_a_report_of_a_study_recommends_a_capacity_for_each_other_level(
     assert "queue capacity (traffic.channels 50)" in said
     said = " ".join(said.split(" ")).replace("\n", " ")  # notes are wrapped
     assert (
-        "recommended: 100.00\u00a0kB, the smallest capacity that meets all criteria; bandwidth-delay product "
-        "(BDP) 1.12\u00a0MB; "
+        "recommended: 100.00\u00a0kB, the smallest capacity that meets all criteria (on little evidence: fewer than 3 "
+        "runs of a capacity); bandwidth-delay product (BDP) 1.12\u00a0MB; "
         "BDP / sqrt(4.0 long flows) = 560.00\u00a0kB"
     ) in said
     for name in ("page.html", "page.md", "page.json"):
@@ -160,7 +189,25 @@ def test_a_report_of_a_study_recommends_a_capacity_for_each_other_level(
         "voice_ms": 295.0,
         "regimes": {"oscillation": 2},
         "unmet": ["transfer"],
+        "measured": True,
     }
+    assert advice[0]["caveats"] == ["fewer than 3 runs of a capacity"]
+
+
+@pytest.mark.parametrize(
+    ("warm_up", "expected"),
+    [
+        (WarmUp(40.0, "40 s"), [100, 100]),
+        (WarmUp(50.0, "50 s"), [None, None]),
+        (WarmUp(0.0, "MSER-5", unsettled=(0,)), [None, 100]),
+    ],
+)
+def test_runs_that_are_few_support_no_capacity_if_they_are_short_behind_their_warm_up(
+    tmp_path: Path, warm_up: WarmUp, expected: list[int | None]
+) -> None:
+    place = study_with(tmp_path, "  traffic.channels: [5, 50]\n  links.sat.to_island.queue: [100 kB, 110 kB]\n")
+    found = queue_advice(replace(read_results(place), warm_up=warm_up))
+    assert [recommended_kb(each) for each in found] == expected
 
 
 def test_a_study_whose_queue_is_no_factor_has_no_recommendation(tmp_path: Path) -> None:

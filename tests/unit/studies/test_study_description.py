@@ -75,7 +75,7 @@ seeds: [1, 1]
 figures: [gootput]
 set: {seed: 4}
 """
-    assert [line.partition(":")[0] for line in mistakes(tmp_path, meaning)] == ["5", "6", "7", "8"]
+    assert [line.partition(":")[0] for line in mistakes(tmp_path, meaning)] == ["4", "5", "6", "7", "8"]
 
 
 def test_a_setting_that_the_experiment_refuses_is_reported_at_its_level(tmp_path: Path) -> None:
