@@ -164,7 +164,7 @@ class Trial:
             await testbed.controller.followed()
             versions[-1]["swap"]["exact"] &= testbed.plan is not None and await self._holds(testbed.plan)
         sent = {way: await self._ended(job) for way, job in senders.items()}
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(1.5 + _held_ns(testbed.network, experiment) / 1e9)  # a coder may hold the last packets
         marks = await testbed.mark_boxes()
         loads = [await self._ended(job) for job in tcp]
         received = {way: await self._ended(job) for way, job in udp.items()}
