@@ -216,7 +216,11 @@ def _goodput(summary: Summary) -> str:
 def _losses(summary: Summary) -> str:
     link_bytes, captures_bytes = summary["loss_bytes_link"], summary["loss_bytes_captures"]
     if summary["loss_fraction"] is None:
-        return "the link reported no counts for the whole measurement" if link_bytes is None else "no packet came to it"
+        return (
+            "the link reported no counts for the whole measurement"
+            if link_bytes is None
+            else "no packet came to the link"
+        )
     if link_bytes is None or summary["duration_s"] is None:
         return ""
     if losses_agree(summary):
