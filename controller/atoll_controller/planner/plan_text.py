@@ -56,11 +56,12 @@ def schedule_text(experiment: Experiment, schedule: Iterable[Scheduled]) -> str:
 
 
 def stage_lines(swap: Swap) -> Iterator[str]:
-    """The stages of a swap with the time that its drains take, for a dry run; empty if nothing changes on switches."""
+    """The stages of a swap and how long its drains take, if any, for a dry run; none if nothing changes on switches."""
     if not swap.stages:
         return
     drain = Duration(sum(map(swap.drain_ns, range(len(swap.parts)))))
-    yield f"the swap would have {len(swap.stages)} stages; its drains take at least {drain}:"
+    drains = f"; its drains take at least {drain}" if drain.ns else ""
+    yield f"the swap would have {counted(len(swap.stages), 'stage')}{drains}:"
     several = len(swap.parts) > 1
     rows = [(*((f"part {stage.part + 1}",) if several else ()), *_stage(stage)) for stage in swap.stages]
     yield from columns(rows, indent="  ")

@@ -37,7 +37,10 @@ def other_kind(document: Document, *needed: str) -> Diagnostic | None:
     ``needed`` may also be "a run directory".
     """
     kind = max(_MODELS, key=lambda each: count_keys(document, each))
-    if count_keys(document, kind) <= max(count_keys(document, each) for each in needed):
+    count = count_keys(document, kind)
+    if count <= max(count_keys(document, each) for each in needed):
+        return None
+    if 2 * count <= len(document.tree or ()):  # of none of these kinds: a run's summary.json has keys of an experiment
         return None
     message = f"is {kind}, but {' or '.join(needed)} is needed; {_remedy(document, kind)}"
     return Diagnostic(document.file, 0, message)

@@ -208,13 +208,19 @@ def _rate(link: LinkFigures) -> str:
 
 
 def _goodput(summary: Summary) -> str:
-    return "new TCP payload reaching the island" if summary["goodput_mbit_s"] is not None else "no capture shows it"
+    if summary["goodput_mbit_s"] is not None:
+        return "new TCP payload reaching the island"
+    return "no capture shows it" if summary["arrival"] is None else "the measurement did not begin or end"
 
 
 def _losses(summary: Summary) -> str:
     link_bytes, captures_bytes = summary["loss_bytes_link"], summary["loss_bytes_captures"]
     if summary["loss_fraction"] is None:
-        return "the link reported no counts for the whole measurement"
+        return (
+            "the link reported no counts for the whole measurement"
+            if link_bytes is None
+            else "no packet came to the link"
+        )
     if link_bytes is None or summary["duration_s"] is None:
         return ""
     if losses_agree(summary):

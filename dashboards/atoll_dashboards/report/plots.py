@@ -339,7 +339,8 @@ def volumes(sources: Sources) -> Figure | None:
     """Shares of the goodput by server and by client, and the equal share; of UDP by client also what was lost."""
     servers, clients = sources.summary["servers"], sources.summary["clients"]
     udp_clients = (sources.summary.get("udp") or {}).get("clients", {})
-    udp_shares = {host: udp_clients[host]["share"] or 0.0 for host in clients if host in udp_clients}
+    received = ((host, udp_clients[host]["share"]) for host in clients if host in udp_clients)
+    udp_shares = {host: share for host, share in received if share is not None}
     if not (any(volume["goodput_bytes"] for volume in servers.values()) or any(udp_shares.values())):
         return None
     figure, panels = plain_figure(2.5, (1.0,) * (4 if udp_shares else 2))
@@ -347,8 +348,9 @@ def volumes(sources: Sources) -> Figure | None:
     _share_bars(panels[1], _shares(clients), GREEN, "island client")
     if udp_shares:
         _share_bars(panels[2], udp_shares, PURPLE, "UDP by client")
-        lost = [100 * (udp_clients[host]["loss_fraction"] or 0.0) for host in udp_shares]
-        _host_bars(panels[3], dict(zip(udp_shares, lost, strict=True)), VERMILLION, "UDP lost by client (%)")
+        losses = {host: udp_clients[host]["loss_fraction"] for host in udp_shares}
+        lost = {host: np.nan if loss is None else 100 * loss for host, loss in losses.items()}  # nan: no bar
+        _host_bars(panels[3], lost, VERMILLION, "UDP lost by client (%)")
     panels[0].set_ylabel("share of goodput (%)")
     top = max(axes.get_ylim()[1] for axes in panels[:3])
     for axes in panels[:3]:
@@ -591,7 +593,7 @@ def _share_bars(axes: Axes, shares: dict[str, float], colour: str, role: str) ->
     percents, equal = {host: 100 * share for host, share in shares.items()}, 100 / max(1, len(shares))
     _host_bars(axes, percents, colour, role)
     axes.axhline(equal, color=INK, linewidth=1.0, linestyle=(0, (4, 3)))
-    axes.set_ylim(0, 1.12 * max(*percents.values(), equal))
+    axes.set_ylim(0, 1.12 * max((*percents.values(), equal)))
 
 
 def _host_bars(axes: Axes, percents: dict[str, float], colour: str, label: str) -> None:

@@ -37,7 +37,7 @@ def comparable(paths: Iterable[Path]) -> tuple[list[RunDir], dict[Path, str]]:
     """Return the runs that can be compared, and why others cannot. Of a study its runs are compared.
 
     A run that was completed but not analysed is returned, and refused by :func:`compare`. Raises RunError when fewer
-    than two runs remain because others are left out, UsageError for fewer, RunDirError for a path that is no run.
+    than two runs remain because others are left out, UsageError for a single one, RunDirError for a path of no run.
     """
     runs: list[RunDir] = []
     left_out: dict[Path, str] = {}

@@ -92,12 +92,16 @@ class QueueAdvice:
     caveats: tuple[str, ...]  # why the runs are too little for a recommendation
 
     @property
-    def recommended(self) -> QueueLevel | None:
-        """The capacity that leaves the fewest criteria unmet; of several, the smallest one; None: nothing supports it.
+    def refusal(self) -> str:
+        """Why no capacity is recommended: runs are both few and short, or measured no criterion; empty if one is."""
+        if not any(level.measured for level in self.levels):
+            return "the runs measured none of the criteria"
+        return " and ".join(self.caveats) if len(self.caveats) > 1 else ""
 
-        Runs that are both few and short support none, nor do those that measured no criterion.
-        """
-        if len(self.caveats) > 1 or not any(level.measured for level in self.levels):
+    @property
+    def recommended(self) -> QueueLevel | None:
+        """The capacity that leaves the fewest criteria unmet; of several, the smallest one; None if refused."""
+        if self.refusal:
             return None
         return min(self.levels, key=lambda level: (len(level.unmet), level.queue_bytes))
 

@@ -259,7 +259,7 @@ class Sweep:
 def require_platform(study: StudyDescription, runs: Path) -> UmlKernel | None:
     """Check that the machine can make the runs; returns the virtual kernel, if the study is of virtual time.
 
-    Raises MachineError, PlanError, DescriptionError.
+    Raises MachineError, PlanError, DescriptionError, UsageError.
     """
     for each in study.configurations:
         require_runnable(run_request(each.network, each.experiment, study.backend, study.platform), runs)

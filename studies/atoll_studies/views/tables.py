@@ -457,7 +457,7 @@ def _queue_row(level: QueueLevel) -> tuple[str, ...]:
 def _recommended(advice: QueueAdvice) -> str:
     best, caveats = advice.recommended, " and ".join(advice.caveats)
     if best is None:
-        text = f"no capacity is recommended: {caveats or 'the runs measured none of the criteria'}"
+        text = f"no capacity is recommended: {advice.refusal}"
     else:
         unmet = (
             f", which does not meet {listed(best.unmet)}"

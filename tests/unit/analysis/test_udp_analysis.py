@@ -2,9 +2,11 @@
 """UDP of a run: its flows as captured, its figures as the receiver counted, the report's plot, runs side by side."""
 
 import json
+import math
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -131,6 +133,27 @@ def test_a_receiver_that_was_killed_leaves_no_figures_and_a_reason(tmp_path: Pat
     log.write_text("".join(line for line in log.read_text().splitlines(keepends=True) if '"done"' not in line))
     run.write_summary(analyse(run, find_binary()))
     assert udp_row(run).remark == "not every receiver reported what it received"
+
+
+def shares_of(run: RunDir, share: float | None, **changed: Any) -> list[tuple[str, list[float]]]:
+    """The panels of the plot of shares: their labels and the heights of their bars. Nothing arrived at client i2."""
+    sources = read_sources(run)
+    i2 = {"share": 0.0 if share else None, "loss_fraction": None}
+    udp = {**(sources.summary.get("udp") or {}), "clients": {"i1": {"share": share, "loss_fraction": 0.5}, "i2": i2}}
+    summary = cast("Summary", {**sources.summary, "udp": udp, **changed})
+    figure = next(plot for plot in PLOTS if plot.name == "volumes").figure(replace(sources, summary=summary))
+    if figure is None:
+        return []
+    return [(axes.get_xlabel(), [cast("Rectangle", bar).get_height() for bar in axes.patches]) for axes in figure.axes]
+
+
+def test_what_clients_did_not_report_is_not_drawn_as_zero(run: RunDir) -> None:
+    """Nor is the loss of one that received nothing; a lab may have no server but that of UDP."""
+    shares, losses = shares_of(run, 1.0, servers={})[2:]
+    assert shares == ("UDP by client", [100, 0])
+    assert losses == ("UDP lost by client (%)", [50, pytest.approx(math.nan, nan_ok=True)])
+    servers = {"w1": {"share": 1.0, "goodput_bytes": 5}}
+    assert [label for label, _ in shares_of(run, None, servers=servers)] == ["world server", "island client"]
 
 
 @pytest.mark.parametrize("quiet", [(), ("i2",)])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exit codes are those of docs/exit-codes.md, whatever the verb; what was wrong is one line."""
 
+import json
 import os
 import signal
 import subprocess
@@ -204,6 +205,17 @@ def test_a_file_of_another_kind_is_one_line_with_the_command_that_takes_it(proje
     for needed, found in zip(commands.values(), ended(project, [words.split() for words in commands]), strict=True):
         answer = f"{file}: is {name}, but {needed} is needed; {remedy.replace('FILE', file)}\n"
         assert (found.returncode, found.stdout, found.stderr) == (2, "", answer), found.args
+
+
+def test_a_file_that_is_no_description_is_of_no_kind(tmp_path: Path) -> None:
+    """A run's summary has keys of an experiment, its manifest those of a study."""
+    experiment = dict.fromkeys(("seed", "limits", "links", "captures", "udp", "changes", "boxes"))
+    (tmp_path / "summary.json").write_text(json.dumps(experiment | {f"figure_{n}": n for n in range(80)}))
+    (tmp_path / "compose.yaml").write_text("name: x\nservices: {}\n")
+    for name in ("summary.json", "compose.yaml"):
+        (found,) = ended(tmp_path, [["report", name]])
+        assert (found.returncode, found.stderr.count("\n")) == (2, 1)
+        assert found.stderr.startswith(f"{name}: not a run directory (no manifest.json); ")
 
 
 def test_a_verb_without_its_words_shows_its_help(tmp_path: Path) -> None:

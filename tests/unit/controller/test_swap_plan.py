@@ -12,7 +12,7 @@ import pytest
 from atoll_apps.steering import steer
 from atoll_apps.version_separation import steer_transition
 from atoll_controller.fabric.swap_plan import SLACK_NS, StageKind, Subject, Swap, chain_drain_ns, plan_swap
-from atoll_controller.planner.plan_text import swap_lines
+from atoll_controller.planner.plan_text import stage_lines, swap_lines
 from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
@@ -70,6 +70,15 @@ def test_the_same_again_is_no_swap(lab: tuple[Network, Experiment]) -> None:
     network, experiment = lab
     slower = replace(experiment, links=tuple(replace(link, to_island=link.to_world) for link in experiment.links))
     assert plan_swap(network, experiment, UNTAGGED, slower) == Swap((), UNTAGGED, ())
+
+
+def test_the_first_line_of_stages_says_how_long_drains_take_if_there_are_any(project: Path) -> None:
+    network, experiment = load_experiment(project / "examples" / "geo.yaml")
+    without = replace(experiment, latency=())
+    first, *_ = stage_lines(plan_swap(network, without, UNTAGGED, experiment))
+    assert first == "the swap would have 4 stages:"
+    first, *_ = stage_lines(plan_swap(network, experiment, UNTAGGED, without))
+    assert first.startswith("the swap would have 4 stages; its drains take at least ")
 
 
 def test_new_boxes_are_installed_probed_and_turned_to(lab: tuple[Network, Experiment]) -> None:

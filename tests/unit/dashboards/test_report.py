@@ -128,7 +128,13 @@ def test_a_run_that_measured_nothing_has_a_report_too(tmp_path: Path) -> None:
     assert shown["loss to the island"].remark == without
     # Marks without a measurement between them lost nothing in any account: nothing agrees with nothing.
     idle = cast("Summary", {**summary, "loss_bytes_link": 0, "loss_bytes_captures": 0})
-    assert {known.name: known.remark for known in key_figures(idle)}["loss to the island"] == without
+    assert {known.name: known.remark for known in key_figures(idle)}[
+        "loss to the island"
+    ] == "no packet came to the link"
+    captured = cast("Summary", {**summary, "arrival": "island"})
+    assert {known.name: known.remark for known in key_figures(captured)}["goodput"] == (
+        "the measurement did not begin or end"
+    )
 
 
 def test_a_run_that_was_not_analysed_says_what_to_do(tmp_path: Path) -> None:

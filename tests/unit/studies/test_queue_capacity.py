@@ -118,6 +118,8 @@ def test_a_criterion_that_no_run_measured_is_not_applied() -> None:
     nothing = {"transfer_s": None, "utilisation": None, "swinging_share": None, "standing": None, "base_rtt_ms": None}
     advice = advise({}, [run(queue, **nothing) for queue in (100, 800) for _ in range(3)])
     assert (unmet(advice), advice.caveats, advice.recommended) == ({100: (), 800: ()}, (), None)
+    few = advise({}, [run(queue, **nothing) for queue in (100, 800)])
+    assert (len(few.caveats), few.refusal) == (1, "the runs measured none of the criteria"), "more runs do not help"
 
 
 def study_with(tmp_path: Path, factors: str) -> StudyDirectory:
