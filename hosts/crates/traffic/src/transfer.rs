@@ -166,6 +166,9 @@ fn send_all(
                         reset_at_exit(stream);
                         return Ok(());
                     }
+                    if let Some(error) = stream.take_error()? {
+                        return Err(error); // the receiver has reset the connection
+                    }
                     events.modify(stream, SOCKET, EventFlags::OUT)?;
                     continue;
                 }
