@@ -272,13 +272,7 @@ impl Connection {
             let remaining = u64::from_be_bytes(*request);
             self.phase = Phase::Sending { remaining };
             if !self.send(sent_bytes)? {
-                let pauses = self.resumes_ns.is_some();
-                let flags = if pauses {
-                    EventFlags::empty()
-                } else {
-                    EventFlags::OUT
-                };
-                events.modify(&self.stream, token, flags)?;
+                events.modify(&self.stream, token, EventFlags::OUT)?;
             }
             return Ok(false);
         }
