@@ -9,7 +9,7 @@
 
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_ns, realtime_ns};
-use crate::socket::{is_not_ready, listen, reset_at_exit};
+use crate::socket::{is_not_ready, listen, reset_when_closed};
 use crate::writes::{Chunks, Writes};
 use atoll_netio::process::raise_descriptor_limit;
 use rustix::event::epoll::EventFlags;
@@ -124,7 +124,7 @@ pub fn serve(config: &ServeConfig, input: Input) -> io::Result<()> {
         }
     }
     for (_, connection) in &server.connections {
-        reset_at_exit(&connection.stream);
+        reset_when_closed(&connection.stream);
     }
     emit(&Message::Done(server.counters()))
 }
