@@ -242,7 +242,9 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
         "flows_failed_in_changes": flows_failed_in_changes(tables, data),
         "mean_flow_bytes": mean_bytes,
         "flow_classes": flow_classes(rows) if experiment.most_channels else [],
-        "initial_window": initial_window(rows, segment_bytes(data)) if experiment.most_channels else None,
+        "initial_window": initial_window(rows, experiment.tcp.initial_window, segment_bytes(data))
+        if experiment.most_channels
+        else None,
         "long_flows_mean": _long_flows(data, rows),
         "concurrency": concurrency(tables.scan("concurrent"), round(window.seconds * 1e9 / WINDOW_NS))
         if window

@@ -243,7 +243,11 @@ class Agent:
 
     async def set_host(self, settings: HostSettings, netns: str | None = None) -> dict[str, Any]:
         """Configure a host; returns its previous sysctls and offloads. Undone by :meth:`unset_host` or the agent."""
-        return (await self.request("set", host=settings.host, netns=netns, settings=to_json(settings)))["was"]
+        written = to_json(settings)
+        for route in (route for interface in written["interfaces"] for route in interface["routes"]):
+            if not route["quick_ack"]:
+                del route["quick_ack"]  # agents before 2.3 refuse the key
+        return (await self.request("set", host=settings.host, netns=netns, settings=written))["was"]
 
     async def unset_host(self, host: str) -> None:
         """Undo :meth:`set_host`."""

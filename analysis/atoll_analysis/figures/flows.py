@@ -115,9 +115,9 @@ def _percentiles(name: str, row: dict[str, Any]) -> Percentiles | None:
     return Percentiles(p50=row[f"{name} p50"], p90=row[f"{name} p90"], p95=row[f"{name} p95"], p99=row[f"{name} p99"])
 
 
-def initial_window(flows: pl.LazyFrame, segment_bytes: int) -> InitialWindow:
-    """Return which share of completed flows, and of their bytes, fits into the initial window."""
-    window_bytes = INITIAL_WINDOW_SEGMENTS * segment_bytes
+def initial_window(flows: pl.LazyFrame, segments: int | None, segment_bytes: int) -> InitialWindow:
+    """Return which share of completed flows, and of their bytes, fits into the initial window (None: the kernel's)."""
+    window_bytes = (segments or INITIAL_WINDOW_SEGMENTS) * segment_bytes
     size = pl.col("size_bytes")
     count, octets, within, bytes_within = (
         flows.filter(pl.col("outcome") == "completed")

@@ -78,7 +78,7 @@ def windows_over_rate(
     least, greatest = link.to_island.delays
     jitter_ns = link.to_island.jitter.reach.ns if link.to_island.jitter else 0
     before_ns = WINDOW_NS + greatest.ns + jitter_ns
-    after_ns = 2 * WINDOW_NS - least.ns
+    after_ns = 2 * WINDOW_NS - least.ns + jitter_ns
     rates = (over_time.rates(begin_ns - before_ns, begin_ns + after_ns) for begin_ns in sent["window"])
     bit_s = pl.Series([highest.bit_s for _, highest in rates], dtype=pl.Int64)
     span_ns = WINDOW_NS + lateness_max_ns + 2 * jitter_ns  # from one packet delayed most to one delayed least

@@ -265,7 +265,7 @@ def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: 
         client += ("-l", str(transfer.write_chunk.bytes), "-b", str(transfer.write_rate.bit_s))
     elif transfer.write_rate:
         client += ("--fq-rate", str(transfer.write_rate.bit_s))
-    elif experiment.tcp.pacing:
+    if experiment.tcp.pacing and (transfer.write_chunk or not transfer.write_rate):
         client += ("--fq-rate", "1000G")  # more than is reached: it makes the kernel pace
     privileges = privileges_of_tcp(experiment.transfer_control, transfer.port)
     ends = (

@@ -33,10 +33,10 @@ _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 def writes(sender: Traffic | Transfer, tcp: TcpSettings) -> dict[str, Any]:
     """How a server writes, as its configuration has it."""
-    if sender.write_rate is None:
-        return {"paced": True} if tcp.pacing else {}
+    paced = {"paced": True} if tcp.pacing else {}
+    rate = {"write_rate_bit_s": sender.write_rate.bit_s} if sender.write_rate else {}
     chunk = {"write_chunk_bytes": sender.write_chunk.bytes} if sender.write_chunk else {}
-    return {"write_rate_bit_s": sender.write_rate.bit_s, **chunk}
+    return {**paced, **rate, **chunk}
 
 
 def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:

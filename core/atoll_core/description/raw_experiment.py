@@ -124,6 +124,9 @@ class RawChange(Raw):
     )
 
 
+_IPERF3_CHUNK_BYTES = 1 << 20  # MAX_BLOCKSIZE
+
+
 class RawTransfer(Raw):
     """A download of fixed size from the world's special server to the island's special host."""
 
@@ -150,9 +153,13 @@ class RawTransfer(Raw):
     )
 
     @model_validator(mode="after")
-    def _chunk_has_rate(self) -> Self:
+    def _chunk_is_possible(self) -> Self:
         if self.write_chunk and self.write_rate is None:
             raise ValueError(CHUNK_WITHOUT_RATE)
+        if self.tool == "iperf3" and self.write_chunk and self.write_chunk.bytes > _IPERF3_CHUNK_BYTES:
+            raise ValueError(
+                f"write_chunk: {self.write_chunk} is more than iperf3 writes at once, {_IPERF3_CHUNK_BYTES} B"
+            )
         return self
 
 

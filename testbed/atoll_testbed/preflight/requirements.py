@@ -4,6 +4,7 @@
 The machines of a lab of real ones have programs, kernels and a /run of their own: nothing of them is checked here.
 """
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -92,7 +93,7 @@ def require_writable(runs: Path, experiment: str) -> None:
 
     Makes and removes a directory: permissions do not say what file systems such as /proc allow.
     """
-    folder = (runs / experiment).resolve()
+    folder = Path(os.path.realpath(runs / experiment))  # Path.resolve raises RuntimeError for a loop of links
     with directory_errors(str(runs)):
         existing = next(path for path in (folder, *folder.parents) if _exists(path))
         with tempfile.TemporaryDirectory(dir=existing):

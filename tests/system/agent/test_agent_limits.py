@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from atoll_core.errors import LabError
-from atoll_core.plan.plan import JobLimits
+from atoll_core.plan.plan import HostSettings, InterfaceSettings, JobLimits, RouteSettings
 from atoll_hosts.agent import Agent, Exit
 from atoll_hosts.binary import find_binary
 from atoll_hosts.message_shapes import OUR_VERSIONS, version_text
@@ -390,6 +390,22 @@ async def test_an_agent_ends_when_it_is_greeted_in_another_language(tmp_path: Pa
     assert process.returncode == 0
     _, refusal = said.decode().splitlines()[:2]
     assert f"speaks protocol {OURS}, not 3.5: install the one that fits" in refusal
+
+
+async def test_an_agent_before_2_3_gets_no_key_of_2_3_that_has_its_default(tmp_path: Path) -> None:
+    """It would refuse all settings of the machine."""
+    asked = tmp_path / "asked"
+    hello = '{"type":"hello","protocol":2,"speaks":[[2,2]],"version":"0","pid":1,"arch":"x86_64"}'
+    answer = '{"type":"answer","id":1,"ok":true,"was":{"sysctls":[],"offloads":{}}}'
+    older = f"echo '{hello}'; read -r _; read -r line; echo \"$line\" > {asked}; echo '{answer}'; cat > /dev/null"
+    agent = await Agent.start(["sh", "-c", older, "sh"], find_binary())
+    try:
+        interface = InterfaceSettings("w1-eth0", "02:00:00:00:00:01", None, (RouteSettings("10.20.0.0/16"),), ())
+        await agent.set_host(HostSettings("w1", (interface,)))
+    finally:
+        await agent.close()
+    assert "10.20.0.0/16" in asked.read_text()
+    assert "quick_ack" not in asked.read_text()
 
 
 @both_kinds

@@ -55,7 +55,9 @@ def test_tcp_settings_have_their_effect(tmp_path: Path) -> None:
     assert window[-1] - window[0] < 1_000_000
     assert acknowledgements.height < 0.7 * segments.height
 
-    run, segments, acknowledgements = transferred(tmp_path, tuple(f"tcp.{setting}" for setting in OTHERS))
+    others = tuple(f"tcp.{setting}" for setting in OTHERS)
+    chunks = ("transfer.write_rate=100 Mbit/s", "transfer.write_chunk=100 kB")  # each is paced, too
+    run, segments, acknowledgements = transferred(tmp_path, (*others, *chunks))
     window = first_window(segments)
     assert len(window) == 40
     assert window[-1] - window[0] > 20_000_000

@@ -112,6 +112,20 @@ def test_packets_that_jitter_delayed_less_than_those_before_are_not_above_the_ra
     assert _windows_over(way, [100_000] * 20 + [120_000] + [100_000] * 20) == beyond
 
 
+def test_packets_of_a_higher_rate_may_arrive_earlier_by_the_jitter() -> None:
+    """The rate rises at 3 s: what was sent since 2 s may arrive in the next 0.1 s, the last part at the higher rate."""
+    rows = (TraceRow(Duration(0)), TraceRow(Duration(3 * 10**9), rate=Rate(16_000_000)))
+    half = Duration(500_000_000)
+    way = replace(
+        synthetic_experiment().links[0].to_island,
+        rate=Rate(8_000_000),
+        delay=half,
+        jitter=Jitter(JitterShape.UNIFORM, half),
+        trace=LinkTrace("t.csv", rows),
+    )
+    assert _windows_over(way, [0] * 30 + [1_200_000]) == 0
+
+
 def _windows_over(way: LinkDirection, octets: list[int]) -> int | None:
     throughput = pl.LazyFrame(
         {

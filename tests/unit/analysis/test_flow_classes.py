@@ -46,12 +46,13 @@ def test_percentiles_are_of_the_completed_flows_of_each_class() -> None:
 
 def test_shares_within_the_initial_window_are_of_completed_flows_and_their_bytes() -> None:
     made = flows((14_480, 0, 1, "completed"), (14_481, 0, 1, "completed"), (100, 0, 9, "cut"))
-    assert initial_window(made, 1448) == {
+    assert initial_window(made, None, 1448) == {
         "bytes": 14_480,
         "flows_share": 0.5,
         "bytes_share": pytest.approx(14_480 / 28_961),
     }
-    assert initial_window(flows(), 1448) == {"bytes": 14_480, "flows_share": None, "bytes_share": None}
+    assert initial_window(flows(), None, 1448) == {"bytes": 14_480, "flows_share": None, "bytes_share": None}
+    assert initial_window(made, 40, 1448)["flows_share"] == 1
 
 
 def test_long_flows_count_while_they_are_open_in_the_measurement() -> None:

@@ -104,9 +104,14 @@ def test_iperf3_takes_the_place_of_the_transfer(geo: tuple[Network, Experiment])
 @pytest.mark.parametrize(
     ("rate", "chunk", "sender", "iperf3"),
     [
-        (None, None, {"paced": True}, "--fq-rate 1000G"),
+        (None, None, {}, "--fq-rate 1000G"),
         (2_000_000, None, {"write_rate_bit_s": 2_000_000}, "--fq-rate 2000000"),
-        (2_000_000, 64_000, {"write_rate_bit_s": 2_000_000, "write_chunk_bytes": 64_000}, "-l 64000 -b 2000000"),
+        (
+            2_000_000,
+            64_000,
+            {"write_rate_bit_s": 2_000_000, "write_chunk_bytes": 64_000},
+            "-l 64000 -b 2000000 --fq-rate 1000G",
+        ),
     ],
 )
 def test_senders_are_paced_or_keep_a_rate_by_pauses(
@@ -119,6 +124,7 @@ def test_senders_are_paced_or_keep_a_rate_by_pauses(
     transfer = replace(experiment.transfer, **writes)
     described = replace(experiment, tcp=tcp, traffic=replace(experiment.traffic, **writes), transfer=transfer)
     config = {job.name: job.config or {} for job in make_plan(network, described).jobs}
+    sender = {"paced": True, **sender}
     assert sender.items() <= config["serve-w1"].items()
     assert sender.items() <= config["transfer-send"].items()
     with_iperf3 = replace(described, transfer=replace(transfer, tool="iperf3"))

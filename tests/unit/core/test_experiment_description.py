@@ -156,6 +156,7 @@ MISTAKES = [
     ("flow_sizes: published", "write_chunk: 64 kB", "write_chunk", "traffic: write_chunk has no write_rate to keep; add 'write_rate: 2 Mbit/s'"),
     ("flow_sizes: published", "flows_per_s: 5, think_time: 2 s", "flows_per_s", "traffic: think_time and flows_per_s exclude each other; keep one of them"),
     ("ping: {interval", "udp: {rate: 2 Mbit/s, packet: 47 B}\nping: {interval", "47 B", "udp: packet: '47 B' is too small; it must be at least 48 B (headers, sequence number and time stamp)"),
+    ("start: 10 s}", "start: 10 s, tool: iperf3, write_rate: 8 Mbit/s, write_chunk: 2 MB}", "2 MB", "transfer: write_chunk: 2 MB is more than iperf3 writes at once, 1048576 B"),
     ("start: 10 s}", "start: 10 s, tool: iperf}", "iperf", "transfer: tool: unknown tool 'iperf'; did you mean 'iperf3'? known tools: atoll, iperf3"),
     # -- links
     (SAT, SAT.replace("100 kB", "1499 B"), "1499", "link 'sat': to_island: queue: 1499 B is too small; it must be at least 1500 B (one MTU of 'sat'), or no full-size packet ever fits"),

@@ -86,13 +86,16 @@ def test_a_program_that_is_not_there_is_refused_where_boxes_are_emulated(project
 def test_a_directory_that_cannot_be_is_refused_first(project: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    for place in (file, file / "runs", Path("/proc/runs"), tmp_path / (256 * "x")):  # root may write to /proc, it says
+    loop = file.with_name("loop")
+    loop.symlink_to(loop)
+    long = tmp_path / (256 * "x")
+    for place in (file, file / "runs", Path("/proc/runs"), long, loop):  # root may write to /proc, it says
         with pytest.raises(UsageError, match=rf"^{place}: cannot be written \(.*\); name another directory$"):
             require_runnable(asked(project, HARDWARE), place)
     (tmp_path / "geo").touch()
     with pytest.raises(UsageError, match=r"cannot be written \(Not a directory\)"):
         require_runnable(asked(project, HARDWARE), tmp_path)
-    assert sorted(tmp_path.iterdir()) == [file, tmp_path / "geo"]
+    assert sorted(tmp_path.iterdir()) == [file, tmp_path / "geo", loop]
 
 
 def test_only_a_lab_in_real_time_needs_this_machines_tools(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,6 +216,8 @@ mod tests {
         let name = "child_limits::tests::a_child_has_the_bounds_it_was_given_and_its_children_too";
         let ended = in_namespace(&[tests.to_str().unwrap(), "--exact", name]);
         assert!(ended.status.success(), "{ended:?}");
+        let said = String::from_utf8_lossy(&ended.stdout);
+        assert!(said.contains("1 passed"), "the test has that name: {said}");
     }
 
     #[test]

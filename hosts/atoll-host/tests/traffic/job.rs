@@ -2,7 +2,7 @@
 //! A job as a process, and what else several tests need.
 
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -106,6 +106,12 @@ pub fn request(address: SocketAddr, bytes: u64) -> TcpStream {
     stream.set_read_timeout(Some(LONG)).unwrap();
     stream.write_all(&bytes.to_be_bytes()).unwrap();
     stream
+}
+
+/// Whether it ends by a reset, and not by the end of the stream.
+pub fn is_reset(mut stream: TcpStream) -> bool {
+    let outcome = std::io::copy(&mut stream, &mut std::io::sink());
+    outcome.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
 }
 
 /// Try something up to five times, until it succeeds: a machine that stalls may prevent it, but not each time.

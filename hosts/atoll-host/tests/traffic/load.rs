@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Island channels against servers true and false.
 
-use crate::job::{Job, false_server, rows_of, scratch, server, succeeds};
+use crate::job::{Job, false_server, is_reset, rows_of, scratch, server, succeeds};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -168,6 +168,8 @@ fn a_server_that_has_vanished_is_given_up_and_counted_and_the_channel_goes_on() 
         (&"0".to_owned(), &"1".to_owned())
     );
     assert_eq!(done["flows_silent"], done["flows_failed"]);
+    // The kernel would repeat the end of a connection that is closed for minutes.
+    assert!(is_reset(vanished.accept().unwrap().0));
 }
 
 #[test]

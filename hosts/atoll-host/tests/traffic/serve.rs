@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! World servers, and what all jobs have in common.
 
-use crate::job::{Job, received, request, server};
+use crate::job::{Job, is_reset, received, request, server};
 use serde_json::json;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -159,11 +159,6 @@ fn connections_that_are_open_at_the_end_are_reset_by_every_program() {
     unread.read_exact(&mut [0]).unwrap();
     sender.stop();
     assert!(is_reset(unread));
-}
-
-fn is_reset(mut stream: TcpStream) -> bool {
-    let outcome = std::io::copy(&mut stream, &mut std::io::sink());
-    outcome.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
 }
 
 #[test]

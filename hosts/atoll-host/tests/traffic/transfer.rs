@@ -3,8 +3,9 @@
 
 use crate::job::{Job, false_server};
 use serde_json::json;
-use std::io::Write;
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_transfer_is_timed_by_its_receiver() {
@@ -29,6 +30,24 @@ fn a_transfer_is_timed_by_its_receiver() {
         sender.next_of("done"),
         json!({"type": "done", "sent_bytes": 20_000_000, "complete": true})
     );
+}
+
+/// At once, and not when its pause between chunks is over: until then it would ask again and again.
+#[test]
+fn a_sender_ends_with_its_receiver_in_a_pause_too() {
+    let send = json!({
+        "role": "send", "listen": "127.0.0.1:0", "size_bytes": 300_000, "congestion_control": "reno",
+        "write_rate_bit_s": 40_000, "write_chunk_bytes": 100_000,
+    });
+    let mut sender = Job::start("transfer", &send);
+    let address: SocketAddr = sender.next()["listen"].as_str().unwrap().parse().unwrap();
+    let begun = Instant::now();
+    let mut receiver = TcpStream::connect(address).unwrap();
+    receiver.read_exact(&mut [0]).unwrap();
+    drop(receiver); // a reset, as there is more to read
+    assert_eq!(sender.next_of("done")["complete"], false);
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert_eq!(sender.failure().0, Some(1));
 }
 
 #[test]

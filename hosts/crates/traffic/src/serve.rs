@@ -9,7 +9,7 @@
 
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_ns, realtime_ns};
-use crate::socket::{is_not_ready, listen, reset_at_exit};
+use crate::socket::{is_not_ready, listen, reset_when_closed};
 use crate::writes::{Chunks, Writes};
 use atoll_netio::process::raise_descriptor_limit;
 use rustix::event::epoll::EventFlags;
@@ -124,7 +124,7 @@ pub fn serve(config: &ServeConfig, input: Input) -> io::Result<()> {
         }
     }
     for (_, connection) in &server.connections {
-        reset_at_exit(&connection.stream);
+        reset_when_closed(&connection.stream);
     }
     emit(&Message::Done(server.counters()))
 }
@@ -272,13 +272,7 @@ impl Connection {
             let remaining = u64::from_be_bytes(*request);
             self.phase = Phase::Sending { remaining };
             if !self.send(sent_bytes)? {
-                let pauses = self.resumes_ns.is_some();
-                let flags = if pauses {
-                    EventFlags::empty()
-                } else {
-                    EventFlags::OUT
-                };
-                events.modify(&self.stream, token, flags)?;
+                events.modify(&self.stream, token, EventFlags::OUT)?;
             }
             return Ok(false);
         }

@@ -137,9 +137,9 @@ pub fn errno_name(error: &io::Error) -> String {
     )
 }
 
-/// Have the end of this program reset the connection. A connection that is closed is kept by the kernel, which sends again
-/// until the other end acknowledges: for minutes, if the link loses everything by then.
-pub fn reset_at_exit(socket: impl AsFd) {
+/// Have the end of this program, or closing before, reset the connection. Otherwise the kernel keeps a connection that is
+/// closed, and sends again until the other end acknowledges: for minutes, if the link loses everything by then.
+pub fn reset_when_closed(socket: impl AsFd) {
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO)); // fails only if it is no socket
 }
 

@@ -6,7 +6,7 @@
 
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, failed, monotonic_at, monotonic_ns, realtime_ns};
-use crate::socket::{check_congestion_control, connect, is_not_ready, listen, reset_at_exit};
+use crate::socket::{check_congestion_control, connect, is_not_ready, listen, reset_when_closed};
 use crate::writes::{Chunks, Writes};
 use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, accept_with};
@@ -163,8 +163,11 @@ fn send_all(
                 Err(next_ns) => {
                     events.modify(stream, SOCKET, EventFlags::empty())?;
                     if woken_to_stop(events, Some(next_ns))? {
-                        reset_at_exit(stream);
+                        reset_when_closed(stream);
                         return Ok(());
+                    }
+                    if let Some(error) = stream.take_error()? {
+                        return Err(error); // the receiver has reset the connection
                     }
                     events.modify(stream, SOCKET, EventFlags::OUT)?;
                     continue;
@@ -181,7 +184,7 @@ fn send_all(
             }
             Err(error) if is_not_ready(&error) => {
                 if woken_to_stop(events, None)? {
-                    reset_at_exit(stream);
+                    reset_when_closed(stream);
                     return Ok(());
                 }
             }
@@ -199,7 +202,7 @@ fn send_all(
             Ok(_) => {}
             Err(error) if is_not_ready(&error) => {
                 if woken_to_stop(events, None)? {
-                    reset_at_exit(stream);
+                    reset_when_closed(stream);
                     return Ok(());
                 }
             }
@@ -266,7 +269,7 @@ fn receive_all(
     let mut tick_ns = monotonic_ns() + SECOND_NS;
     loop {
         if events.wait(&mut ready, Some(tick_ns))? == Wake::Stop {
-            reset_at_exit(&incoming.stream);
+            reset_when_closed(&incoming.stream);
             return Ok(Ok(()));
         }
         if !ready.is_empty() {

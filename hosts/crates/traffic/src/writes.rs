@@ -42,20 +42,19 @@ impl Writes {
         Err(wrong_setting(wrong))
     }
 
-    /// Have the kernel pace connections that `listener` accepts, or return the chunks of each.
+    /// Have the kernel pace connections that `listener` accepts, if they are paced; return the chunks of each.
     ///
     /// # Errors
     /// As of [`pace`].
     pub fn begin(&self, listener: impl AsFd) -> io::Result<Option<Chunks>> {
-        if let (Some(rate_bit_s), Some(chunk_bytes)) =
-            (self.write_rate_bit_s, self.write_chunk_bytes)
-        {
-            return Ok(Some(Chunks::new(chunk_bytes, rate_bit_s)));
+        let (chunks, paced_bit_s) = match (self.write_chunk_bytes, self.write_rate_bit_s) {
+            (Some(bytes), Some(rate_bit_s)) => (Some(Chunks::new(bytes, rate_bit_s)), None),
+            (_, rate_bit_s) => (None, rate_bit_s),
+        };
+        if self.paced || paced_bit_s.is_some() {
+            pace(listener, paced_bit_s)?;
         }
-        if self.paced || self.write_rate_bit_s.is_some() {
-            pace(listener, self.write_rate_bit_s)?;
-        }
-        Ok(None)
+        Ok(chunks)
     }
 }
 

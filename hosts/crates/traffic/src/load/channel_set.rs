@@ -211,6 +211,7 @@ impl<'a> ChannelSet<'a> {
             .collect();
         for slot in slots {
             let fetch = self.flows.remove(slot);
+            fetch.reset_when_closed();
             self.silent += 1;
             let outcome = Outcome::Failed(format!("{:?}", Errno::ETIMEDOUT));
             self.ended(fetch.entry, fetch.begun_ns, &outcome, fetch.channel)?;
@@ -225,7 +226,7 @@ impl<'a> ChannelSet<'a> {
     pub fn cut(&mut self) -> io::Result<()> {
         let (end_ns, now_ns) = (realtime_ns(), monotonic_ns());
         for (_, fetch) in &self.flows {
-            fetch.reset_at_exit();
+            fetch.reset_when_closed();
             let entry = Entry {
                 end_ns,
                 ..fetch.entry

@@ -6,7 +6,7 @@ use super::fair_scheduler::Token;
 use super::flow_log::{Entry, Outcome};
 use crate::events::Events;
 use crate::job::realtime_ns;
-use crate::socket::{connect, reset_at_exit};
+use crate::socket::{connect, reset_when_closed};
 use rustix::event::epoll::EventFlags;
 use rustix::io::ioctl_fionread;
 use std::io::{self, Read, Write};
@@ -74,9 +74,9 @@ impl Fetch {
         now_ns.saturating_sub(self.last_progress.1)
     }
 
-    /// The run is over: see [`reset_at_exit`].
-    pub fn reset_at_exit(&self) {
-        reset_at_exit(&self.stream);
+    /// Nothing more is expected of it: see [`reset_when_closed`].
+    pub fn reset_when_closed(&self) {
+        reset_when_closed(&self.stream);
     }
 
     /// Go on as far as the socket is ready: request, or read once into `buffer`.
