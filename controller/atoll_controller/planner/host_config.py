@@ -90,7 +90,6 @@ def tcp_sysctls(experiment: Experiment, host: str) -> tuple[tuple[str, str], ...
         (CONGESTION_CONTROL, experiment.congestion_control(host)),
         ("net.ipv4.tcp_ecn", _number(tcp.ecn)),
         ("net.ipv4.tcp_sack", _number(tcp.sack)),
-        ("net.ipv4.tcp_recovery", _number(tcp.rack)),
         ("net.ipv4.tcp_slow_start_after_idle", _number(tcp.slow_start_after_idle)),
         *(() if tcp.hystart else ((HYSTART, "0"),)),
         ("net.ipv4.tcp_rmem", _buffer(*TCP_RECEIVE_BUFFER, bound)),

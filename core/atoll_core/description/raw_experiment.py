@@ -238,7 +238,6 @@ class RawTcp(Raw):
     )
     quick_ack: bool = Field(default=False, description="Acknowledge every segment, not every second; default false.")
     sack: bool = Field(default=True, description="Selective acknowledgements (RFC 2018); default true.")
-    rack: bool = Field(default=True, description="Loss detection by time (RACK, RFC 8985); default true.")
     slow_start_after_idle: bool = Field(
         default=True, description="Begin with the initial window after an idle RTO (RFC 2861); default true."
     )

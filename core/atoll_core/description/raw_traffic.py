@@ -129,6 +129,12 @@ class RawTraffic(Raw):
             problems.append("flows_per_s starts flows on channels; write at least 1 channel")
         if self.write_chunk and self.write_rate is None:
             problems.append(CHUNK_WITHOUT_RATE)
+        if (
+            self.write_chunk
+            and self.write_rate
+            and 8e9 * self.write_chunk.bytes / self.write_rate.bit_s >= self.timeout.ns
+        ):
+            problems.append(f"a write_chunk takes longer than the timeout, {self.timeout}, at write_rate; lower it")
         if problems:
             raise ValueError("; ".join(problems))
         return self

@@ -407,7 +407,6 @@ class TcpSettings:
     initial_window: int | None = None  # segments; None: the kernel's
     quick_ack: bool = False  # no delayed acknowledgements
     sack: bool = True
-    rack: bool = True
     slow_start_after_idle: bool = True
     hystart: bool = True
     pacing: bool = False  # of the servers' segments, with any congestion control
@@ -416,7 +415,7 @@ class TcpSettings:
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        keys = ("initial_window", "quick_ack", "sack", "rack", "slow_start_after_idle", "hystart", "pacing")
+        keys = ("initial_window", "quick_ack", "sack", "slow_start_after_idle", "hystart", "pacing")
         common = settings_of(self, "congestion_control", "ecn", "buffer_max", *keys)
         return {**common, "servers": dict(self.servers)}
 

@@ -334,7 +334,7 @@ async def pinned_tcp(
     machine, hosts = testbed.machine, [host.name for host in testbed.network.hosts]
     settings = await _permitted(testbed, {host: tcp_sysctls(experiment, host) for host in hosts}, note)
     for host in hosts[1:]:
-        if machine(host).netns is not None:  # hosts of an emulated lab have one kernel: it is set, and restored, once
+        if machine(host).netns is not None:  # hosts in virtual time have one kernel: it is set, and restored, once
             settings[host] = tuple(pair for pair in settings[host] if pair[0] != HYSTART)
     answers = await asyncio.gather(*(machine(host).sysctl(settings[host]) for host in hosts), return_exceptions=True)
     before: HostSysctls = {}

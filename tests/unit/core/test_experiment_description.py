@@ -153,6 +153,7 @@ MISTAKES = [
     ("flow_sizes: published", "flow_sizes: 100 B, pro_rate: 200 B", "pro_rate", "traffic: pro_rate: 200 B exceeds the largest flow, 100 B; lower it"),
     ("flow_sizes: published", "think_time: {mean: 2 s, distribution: normal}", "normal", "traffic: think_time: distribution: unknown distribution 'normal'; known distributions: constant, exponential"),
     ("flow_sizes: published", "flows_per_s: 0", "flows_per_s", "traffic: flows_per_s: the number 0 is not a rate of flows; write flows per second, above 0 and at most 1000000"),
+    ("flow_sizes: published", "write_chunk: 100 kB, write_rate: 8 kbit/s, timeout: 1 min", "write_chunk", "traffic: a write_chunk takes longer than the timeout, 1 min, at write_rate; lower it"),
     ("flow_sizes: published", "write_chunk: 64 kB", "write_chunk", "traffic: write_chunk has no write_rate to keep; add 'write_rate: 2 Mbit/s'"),
     ("flow_sizes: published", "flows_per_s: 5, think_time: 2 s", "flows_per_s", "traffic: think_time and flows_per_s exclude each other; keep one of them"),
     ("ping: {interval", "udp: {rate: 2 Mbit/s, packet: 47 B}\nping: {interval", "47 B", "udp: packet: '47 B' is too small; it must be at least 48 B (headers, sequence number and time stamp)"),

@@ -62,6 +62,14 @@ def test_a_run_that_this_machine_cannot_do_is_refused_on_its_platform_alone(
     require_runnable(replace(request, platform=HARDWARE), runs or tmp_path)
 
 
+def test_hystart_is_switched_off_in_a_kernel_of_its_own_only(project: Path, tmp_path: Path) -> None:
+    request = asked(project, MININET, "tcp.hystart=false", "tcp.congestion_control=reno")
+    with pytest.raises(PlanError, match="hystart: false is not for --on mininet"):
+        require_runnable(request, tmp_path)
+    require_runnable(replace(request, platform=VIRTUAL), tmp_path)
+    require_runnable(replace(request, platform=HARDWARE), tmp_path)
+
+
 @pytest.mark.parametrize("platform", [MININET, VIRTUAL, HARDWARE])
 def test_a_link_that_tc_cannot_emulate_is_refused_everywhere(project: Path, tmp_path: Path, platform: str) -> None:
     settings = ("links.sat.to_island.queue_packets=100", "tcp.congestion_control=reno")

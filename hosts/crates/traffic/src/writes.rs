@@ -58,15 +58,16 @@ impl Writes {
     }
 }
 
-/// The writes of one connection. A chunk begins at least one interval after the chunk before, so that the rate is never
-/// exceeded; a chunk that was late is not caught up.
+/// The writes of one connection: a chunk in each interval. One that is late by less than an interval delays no other, so that the
+/// mean rate is kept; a longer delay, such as of a full socket, is not caught up.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunks {
     chunk_bytes: u64,
     interval_ns: u64,
     /// Of the present chunk.
     remaining: u64,
-    next_ns: u64,
+    /// Of the next chunk; none before the first one.
+    next_ns: Option<u64>,
 }
 
 impl Chunks {
@@ -77,7 +78,7 @@ impl Chunks {
             chunk_bytes,
             interval_ns: u64::try_from(interval_ns).unwrap_or(u64::MAX),
             remaining: 0,
-            next_ns: 0,
+            next_ns: None,
         }
     }
 
@@ -87,11 +88,13 @@ impl Chunks {
     /// The instant of the next chunk, if that is none.
     pub fn allowed(&mut self, now_ns: u64) -> Result<u64, u64> {
         if self.remaining == 0 {
-            if now_ns < self.next_ns {
-                return Err(self.next_ns);
-            }
+            let begin_ns = match self.next_ns {
+                Some(next_ns) if now_ns < next_ns => return Err(next_ns),
+                Some(next_ns) if now_ns - next_ns < self.interval_ns => next_ns,
+                _ => now_ns,
+            };
             self.remaining = self.chunk_bytes;
-            self.next_ns = now_ns.saturating_add(self.interval_ns);
+            self.next_ns = Some(begin_ns.saturating_add(self.interval_ns));
         }
         Ok(self.remaining)
     }
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_begins_an_interval_after_the_one_before() {
+    fn a_chunk_begins_in_each_interval() {
         let mut chunks = Chunks::new(1000, 8_000_000); // 1 ms each
         assert_eq!(chunks.allowed(5_000_000), Ok(1000));
         chunks.wrote(600);
@@ -116,11 +119,10 @@ mod tests {
         assert_eq!(chunks.allowed(5_200_000), Err(6_000_000));
         assert_eq!(chunks.allowed(6_300_000), Ok(1000), "late");
         chunks.wrote(1000);
-        assert_eq!(
-            chunks.allowed(6_900_000),
-            Err(7_300_000),
-            "and not caught up"
-        );
+        assert_eq!(chunks.allowed(6_900_000), Err(7_000_000), "on time again");
+        assert_eq!(chunks.allowed(9_000_000), Ok(1000));
+        chunks.wrote(1000);
+        assert_eq!(chunks.allowed(9_100_000), Err(10_000_000), "not caught up");
     }
 
     #[test]
