@@ -90,7 +90,7 @@ def _failed_flows(summary: Summary) -> Iterator[Finding]:
     is_invalid = failed > limit * flows
     bound = limit if is_invalid else FAILED_FLOWS_CAVEAT_SHARE
     given_up = summary.get("flows_silent")
-    reason_text = f" ({given_up} given up after 3 min without a byte)" if given_up else ""
+    reason_text = f" ({given_up} given up after the timeout without a byte)" if given_up else ""
     in_changes = f", besides {allowed} in changes" if allowed else ""
     text = f"{failed} of {counted(flows, 'flow')} failed{reason_text}{in_changes}, bound {100 * bound:.3g} %"
     if causes := [_cause(name, count) for name, count in summary.get("flows_failed_by", {}).items()]:

@@ -141,14 +141,15 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
     if transfer is None:
         return
     rest = Duration(experiment.duration.ns - transfer.start.ns)
-    rate = _mean_rate(experiment, transfer.start)
+    rates = (_mean_rate(experiment, transfer.start), transfer.write_rate)
+    rate = min((each for each in rates if each), default=None)
     if rate and rest.ns > 0 and (least := Duration(8 * transfer.size.bytes * _NS // max(1, rate.bit_s))) > rest:
         message = (
             f"{transfer.size} takes at least {least.s:.1f} s at {rate}, and the run ends {rest.s:g} s after the "
             f"transfer's start; usual is at least twice the time that the transfer takes: {2 * least.s:.1f} s"
         )
-        rates = (("links", link.box, "to_island", "rate") for link in experiment.links)
-        yield _doubt(experiment, transfer.line, ("transfer", "size"), message, ("duration",), *rates)
+        links = (("links", link.box, "to_island", "rate") for link in experiment.links)
+        yield _doubt(experiment, transfer.line, ("transfer", "size"), message, ("duration",), *links)
 
 
 def _mean_rate(experiment: Experiment, start: Duration) -> Rate | None:

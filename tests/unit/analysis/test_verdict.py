@@ -374,7 +374,7 @@ def test_what_was_asked_for_and_not_measured_makes_a_run_invalid(changes: list[t
         ([("flows_failed", 1)], "1 of 46 flows failed, bound 1 %"),
         (
             [("flows_failed", 2), ("flows_silent", 1)],
-            "2 of 47 flows failed (1 given up after 3 min without a byte), bound 1 %",
+            "2 of 47 flows failed (1 given up after the timeout without a byte), bound 1 %",
         ),
         (
             [("flows_failed", 2), ("flows_failed_by", {"ENFILE": 1, "EPIPE": 1})],

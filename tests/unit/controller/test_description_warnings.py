@@ -43,6 +43,13 @@ def warned(project: Path, *settings: str) -> list[str]:
             ),
         ),
         (
+            ["transfer={size: 20 MB, write_rate: 2 Mbit/s}"],
+            (
+                "transfer: size: 20 MB takes at least 80.0 s at 2 Mbit/s, and the run ends 50 s after the "
+                "transfer's start; usual is at least twice the time that the transfer takes: 160.0 s"
+            ),
+        ),
+        (
             ["chain=[tap-i, sat, tap-w]"],
             (
                 "chain: tap-i is at the world's end of the chain and tap-w at the island's; usual is the order from "

@@ -104,13 +104,13 @@ def test_iperf3_takes_the_place_of_the_transfer(geo: tuple[Network, Experiment])
 @pytest.mark.parametrize(
     ("rate", "chunk", "sender", "iperf3"),
     [
-        (None, None, {}, "--fq-rate 1000G"),
-        (2_000_000, None, {"write_rate_bit_s": 2_000_000}, "--fq-rate 2000000"),
+        (None, None, {}, "-N --fq-rate 2G"),
+        (2_000_000, None, {"write_rate_bit_s": 2_000_000}, "-N --fq-rate 2000000"),
         (
             2_000_000,
             64_000,
             {"write_rate_bit_s": 2_000_000, "write_chunk_bytes": 64_000},
-            "-l 64000 -b 2000000 --fq-rate 1000G",
+            "-l 64000 -b 2000000 -N --fq-rate 2G",
         ),
     ],
 )
