@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import WithJsonSchema
 from pydantic.fields import FieldInfo
 from ruamel.yaml import YAML
 
@@ -18,7 +17,7 @@ from atoll_core.description.coder_settings import CoderSettings
 from atoll_core.description.pep_settings import PepSettings
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.raw_lab import RawLab
-from atoll_core.description.raw_types import Between, Raw, Share
+from atoll_core.description.raw_types import Between, Positive, Raw, Share
 
 _BASE = Path(__file__).parents[1] / "data" / "ranges"
 _YAML = YAML(typ="safe", pure=True)
@@ -117,9 +116,8 @@ def _ends(parts: Sequence[Any]) -> tuple[Any, Any] | None:
             return part.low, part.high
         if isinstance(part, Share):
             return part.low, "100 %"
-        if isinstance(part, WithJsonSchema) and (part.json_schema or {}).get("type") == "number":
-            schema: dict[str, Any] = part.json_schema or {}
-            return schema.get("minimum", _JUST_ABOVE), schema["maximum"]
+        if isinstance(part, Positive):
+            return _JUST_ABOVE, part.high
     bounds = {bound: getattr(part, bound) for part in parts for bound in ("ge", "le") if hasattr(part, bound)}
     return (bounds["ge"], bounds["le"]) if len(bounds) == 2 else None
 

@@ -362,7 +362,8 @@ def _wall_time(network: Network, experiment: Experiment, backend: Backend | None
         channels = experiment.most_channels
         message = (
             f"with {counted(channels, 'channel')} for {experiment.duration}, a run on virtual is estimated to take "
-            f"{estimated.s / 3600:.1f} h of wall time, to a factor of two; usual is less than {_LONGEST_WALL_TIME}"
+            f"{estimated.s / 3600:.1f} h of wall time, within a factor of two on an idle machine; usual is less than "
+            f"{_LONGEST_WALL_TIME}"
         )
         key_path: KeyPath = ("traffic", "channels")
         yield _doubt(experiment, experiment.traffic.line, key_path, message, ("duration",), ("links",))

@@ -238,8 +238,9 @@ def _bound(summary: Summary) -> str:
         return ""
     to_island, to_world = summary.get("sojourn_bound_to_island_ms"), summary.get("sojourn_bound_to_world_ms")
     if to_island is None or to_world is None:  # an older summary, of the queues to the island only
-        return f"full queue (8Q/R) {figure(bound, 'ms', 1)}{_SENDING}"
-    return f"full queues (8Q/R) {figure(to_island, '', 1)} to the island + {figure(to_world, '', 1)} back{_SENDING}"
+        return f"full queue (8 x bytes / rate) {figure(bound, 'ms', 1)}{_SENDING}"
+    both = f"{figure(to_island, '', 1)} to the island + {figure(to_world, '', 1)} back"
+    return f"full queues (8 x bytes / rate) {both}{_SENDING}"
 
 
 def _udp(summary: Summary) -> tuple[str, str]:

@@ -119,7 +119,7 @@ def test_the_queue_has_figures_of_its_own_beside_the_largest_ping_sojourn(run: R
         "maximum over all packets; mean 5.2, p50 1.0, p95 20, p99 40 ms (percentiles within 6 %)"
     )
     assert shown["largest ping sojourn"].remark == (
-        "full queues (8Q/R) 50.0 to the island + 200.0 back; plus the packet being sent"
+        "full queues (8 x bytes / rate) 50.0 to the island + 200.0 back; plus the packet being sent"
     )
 
 

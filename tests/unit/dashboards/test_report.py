@@ -85,7 +85,7 @@ def test_a_page_says_what_the_summary_says(run: RunDir, page: str) -> None:
     assert summary["verdict"] == "valid"
     assert f"{summary['goodput_mbit_s']:.2f}\u00a0Mbit/s" in text
     assert f"{summary['sojourn_max_ms']:.1f}\u00a0ms" in text
-    assert "full queues (8Q/R) 50.0 to the island + 200.0 back" in text
+    assert "full queues (8 x bytes / rate) 50.0 to the island + 200.0 back" in text
     assert "captures agree" in text
     assert run.manifest()["plan_sha256"] in text
 
