@@ -18,7 +18,7 @@ from atoll_controller.planner.plan_text import parts_json, stage_lines, stages_j
 from atoll_core.codec import to_json
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.resolve_lab import Lab
-from atoll_core.errors import AtollError, LabError, RunError
+from atoll_core.errors import AtollError, LabError, RunDirError, RunError
 from atoll_core.events.event_bus import EventBus, reporting
 from atoll_core.events.events import (
     Counters,
@@ -345,7 +345,7 @@ async def _recording_files(run_dir: RunDir) -> AsyncGenerator[None]:
     try:
         yield
     except BaseException:
-        with contextlib.suppress(RunError):  # the first error is raised
+        with contextlib.suppress(RunError, RunDirError):  # the first error is raised
             await asyncio.to_thread(run_dir.write_checksums)
         raise
     await asyncio.to_thread(run_dir.write_checksums)

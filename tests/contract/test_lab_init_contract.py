@@ -10,10 +10,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
 from atoll_core.errors import LabError
 from atoll_core.events.event_bus import EventBus
@@ -21,6 +23,7 @@ from atoll_core.events.events import Progress
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_emulation.mininet_lab.namespaces import unshare_argv
 from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters
+from tests.support.request_programs import mistaken
 
 # Says what the init says, with its own pid, and checks that it is asked what it expects.
 _PLAYER = """
@@ -107,6 +110,36 @@ def test_the_real_init_answers_in_the_recorded_shapes(recorded: list[dict[str, A
                 read_until(init.stdout, shape(after["message"]), seen)
         os.kill(init.pid, 9)
     assert seen == shapes - {("failed", "message", "type")}
+
+
+@pytest.fixture(scope="module")
+def real_init(project: Path) -> Generator[subprocess.Popen[str]]:
+    """The init of a lab that is up."""
+    text = (project / "tests/data/contract/lab-init.jsonl").read_text(encoding="utf-8")
+    messages = [json.loads(line)["message"] for line in text.splitlines()]
+    pipe = subprocess.PIPE
+    argv = [*unshare_argv(), sys.executable, "-m", "atoll_emulation.mininet_lab.ns_init"]
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as init:
+        for message in messages[:6]:
+            if message.keys() & {"network", "op"}:
+                print(json.dumps(message), file=init.stdin, flush=True)
+        assert init.stdout is not None
+        assert any(json.loads(line)["type"] == "ready" for line in init.stdout)
+        yield init
+        os.kill(init.pid, 9)
+
+
+_IDS = itertools.count(1)
+
+
+@pytest.mark.lab
+@settings(max_examples=60)
+@given(request=mistaken("lab init"))
+def test_every_request_with_an_id_is_answered(real_init: subprocess.Popen[str], request: dict[str, Any]) -> None:
+    name = f"m{next(_IDS)}"
+    print(json.dumps(request | {"id": name}), file=real_init.stdin, flush=True)
+    assert real_init.stdout is not None
+    assert any(json.loads(line).get("id") == name for line in real_init.stdout)
 
 
 def read_until(lines: Any, wanted: tuple[str, ...], seen: set[tuple[str, ...]]) -> None:

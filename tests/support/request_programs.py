@@ -86,6 +86,14 @@ _REQUESTS: dict[str, list[Message]] = {
         {"op": "sample", "hosts": []},
         {"op": "clock"},
     ],
+    "lab init": [
+        {"op": "packet-sockets"},
+        {"op": "network-state"},
+        {"op": "twin", "switch": "s1", "words": ["lag", "0"]},
+        {"op": "shell", "columns": 80, "rows": 24},
+        {"op": "shell", "script": "py 6 * 7\n"},
+        {"op": "shell-input", "data": "ZXhpdAo="},
+    ],
     "controller": [
         {"op": "read", "dpid": 1, "table": 0, "known": ""},
         {"op": "change", "dpid": 1, "table": 0, "delete": [], "foreign": [], "add": []},

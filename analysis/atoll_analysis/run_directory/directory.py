@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.run_directory.atomic_files import Appender, plain_errors, replace_text, replacing
-from atoll_analysis.run_directory.file_record import damages, is_derived, update_checksums, write_checksums
+from atoll_analysis.run_directory.file_record import HAS_RECORD, damages, is_derived, update_checksums, write_checksums
 from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_analysis.run_directory.migrations import FORMAT, migrated, migrated_event
 from atoll_core.errors import Diagnostic, RunDirError, RunError
@@ -115,6 +115,7 @@ class RunDir:
 
     def write_checksums(self) -> None:
         """Record each file of the run, which has ended, so that damages are noticed. Raises RunError."""
+        self.update_manifest({HAS_RECORD: True})
         write_checksums(self.path)
 
     def damages(self, *, contents: bool = False) -> dict[Path, str]:

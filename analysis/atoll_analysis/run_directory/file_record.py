@@ -22,6 +22,10 @@ _READ_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError)
 """Errors of reading a record that is damaged itself."""
 
 
+HAS_RECORD = "has_file_record"
+"""The key of the manifest by which the loss of the record itself is noticed."""
+
+
 def write_checksums(run: Path) -> None:
     """Record all files of a run. Raises RunError."""
     _write(run, {file: _file_facts(run / file) for file in _files(run, run) if file not in _UNRECORDED})
@@ -47,13 +51,16 @@ def is_derived(file: str) -> bool:
 
 
 def damages(run: Path, *, contents: bool = False) -> dict[str, str]:
-    """What is wrong with the recorded files of a run, by path in it; nothing of a run without a record.
+    """What is wrong with the recorded files of a run, by path in it; nothing of a run that never had a record.
 
     Contents are compared of files that were modified since they were recorded, with ``contents`` of all.
     """
     try:
+        recorded = _read(run)
+        if not recorded and _had_record(run):
+            return {RECORD: "is missing"}
         return {
-            file: wrong for file, fact in _read(run).items() if (wrong := _damage(run / file, fact, contents=contents))
+            file: wrong for file, fact in recorded.items() if (wrong := _damage(run / file, fact, contents=contents))
         }
     except _READ_ERRORS as error:
         return {RECORD: f"cannot be read ({error!r})"}
@@ -85,11 +92,19 @@ def _files(run: Path, file_or_folder: Path) -> Iterator[str]:
 
 
 def _read(run: Path) -> dict[str, Any]:
-    """The facts of each file by its path in the run; none of a run without a record: an older one, or a killed one."""
+    """The facts of each file by its path in the run; none without a record: of an older run, or a killed one."""
     try:
         return cast("dict[str, Any]", json.loads((run / RECORD).read_text(encoding="utf-8"))["files"])
     except (FileNotFoundError, NotADirectoryError):
         return {}
+
+
+def _had_record(run: Path) -> bool:
+    """What the manifest says; a missing or damaged one is named when it is read."""
+    try:
+        return HAS_RECORD in json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def _write(run: Path, files: dict[str, Any]) -> None:

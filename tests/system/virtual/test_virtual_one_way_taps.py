@@ -61,6 +61,7 @@ def with_taps_of_one_direction(whole: Path, run_dir: Path) -> dict[str, Any]:
     made = shutil.ignore_patterns("files.json", "summary.json", "tables", "report.html")
     shutil.copytree(whole, run_dir, ignore=made)
     manifest = json.loads((run_dir / "manifest.json").read_text())
+    del manifest["has_file_record"]
     for tap in manifest["network"]["taps"]:
         tap["to_island_only"] = True
     (run_dir / "manifest.json").write_text(json.dumps(manifest))

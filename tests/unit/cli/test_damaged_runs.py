@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command that opens a finished run notices files that are missing, short, changed or empty."""
 
+import itertools
 import os
 import shutil
 from collections.abc import Callable
@@ -99,8 +100,10 @@ def said(command: str, places: dict[str, Path]) -> str:
     return ran.output
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("file", [*RAW, *DERIVED])
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [*itertools.product((*RAW, *DERIVED), DAMAGES), ("files.json", "missing")],
+)
 def test_every_command_names_the_damaged_file_in_one_line(places: dict[str, Path], file: str, damage: str) -> None:
     run = places["RUN"]
     before = sorted(run.rglob("*"))
