@@ -263,11 +263,10 @@ def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: 
     client += ("-C", experiment.transfer_control, "--json")
     if transfer.write_rate and transfer.write_chunk:
         client += ("-l", str(transfer.write_chunk.bytes), "-b", str(transfer.write_rate.bit_s))
-    # The server sets the pacing rate only with -N, and takes no higher one (iperf_server_api.c; a field of 31 bits).
     elif transfer.write_rate:
-        client += ("-N", "--fq-rate", str(transfer.write_rate.bit_s))
+        client += ("-N", "--fq-rate", str(transfer.write_rate.bit_s))  # iperf3's server paces only with -N, too
     if experiment.tcp.pacing and (transfer.write_chunk or not transfer.write_rate):
-        client += ("-N", "--fq-rate", "2G")
+        client += ("-N", "--fq-rate", "2G")  # the most that the server takes: a field of 31 bits
     privileges = privileges_of_tcp(experiment.transfer_control, transfer.port)
     ends = (
         ("transfer-send", sender, Phase.TRANSFER_SERVER, server),

@@ -55,10 +55,10 @@ def require_platform_programs(network: Network, experiment: Experiment, platform
 
 def require_platform_controls(experiment: Experiment, platform: str) -> None:
     """Check that the platform's kernel can have the experiment's TCP settings. Raises as `require_runnable`."""
-    if platform == MININET and not experiment.tcp.hystart:
-        reason = "it is one value for all programs of this machine, and a lab that is killed would leave it off"
-        raise PlanError(f"tcp: hystart: false is not for --on mininet: {reason}; use --on virtual or --on hardware")
     if platform == MININET:
+        if not experiment.tcp.hystart:
+            reason = "it is one value for all programs of this machine, and a lab that is killed would leave it off"
+            raise PlanError(f"tcp: hystart: false is not for --on mininet: {reason}; use --on virtual or --on hardware")
         require_controls(experiment, offered_here(), offered_by_virtual_kernel())
     elif platform == VIRTUAL:
         require_controls(experiment, offered_by_virtual_kernel())
