@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from ipaddress import IPv4Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, ip_address
 from pathlib import Path
 from typing import IO, Any, TextIO, cast
 
@@ -27,6 +27,7 @@ import polars as pl
 
 from atoll_analysis.tables.packet_records import CaptureError, decode, scan_records
 from atoll_core.errors import DescriptionError, Diagnostic, shown
+from atoll_core.plural import counted
 
 _ETHERNET_HEADER_BYTES = 14  # Argus counts frames
 _PCAP_MAGICS = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1", b"\x28\xb5\x2f\xfd")
@@ -70,16 +71,28 @@ class FlowFilter:
 
 @dataclass(slots=True)
 class Imported:
-    """The sizes of a file's flows, and its unreadable records."""
+    """The sizes of a file's flows, the IP bytes that each address sent in them, and the unreadable records."""
 
     form: Form
     counts: Counter[int] = field(default_factory=Counter[int])
+    bytes_by_source: Counter[str] = field(default_factory=Counter[str])
     records: int = 0
     left_out: int = 0  # flows that were not wanted
     joined: int = 0  # records that continue a flow of an earlier one
     damaged: int = 0  # records
     first_damage: str = ""  # place and reason
     truncated: bool = False  # of a capture: it ends within a packet
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """What of the file was left out or joined, a line each."""
+        if self.damaged:
+            count = f"{self.damaged} of {self.records} records are damaged and were left out"
+            yield f"{count}; the first: {self.first_damage}"
+        if self.joined:
+            yield f"{counted(self.joined, 'record')} continue flows of other records and were joined"
+        if self.truncated:
+            yield "the capture ends in the middle of a packet, which was left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +177,13 @@ def _import_capture(path: Path, file: Path, flow_filter: FlowFilter, binary: Pat
         if decoded.fragments:
             packets = _with_flows_of_fragments(packets)
         flows = packets.group_by("flow", "src", "dst").agg(pl.col("ip_bytes").cast(pl.Int64).sum())
-        sizes: list[int] = flows.collect()["ip_bytes"].to_list()
-    if not sizes:
+        sizes = flows.collect()
+    if sizes.is_empty():
         raise _error(path, 0, "has no IPv4 packets of the selected flows")
-    return Imported(Form.PCAP, Counter(sizes), records=decoded.packets, truncated=decoded.truncated)
+    sources = sizes.group_by("src").agg(pl.col("ip_bytes").sum()).rows()
+    bytes_by_source = Counter({str(IPv4Address(address)): ip_bytes for address, ip_bytes in sources})
+    counts: Counter[int] = Counter(sizes["ip_bytes"].to_list())
+    return Imported(Form.PCAP, counts, bytes_by_source, records=decoded.packets, truncated=decoded.truncated)
 
 
 def _with_flows_of_fragments(packets: pl.LazyFrame) -> pl.LazyFrame:
@@ -219,7 +235,9 @@ def _count(flows: list[Flow], flow_filter: FlowFilter, imported: Imported, by_fl
             continue
         if not flow_filter.matches(flow.protocol, flow.dst):
             imported.left_out += 1
-        elif flow.ports is None:
+            continue
+        imported.bytes_by_source[flow.src] += flow.ip_bytes
+        if flow.ports is None:
             imported.counts[flow.ip_bytes] += 1
         else:
             record = (flow.begin_s, flow.end_s, flow.ip_bytes, flow.opens, flow.closes)

@@ -6,29 +6,38 @@ there are world servers; each server has its partition's median.
 """
 
 import csv
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from atoll_core.errors import Diagnostic, shown
+from atoll_core.errors import DescriptionError, Diagnostic, shown
 
 FEW_TARGETS = 20
 """With fewer in a partition its median moves noticeably with every target."""
+
+DRAWS_HEADER = "target,draws"
 
 _MOST_MISTAKES = 10
 _LONGEST_LINE = 10_000  # characters of a line
 _RTT_NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,9})?")
 # iputils: "64 bytes from host (192.0.2.1): icmp_seq=1 ttl=55 time=23.1 ms"; the name is left out with -n, and words and
 # the decimal point depend on the locale. Any text may precede it, such as the time with -D.
+# Scamper has a comma after the address.
 _REPLY = re.compile(
-    r"(?:\((?P<named>[^\s()]+)\)|(?P<plain>[^\s()]+)) ?: (?:icmp_)?seq=\d+(?: (?:ttl|hlim)=\d+)? "
+    r"(?:\((?P<named>[^\s()]+)\)|(?P<plain>[^\s(),]+)) ?[:,] (?:icmp_)?seq=\d+(?: (?:ttl|hlim)=\d+)? "
     r"[^\s=<]+[=<](?P<ms>\d+(?:[.,]\d+)?) ?ms"
 )
 _PING_LINE = re.compile(
-    r"\bPING |--- \S+ .*---|\d+ .*, \d+ .*, .*\d%|rtt min/avg/max|round-trip min/avg/max|"
-    r"\bicmp_seq=\d+ |no answer yet|[Uu]nreachable|[Tt]ime to live exceeded|\bping: |DUP!"
+    r"\bPING |--- \S+ .*---|\d+ .*, \d+ .*, .*\d%|rtt min/avg/max|round-trip min/avg/max|^ping \S+ to |"
+    r"\bicmp_seq=\d+ |no answer yet|[Uu]nreachable|[Tt]ime to live exceeded|\bping: |DUP!|xmt/rcv/%loss|timed out"
+)
+# fping: "192.0.2.1 : 23.1 - 24" (-C), "192.0.2.1 : [0], 64 bytes, 23.1 ms (..)" (-c), "192.0.2.1 is alive (23.1 ms)"
+_FPING = re.compile(
+    r"(?P<target>\S+) +(?:: (?P<series>(?:(?:\d+(?:\.\d+)?|-)(?: |$))+)|"
+    r": \[\d+\], \d+ bytes, (?P<one>\d+(?:\.\d+)?) ms|is alive \((?P<alive>\d+(?:\.\d+)?) ms\))"
 )
 _TIME_OF_DAY = re.compile(r"\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?")
 _OTHER_UNIT = re.compile(r"(?:rtt|latency|time)[ _(]+(?:s|sec|seconds|us|µs|ns)\b")
@@ -38,15 +47,22 @@ _NO_TARGETS = {"time", "timestamp", "date", "seq", "icmp_seq", "n", "ttl", "loss
 
 
 @dataclass(frozen=True, slots=True)
-class _Rtts:
-    """The RTT of each target, in ms, ascending, and the unreadable lines."""
+class Rtts:
+    """The RTT of each target in ms, those of lists without targets, and the unreadable lines."""
 
-    rtts_ms: tuple[float, ...]
+    by_target: dict[str, float]
+    without_target: tuple[float, ...]
     mistakes: tuple[Diagnostic, ...]
 
+    def sorted_ms(self, draws: Mapping[str, int] | None = None) -> tuple[float, ...]:
+        """The RTTs, ascending: one a target, or with ``draws`` as many as the target was drawn."""
+        if draws is None:
+            return tuple(sorted([*self.without_target, *self.by_target.values()]))
+        return tuple(sorted(rtt for target, rtt in self.by_target.items() for _ in range(draws.get(target, 0))))
 
-def read_rtts(texts: Iterable[tuple[str, str]]) -> _Rtts:
-    """Read output of ping or lists of RTTs from files, given as (name, text).
+
+def read_rtts(texts: Iterable[tuple[str, str]]) -> Rtts:
+    """Read output of ping, fping and scamper, or lists of RTTs, from files, given as (name, text).
 
     A list has an RTT in milliseconds a line, or target and RTT with a comma between, a target any number of times; a
     first line without a number names the columns, of which there may be more. With semicolons between the columns,
@@ -65,10 +81,18 @@ def read_rtts(texts: Iterable[tuple[str, str]]) -> _Rtts:
                 rtt = float(reply["ms"].replace(",", "."))
                 by_target.setdefault(reply["named"] or reply["plain"], []).append(rtt)
                 continue
+            if reply := _FPING.match(line):
+                texts_ms = (reply["series"] or reply["one"] or reply["alive"]).split()
+                by_target.setdefault(reply["target"], []).extend(float(text) for text in texts_ms if text != "-")
+                continue
             if _PING_LINE.search(line):
                 continue
-            cells = _cells(line)
             try:
+                if line.startswith("{"):
+                    target, rtts = _scamper(line)
+                    by_target.setdefault(target, []).extend(rtts)
+                    continue
+                cells = _cells(line)
                 if columns is None:
                     columns = _columns(line, cells)
                     if columns.has_names:
@@ -80,8 +104,38 @@ def read_rtts(texts: Iterable[tuple[str, str]]) -> _Rtts:
                     break
             else:
                 (by_target.setdefault(target, []) if target else without_target).append(rtt)
-    rtts_ms = sorted([*without_target, *(median(rtts) for rtts in by_target.values())])
-    return _Rtts(tuple(rtts_ms), tuple(mistakes[:_MOST_MISTAKES]))
+    medians = {target: median(rtts) for target, rtts in by_target.items() if rtts}
+    return Rtts(medians, tuple(without_target), tuple(mistakes[:_MOST_MISTAKES]))
+
+
+def _scamper(line: str) -> tuple[str, list[float]]:
+    """The target and its RTTs in ms, of ``scamper -O json``. Raises ValueError with the rest of a message."""
+    try:
+        result = json.loads(line)
+        replies = result.get("responses", []) if result.get("type") == "ping" else []
+        rtts = [float(reply["rtt"]) for reply in replies if reply["from"] == result["dst"]]
+        return str(result.get("dst", "")), rtts
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise ValueError("is no complete object of scamper's; write it with: scamper -O json") from None
+
+
+def read_draws(name: str, text: str) -> dict[str, int]:
+    """How often each target was drawn, from lines of both. Raises DescriptionError with each unreadable line."""
+    draws: dict[str, int] = {}
+    mistakes: list[Diagnostic] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        target, _, count = line.partition(",")
+        if not line.strip() or line.startswith("#") or line == DRAWS_HEADER:
+            continue
+        if count.isascii() and count.isdigit() and target not in draws:
+            draws[target] = int(count)
+        else:
+            mistakes.append(
+                Diagnostic(name, number, f"{shown(line)} is not TARGET,DRAWS of another target; write 192.0.2.1,3")
+            )
+    if mistakes:
+        raise DescriptionError(mistakes[:_MOST_MISTAKES])
+    return draws
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,8 @@ import typer
 from atoll_cli.terminal.options import Json, PlainArguments, PlotFile, require_one_of
 from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
-from atoll_core.plural import counted
 
-if TYPE_CHECKING:  # importers are loaded only to import
-    from atoll_analysis.importers.flow_records import Imported
+if TYPE_CHECKING:
     from atoll_core.experiment.flow_sizes import FlowSizes
 
 distributions = typer.Typer(help="Import or show flow-size distributions.", no_args_is_help=True, rich_markup_mode=None)
@@ -64,7 +62,8 @@ def import_(
     remark = f"made by: atoll distributions import {records.name} --format {flows.form}"
     remark += "".join(f" {name} {text}" for name, text in (("--to", to), ("--protocol", protocol)) if text)
     write_file("--out", out, flow_sizes_text(sorted(flows.counts.items()), [remark]))
-    _warn(flows)
+    for warning in flows.warnings:
+        print(warning, file=sys.stderr)
     facts: dict[str, Any] = {"file": str(out), "format": flows.form.value, "records": flows.records}
     facts |= {"flows": flows.counts.total(), "left_out": flows.left_out, "damaged": flows.damaged}
     _report(from_counts(out.name, flows.counts), plot, facts, as_json=json)
@@ -111,16 +110,6 @@ def _read(text: str) -> "FlowSizes":
             [each if each.line else Diagnostic(each.file, 0, each.message + remedy) for each in parsed.mistakes]
         )
     return parsed.value
-
-
-def _warn(flows: "Imported") -> None:
-    if flows.damaged:
-        count = f"{flows.damaged} of {flows.records} records are damaged and were left out"
-        print(f"{count}; the first: {flows.first_damage}", file=sys.stderr)
-    if flows.joined:
-        print(f"{counted(flows.joined, 'record')} continue flows of other records and were joined", file=sys.stderr)
-    if flows.truncated:
-        print("the capture ends in the middle of a packet, which was left out", file=sys.stderr)
 
 
 def _report(sizes: "FlowSizes", plot: Path | None, facts: dict[str, Any], *, as_json: bool) -> None:

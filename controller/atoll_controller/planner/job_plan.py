@@ -184,9 +184,10 @@ def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
     return host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config, limits_of_delay(box))
 
 
-def _class_lines(latency: LatencyClass) -> Iterator[dict[str, str | int]]:
+def _class_lines(latency: LatencyClass) -> Iterator[dict[str, str | int | bool]]:
     """The objects of a class in a delay box's configuration: with ports one for each direction."""
     delay = {"delay_ns": latency.rtt.ns // 2, "jitter_ns": latency.jitter.ns}
+    delay |= {"reorder": True} if latency.reorder else {}
     if latency.ports is None:
         yield {"vlan": latency.vlan, **delay}
         return

@@ -21,6 +21,7 @@ from atoll_core.description.raw_types import (
     Port,
     Prefix,
     Raw,
+    Share,
     ShortForm,
 )
 from atoll_core.lab.box_kind import BoxKind, Forwarding
@@ -305,10 +306,13 @@ class RawLatencyClass(Raw):
         default=None, description="With world: the port towards the chain.", examples=["sw-c/26"]
     )
     rtt: Rtt = Field(description="Round-trip time; half of it is added in each direction.", examples=["20 ms"])
-    jitter: JitterAmount = Field(
-        default=Duration(0),
-        description="Uniform +/- jitter of the delay each way, at most half the rtt; default 0 ms.",
+    jitter: JitterAmount | None = Field(
+        default=None,
+        description="Uniform +/- jitter of the delay each way, at most half the rtt; default that of the box.",
         examples=["1 ms"],
+    )
+    reorder: bool | None = Field(
+        default=None, description="Whether jitter may put packets out of order; default that of the box."
     )
 
 
@@ -323,6 +327,14 @@ class RawDelayBox(RawLeg):
     )
     classes: dict[Key, RawLatencyClass] = Field(
         description="Latency classes by name.", examples=["{rtt-20: {vlan: 102, rtt: 20 ms}}"]
+    )
+    jitter: Annotated[float, Share()] = Field(
+        default=0.0,
+        description="Jitter of the classes, as a share of the delay each way; default 0 %.",
+        examples=["5 %"],
+    )
+    reorder: bool = Field(
+        default=False, description="Whether jitter may put packets of a class out of order; default false."
     )
     interface: InterfaceName | None = Field(default=None, description="Interface name; default DELAYBOX-t.")
 

@@ -215,7 +215,9 @@ class _Builder:
                     interfaces.append(self.interface(at, leg.port, leg, f"{key_path[1]}-{index}{side[0]}", mtus))
             if len(interfaces) == 2:
                 vlan, ports = next(self.numbers_of_classes), PortPair(*interfaces)
-            yield LatencyClass(name, vlan, raw.rtt, raw.jitter, ports)
+            jitter = Duration(round(box.jitter * raw.rtt.ns / 2)) if raw.jitter is None else raw.jitter
+            reorder = box.reorder if raw.reorder is None else raw.reorder
+            yield LatencyClass(name, vlan, raw.rtt, jitter, ports, reorder=reorder)
 
     def taps(self) -> Iterator[Tap]:
         """The taps, whose interfaces take the longest packets of the lab."""

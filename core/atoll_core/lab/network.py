@@ -238,12 +238,13 @@ class LatencyClass:
     rtt: Duration
     jitter: Duration
     ports: PortPair | None = None
+    reorder: bool = False  # whether packets may overtake each other through jitter
 
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
         ends = self.ports.described if self.ports else {"world": None, "island": None}
-        return {"vlan": self.tag, **ends, **settings_of(self, "rtt", "jitter")}
+        return {"vlan": self.tag, **ends, **settings_of(self, "rtt", "jitter", "reorder")}
 
     @property
     def tag(self) -> int | None:

@@ -197,7 +197,8 @@ def delay_settings(box: DelayBox) -> TcSettings:
     for latency_class in box.classes:
         delay = Duration(latency_class.rtt.ns // 2)
         jitter = Jitter(JitterShape.UNIFORM, latency_class.jitter) if latency_class.jitter.ns else None
-        arguments, options = _delay_arguments(delay, jitter, _in_flight(box.rate, delay, jitter))
+        limit = _in_flight(box.rate, delay, jitter)
+        arguments, options = _delay_arguments(delay, jitter, limit, reorder=latency_class.reorder)
         ends = box.ends(latency_class)
         if latency_class.ports:
             directions = ((ends.world.name, ends.island.name), (ends.island.name, ends.world.name))
@@ -349,7 +350,7 @@ def _in_flight(rate: Rate, delay: Duration, jitter: Jitter | None) -> int:
 
 
 def _delay_arguments(
-    delay: Duration, jitter: Jitter | None, limit: int, *, reorder: bool = False
+    delay: Duration, jitter: Jitter | None, limit: int, *, reorder: bool
 ) -> tuple[str, dict[str, Any]]:
     """The options of netem, which has room for ``limit`` packets."""
     spread = jitter.amount if jitter else Duration(0)

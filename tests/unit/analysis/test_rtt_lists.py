@@ -41,7 +41,7 @@ no answer yet for icmp_seq=2
 def test_of_each_target_that_ping_reached_the_median_counts() -> None:
     found = read_rtts([("pings.txt", PING)])
     assert found.mistakes == ()
-    assert found.rtts_ms == (0.035, 13.0)
+    assert found.sorted_ms() == (0.035, 13.0)
 
 
 def test_what_ping_prints_today_is_read() -> None:
@@ -53,7 +53,7 @@ def test_what_ping_prints_today_is_read() -> None:
         pytest.skip("ping does not run here")
     found = read_rtts([("now", done.stdout)])
     assert found.mistakes == ()
-    assert len(found.rtts_ms) == 1
+    assert len(found.sorted_ms()) == 1
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_ping_prints_today_is_read() -> None:
 )
 def test_lists_of_rtts_are_read(text: str) -> None:
     found = read_rtts([("rtts.csv", text)])
-    assert (found.rtts_ms, found.mistakes) == ((1.5, 2.0, 30.0), ())
+    assert (found.sorted_ms(), found.mistakes) == ((1.5, 2.0, 30.0), ())
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_lists_of_rtts_are_read(text: str) -> None:
 )
 def test_columns_are_those_that_the_header_names(text: str, ms: tuple[float, ...]) -> None:
     found = read_rtts([("rtts.csv", text)])
-    assert (found.rtts_ms, found.mistakes) == (ms, ())
+    assert (found.sorted_ms(), found.mistakes) == (ms, ())
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_columns_are_those_that_the_header_names(text: str, ms: tuple[float, ...
 )
 def test_a_line_that_may_be_misread_is_refused(text: str, mistake: str) -> None:
     found = read_rtts([("rtts.csv", text)])
-    assert found.rtts_ms == ()
+    assert found.sorted_ms() == ()
     assert str(found.mistakes[0]).startswith(f"rtts.csv{mistake}")
 
 
@@ -138,7 +138,7 @@ PING 192.0.2.3 (192.0.2.3) 56(84) Bytes Daten.
 def test_replies_of_ping_in_other_locales_of_ipv6_and_with_dates_are_read() -> None:
     found = read_rtts([("pings.txt", REPLIES)])
     assert found.mistakes == ()
-    assert found.rtts_ms == (20.5, 30.5, 40.0, 50.0, 60.5, 70.5, 80.5, 90.05)
+    assert found.sorted_ms() == (20.5, 30.5, 40.0, 50.0, 60.5, 70.5, 80.5, 90.05)
 
 
 def test_what_is_no_rtt_is_told_with_its_line() -> None:
@@ -208,3 +208,89 @@ def test_classes_beyond_the_last_vlan_id_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["seq,rtt\n1,52\n2,48\n", "rtt_ms,loss\n52,0\n48,0\n", "time,rtt_ms\n17.5,52\n"])
 def test_a_column_that_names_no_targets_is_not_read_as_targets(text: str) -> None:
     assert read_rtts([("rtts.csv", text)]).mistakes
+
+
+# fping 5.1: -C 3 -q, of which the last one got no answer; -c 1; -e. scamper 20211212: -O text; -O json.
+FPING = """\
+198.51.100.1 : 23.1 - 24.5
+198.51.100.9 : - - -
+198.51.100.2 : [0], 64 bytes, 31.5 ms (31.5 avg, 0% loss)
+198.51.100.2 : [1], timed out (31.5 avg, 50% loss)
+
+198.51.100.2 : xmt/rcv/%loss = 2/1/50%, min/avg/max = 31.5/31.5/31.5
+198.51.100.3 is alive (40.25 ms)
+198.51.100.4 is unreachable
+"""
+SCAMPER = """\
+ping 192.0.2.2 to 198.51.100.1: 84 byte packets
+84 bytes from 198.51.100.1, seq=0 ttl=64 time=23.1 ms
+84 bytes from 198.51.100.1, seq=1 ttl=64 time=24.5 ms
+--- 198.51.100.1 ping statistics ---
+2 packets transmitted, 2 packets received, 0% packet loss
+round-trip min/avg/max/stddev = 23.100/23.800/24.500/0.700 ms
+"""
+
+
+def scamper_object(target: str, *replies: tuple[str, float]) -> str:
+    responses = [{"from": sender, "seq": 0, "reply_ttl": 64, "rtt": rtt, "icmp_type": 0} for sender, rtt in replies]
+    return json.dumps({"type": "ping", "version": "0.4", "src": "192.0.2.2", "dst": target, "responses": responses})
+
+
+def test_fping_and_scamper_are_read() -> None:
+    objects = [
+        '{"type":"cycle-start", "list_name":"default", "id":0}',
+        scamper_object("198.51.100.5", ("198.51.100.5", 55.0), ("203.0.113.1", 2.0)),
+        scamper_object("198.51.100.6"),
+    ]
+    rtts = read_rtts([("fping", FPING), ("scamper", SCAMPER), ("scamper.json", "\n".join(objects))])
+    assert rtts.mistakes == ()
+    assert rtts.by_target == {
+        "198.51.100.1": pytest.approx(23.8),
+        "198.51.100.2": 31.5,
+        "198.51.100.3": 40.25,
+        "198.51.100.5": 55.0,
+    }
+
+
+def test_a_damaged_object_of_scamper_is_one_line() -> None:
+    [mistake] = read_rtts([("s.json", scamper_object("198.51.100.5")[:40])]).mistakes
+    assert mistake.line == 1
+    assert "scamper -O json" in mistake.message
+
+
+def test_servers_are_drawn_by_their_bytes_and_weigh_so(tmp_path: Path) -> None:
+    """One address sends 90 % of the bytes; unweighted it is one of two targets, weighted nine tenths of the servers."""
+    header = "ts,td,pr,sa,sp,da,dp,ibyt\n"
+    row = "2025-06-27 19:30:01.100,1.0,TCP,{},443,10.20.0.1,4000,{}\n"
+    inside = row.replace("{},443", "10.20.0.9,443").format(10**9)
+    rows = row.format("198.51.100.1", 900_000) + row.format("198.51.100.2", 100_000) + inside
+    (tmp_path / "flows.csv").write_text(header + rows)
+    (tmp_path / "pings.txt").write_text("198.51.100.1 : 20\n198.51.100.2 : 200\n")
+
+    def atoll(*words: str) -> dict[str, object]:
+        done = subprocess.run([ATOLL, "latencies", *words, "--json"], cwd=tmp_path, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    draw = ("from-flows", "flows.csv", "--to", "10.20.0.0/16", "--out", "targets.txt", "--weights", "draws.csv")
+    drawn = atoll(*draw)
+    assert (drawn["addresses"], drawn["senders"], drawn["bytes"]) == (2, 2, 1_000_000)
+    targets = [line for line in (tmp_path / "targets.txt").read_text().splitlines() if not line.startswith("#")]
+    assert targets == ["198.51.100.1", "198.51.100.2"]
+    first = (tmp_path / "draws.csv").read_text()
+    atoll(*draw)
+    assert (tmp_path / "draws.csv").read_text() == first
+
+    make = ("import", "pings.txt", "--out", "latencies.yaml", "--servers", "2")
+    assert atoll(*make)["rtt_ms"] == {"w1": 20, "w2": 200}
+    weighted = atoll("import", "pings.txt", "--out", "latencies.yaml", "--servers", "10", "--weights", "draws.csv")
+    assert list(weighted["rtt_ms"].values()).count(20) in (8, 9)  # type: ignore[attr-defined]
+
+
+def test_a_wrong_line_of_weights_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pings.txt").write_text("198.51.100.1 : 20\n")
+    (tmp_path / "draws.csv").write_text("target,draws\n198.51.100.1,2\n198.51.100.1,3\nx\n")
+    words = ("latencies", "import", "pings.txt", "--out", "l.yaml", "--servers", "1", "--weights", "draws.csv")
+    done = subprocess.run([ATOLL, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert [line.split(": ")[0] for line in done.stderr.splitlines()] == ["draws.csv:3", "draws.csv:4"]

@@ -37,6 +37,7 @@ status --inventory none.yaml
 distributions import none.csv --out x.csv
 distributions show none.csv
 latencies import none.txt --out x.yaml
+latencies from-flows none.csv --to 10.20.0.0/16 --out x.txt
 link calibrate none.yaml
 link-traces losses runs/none --out x.txt
 code-design runs/none

@@ -18,6 +18,8 @@ const ATTEMPT_INTERVAL: Duration = Duration::from_millis(100);
 const TOLERANCE: f64 = 0.002;
 /// Shares are multiples of 2^-32.
 const SHARE_STEP: f64 = 2.4e-10;
+/// The kernel keeps times in ticks of 64 ns, and tc prints whole microseconds, both rounded down.
+const TIME_STEP_S: f64 = 1.1e-6;
 
 /// Apply the settings and see whether the kernel took them. After a failure [`undo`] removes those that it took.
 pub(crate) fn apply(config: &Config) -> Result<(), TcError> {
@@ -200,7 +202,9 @@ fn difference(expected: &Value, shown: &Value, path: &str) -> Option<String> {
         (Value::Number(expected), Value::Number(shown)) => {
             match (expected.as_f64(), shown.as_f64()) {
                 (Some(expected), Some(shown)) => {
-                    (expected - shown).abs() <= (TOLERANCE * expected.abs()).max(SHARE_STEP)
+                    let is_time = path.starts_with("delay.");
+                    let step = if is_time { TIME_STEP_S } else { SHARE_STEP };
+                    (expected - shown).abs() <= (TOLERANCE * expected.abs()).max(step)
                 }
                 _ => false,
             }
