@@ -15,7 +15,7 @@ from tests.support import synthetic_run
 
 LINES = 5000
 MANY = 40_000  # more than are kept in memory
-LATE = 300_000
+LATE = 600_000  # several of the row groups that the writer of parquet keeps in memory
 
 
 def test_rows_come_sorted_by_group_and_time_with_nulls_where_nothing_was_said(tmp_path: Path) -> None:
