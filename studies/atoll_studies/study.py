@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.figures.run_figures import suggest_figure
+from atoll_analysis.figures.run_figures import FIGURES, suggest_figure
 from atoll_core.description.file_kinds import STUDY, require_kind
 from atoll_core.description.loader import DescriptionFile
 from atoll_core.description.raw_study import LAST_SEED, RawStudy, level_name
@@ -25,6 +25,7 @@ from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration
 from atoll_emulation.this_machine.congestion_controls import unknown_controls
+from atoll_studies.published import Published, parse_value
 from atoll_studies.statistics.flow_sample import ControlVariate
 from atoll_studies.statistics.stopping import Stop
 from atoll_studies.statistics.warm_up import whole_windows, windows_of
@@ -75,6 +76,7 @@ class StudyDescription:
     warm_up: str | None = None  # MSER_5 or a duration, as atoll_studies.statistics.warm_up reads it
     stop: Stop | None = None
     control: ControlVariate | None = None
+    published: tuple[Published, ...] = ()
 
 
 def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collection[str] = ()) -> StudyDescription:
@@ -129,6 +131,7 @@ class _Resolver:
         baseline = self.baseline(factors)
         self.check_figures()
         self.check_stop()
+        published = tuple(self.published(factors))
         configurations = tuple(self.configurations(factors))
         seeds = self.seeds(configurations)
         self.check_warm_up(configurations)
@@ -151,6 +154,7 @@ class _Resolver:
             warm_up=None if self.raw.warm_up is None else str(self.raw.warm_up),
             stop=stop and Stop(stop.figure, stop.half_width, stop.min, stop.max, stop.step),
             control=control and ControlVariate(control.flows, control.largest.bytes),
+            published=published,
         )
 
     @property
@@ -229,15 +233,38 @@ class _Resolver:
     def baseline(self, factors: Mapping[str, Levels]) -> tuple[tuple[str, str], ...]:
         if not self.raw.baseline:
             return tuple((name, levels[0][0]) for name, levels in factors.items())[:1]
-        levels = {name: [level for level, _ in of_factor] for name, of_factor in factors.items()}
-        given = {name: level_name(level) for name, level in self.raw.baseline.items()}
-        for name, level in given.items():
-            if name not in levels:
-                self.wrong(("baseline", name), f"unknown factor {shown(name)}; {suggest(name, levels, 'factors')}")
-            elif level not in levels[name]:
-                remedy = suggest(level, levels[name], "levels")
-                self.wrong(("baseline", name), f"unknown level {shown(self.raw.baseline[name])}; {remedy}")
-        return tuple(given.items())
+        return tuple(self.levels(("baseline",), self.raw.baseline, factors).items())
+
+    def levels(self, key_path: KeyPath, given: Mapping[str, Any], factors: Mapping[str, Levels]) -> dict[str, str]:
+        """The names of levels by factor. Unknown ones are reported."""
+        known = {name: [level for level, _ in of_factor] for name, of_factor in factors.items()}
+        names = {factor: level_name(level) for factor, level in given.items()}
+        for factor, level in names.items():
+            if factor not in known:
+                self.wrong((*key_path, factor), f"unknown factor {shown(factor)}; {suggest(factor, known, 'factors')}")
+            elif level not in known[factor]:
+                remedy = suggest(level, known[factor], "levels")
+                self.wrong((*key_path, factor), f"unknown level {shown(given[factor])}; {remedy}")
+        return names
+
+    def published(self, factors: Mapping[str, Levels]) -> Iterator[Published]:
+        for index, raw in enumerate(self.raw.published):
+            key_path: KeyPath = ("published", index)
+            of, relative_to = (
+                self.levels((*key_path, key), given, factors)
+                for key, given in (("of", raw.of), ("relative_to", raw.relative_to))
+            )
+            if raw.figure not in FIGURES:
+                self.wrong(
+                    (*key_path, "figure"), f"unknown figure {shown(raw.figure)}; {suggest_figure(raw.figure, FIGURES)}"
+                )
+                continue
+            try:
+                bound, value = parse_value(raw.value, raw.figure, is_ratio=bool(relative_to))
+            except ValueError as error:
+                self.wrong((*key_path, "value"), str(error))
+            else:
+                yield Published(raw.figure, bound, value, of, relative_to, raw.source)
 
     def check_figures(self) -> None:
         for index, name in enumerate(self.raw.figures):

@@ -160,6 +160,7 @@ class StudyDirectory:
             "attempts": study.attempts,
             "stop": study.stop and asdict(study.stop),
             "control": study.control and asdict(study.control),
+            "published": [asdict(each) for each in study.published],
             "provenance": origin and asdict(origin),
             "inventory": str(inventory.absolute()) if inventory else None,
             "configurations": [dict(zip(study.factors, each.levels, strict=True)) for each in study.configurations],

@@ -124,6 +124,38 @@ class RawControlVariate(Raw):
     )
 
 
+def _read_published(given: object) -> str:
+    if isinstance(given, bool) or not isinstance(given, str | int | float):
+        raise refusal(given, "is no published value; write 41 s, or above 120 s")
+    return given if isinstance(given, str) else repr(given)
+
+
+PublishedValue = Annotated[
+    str, PlainValidator(_read_published), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})
+]
+
+
+class RawPublished(Raw):
+    """A published figure of a set-up, to be compared with its runs."""
+
+    figure: str = Field(description="The figure, by its name in comparisons.", examples=["transfer time"])
+    of: dict[str, Any] = Field(
+        default={},
+        description="Levels of the combinations that it is of, by factor; default all.",
+        examples=["{links.sat.to_island.queue: 100 kB}"],
+    )
+    relative_to: dict[str, Any] = Field(
+        default={},
+        description="Levels with which the figure is divided by that of the combination with these, seed by seed.",
+        examples=["{links.sat.to_island.queue: 200 kB}"],
+    )
+    value: PublishedValue = Field(
+        description="The published value with the figure's unit; after above or below a bound of it.",
+        examples=["41 s", "above 120 s", "33 %"],
+    )
+    source: str = Field(description="Where it is published.", examples=["the laboratory's paper of 2017, figure 3"])
+
+
 class RawStudy(Raw):
     """A study: an experiment, factors whose levels are combined, and repetitions with other seeds."""
 
@@ -188,6 +220,11 @@ class RawStudy(Raw):
         default=None,
         description="Correct means by the sizes of the first flows of each channel; default no.",
         examples=["{flows: 20}"],
+    )
+    published: list[RawPublished] = Field(
+        default=[],
+        description="Published figures that the runs are compared with.",
+        examples=["[{figure: transfer time, value: 41 s, source: the paper of 2017}]"],
     )
     limits: RawStudyLimits = Field(
         default=RawStudyLimits(), description="Bounds of the work.", examples=["{attempts: 3}"]

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from atoll_analysis.figures.run_figures import FIGURES, TRANSFER_FIGURES
 from atoll_analysis.run_directory.atomic_files import replacing
 from atoll_analysis.tables.table_schemas import unit_of
+from atoll_studies.results.agreement import comparisons
 from atoll_studies.results.queue_capacity import advice_json, queue_advice
 from atoll_studies.results.results import ConfigurationFigure, Results, letters
 from atoll_studies.statistics.estimates import Estimate, Limits, limited, quantile_estimate
@@ -244,6 +245,20 @@ def results_json(results: Results) -> dict[str, Any]:
         ],
         "largest_flow": [
             {"configuration": letters(number), **asdict(each)} for number, each in results.flow_bounds.items()
+        ],
+        "published": [
+            {
+                **asdict(each.published),
+                "configuration": letters(each.configuration),
+                "runs": each.runs,
+                **{
+                    name: None if limits is None else [_finite(limits.least), _finite(limits.most)]
+                    for name, limits in (("median", each.median), ("low", each.low), ("high", each.high))
+                },
+                "quantile": each.quantile,
+                "agreement": each.agreement.value,
+            }
+            for each in comparisons(results)
         ],
         "queue_capacity": advice_json(queue_advice(results)),
         **(likeness.to_json() if likeness else {}),

@@ -20,6 +20,7 @@ from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import UsageError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
+from atoll_studies.published import Published
 from atoll_studies.results.similarity import Likeness
 from atoll_studies.results.study_runs import PointRuns, decisions, ended, points_of, run_figures, settled, warm_up_of
 from atoll_studies.statistics.estimates import (
@@ -140,6 +141,7 @@ class Results:
     described: Mapping[int, tuple[Network, Experiment]] = field(default_factory=dict[int, tuple[Network, Experiment]])
     likeness: Likeness | None = None  # of runs that are not a study's: what else they share, and in what they differ
 
+    published: tuple[Published, ...] = ()
     baseline_asked: bool = False  # of runs that are not a study's: a baseline was named
 
     @functools.cached_property
@@ -243,6 +245,7 @@ def read_results(
         stop=stop,
         stops=stops,
         described={number: (request.network, request.experiment) for number, request in requests.items()},
+        published=tuple(Published(**each) for each in study.get("published", ())),
     )
 
 

@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 
 from atoll_analysis.figures.regimes import Regime
@@ -18,6 +19,7 @@ from atoll_controller.planner.virtual_cost import rough_size
 from atoll_core.plural import counted, listed, significant
 from atoll_core.units import Size
 from atoll_dashboards.report.number_format import NOT_MEASURED, decimals, figure, octets, percent
+from atoll_studies.results.agreement import OUTSIDE, Comparison, comparisons
 from atoll_studies.results.queue_capacity import QueueAdvice, QueueLevel, queue_advice
 from atoll_studies.results.results import LEAST_SAMPLES, NO_REGIME, ConfigurationFigure, Results, StudyRun, letters
 from atoll_studies.results.similarity import SEED, Rows, grouped
@@ -71,7 +73,7 @@ def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
         yield _figures(results, runs_are_hidden=bool(results.likeness) and not (is_few or each_run))
         if results.stop:
             yield _repetitions(results, results.stop)
-        views = (_regimes(results), _control_variate(results), _sensitivity(results))
+        views = (_published(results), _regimes(results), _control_variate(results), _sensitivity(results))
         yield from (table for table in views if table.rows)
     yield from map(_queue, queue_advice(results))
     if each_run or not results.sampled or (results.likeness and is_few):
@@ -417,6 +419,41 @@ def _repetitions(results: Results, stop: Stop) -> Table:
     )
     title = f"repetitions until the half width of {stop.figure} is at most {100 * stop.half_width:g} %"
     return Table(title, ("", "outcome", "repetitions", "half width"), (("", rows),), text_columns=2, notes=(note,))
+
+
+def _published(results: Results) -> Table:
+    """Published figures and the runs of the same set-up; no rows if the study names none."""
+
+    def row(each: Comparison) -> tuple[str, ...]:
+        name, published = each.published.figure, each.published
+        is_ratio = bool(published.relative_to)
+        text = _ratio_text if is_ratio else partial(limits_text, name)
+        levels = ", ".join(f"{factor.rpartition('.')[2]} {level}" for factor, level in published.relative_to.items())
+        return (
+            f"{name} relative to {levels}" if is_ratio else heading(name),
+            configuration_name(results, each.configuration) if results.factors else "",
+            f"{published.bound} {published.value:g}".strip(),
+            text(each.median),
+            f"{text(each.low)} to {text(each.high)}",
+            UNKNOWN if each.quantile is None else f"{100 * each.quantile:.0f} %",
+            str(each.runs),
+            each.agreement.value,
+            published.source,
+        )
+
+    columns = ("figure", "", "published", "median", "central range", "quantile", "runs", "", "source")
+    note = (
+        f"agrees: inside the central {100 * (1 - OUTSIDE):.0f} % of the runs, jointly over the published figures of a "
+        "configuration; quantile: share of the runs below the published value"
+    )
+    rows = tuple(map(row, comparisons(results)))
+    return Table("published figures", columns, (("", rows),), text_columns=2, notes=(note,))
+
+
+def _ratio_text(limits: Limits | None) -> str:
+    if limits is None or limits.exact:
+        return figure(limits.least if limits else None, "", 2)
+    return f"{figure(limits.least, '', 2)} to {figure(limits.most, '', 2)}"
 
 
 def _regimes(results: Results) -> Table:

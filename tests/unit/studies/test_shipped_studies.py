@@ -23,6 +23,7 @@ STUDIES = {
     "geo-queues": 24,
     "geo-regimes": 48,
     "laboratory-grid": 990,
+    "published/geo-16-queues": 200,
     "published/transfer-alone": 16,
     "satgate-latencies": 24,
     "udp-share": 24,
