@@ -16,7 +16,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests with laboratories wait more than they compute: three at a time.
 PYTEST_LABS := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # The whole of a target, unless somebody chooses tests of it: then as many tests must run as tests/counts.toml records.
-whole = $(or $(PYTEST_ARGS),--target $(1))
+# RECORD=1 records how many ran.
+whole = $(or $(PYTEST_ARGS),--target $(1)$(if $(RECORD), --record))
 KERNEL_TESTS := tests/system/virtual/test_virtual_kernel.py tests/system/virtual/test_virtual_repeat.py
 RYU_TESTS := tests/system/twins tests/system/swaps tests/system/switches tests/system/controller \
 	tests/system/hardware/test_rack_in_band.py::test_connections_of_agents_survive_an_apply_and_a_swap
