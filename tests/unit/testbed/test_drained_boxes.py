@@ -143,8 +143,11 @@ async def test_a_box_that_goes_on_holding_packets_or_is_silent_does_not_stop_the
     monkeypatch.setattr(asyncio, "to_thread", in_this_thread)
     empty, full = holding("packets_on_hold", 0), holding("packets_on_hold", inf)
     drained_s, _ = await ends_of_coders(project, coder_w=empty, coder_i=empty)
+
+    def silent(now_s: float) -> dict[str, int] | None:
+        return empty(now_s) if now_s < drained_s - 1 else None
+
     lost = "may still hold packets, 10 s after its longest residence; they are lost"
-    silent: Levels = lambda now_s: empty(now_s) if now_s < drained_s - 1 else None
     for coder_w, coder_i, boxes in ((full, empty, "coder-w"), (silent, silent, "coder-w, coder-i")):
         ended_s, notes = await ends_of_coders(project, coder_w=coder_w, coder_i=coder_i)
         assert ended_s == pytest.approx(drained_s + 10, abs=0.2)
