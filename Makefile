@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-twins test-switch soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-coder bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-residual-loss bench-statistics bench-studies bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ranges test-twins test-switch soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-coder bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-residual-loss bench-statistics bench-studies bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -16,7 +16,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests with laboratories wait more than they compute: three at a time.
 PYTEST_LABS := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # The whole of a target, unless somebody chooses tests of it: then as many tests must run as tests/counts.toml records.
-whole = $(or $(PYTEST_ARGS),--target $(1))
+# RECORD=1 records how many ran.
+whole = $(or $(PYTEST_ARGS),--target $(1)$(if $(RECORD), --record))
 KERNEL_TESTS := tests/system/virtual/test_virtual_kernel.py tests/system/virtual/test_virtual_repeat.py
 RYU_TESTS := tests/system/twins tests/system/swaps tests/system/switches tests/system/controller \
 	tests/system/hardware/test_rack_in_band.py::test_connections_of_agents_survive_an_apply_and_a_swap
@@ -53,6 +54,9 @@ test-virtual: kernel ## the tests in virtual time, some also on Linux 6.1 if bui
 
 test-swaps: kernel ## a hundred chain swaps under traffic, real and virtual, and twenty deaths of the controller; `make test` has eight
 	@ATOLL_SWAPS=100 $(BIN)/python -m pytest -s tests/system/swaps/test_swap_traffic.py tests/system/virtual/test_virtual_swaps.py $(call whole,$@)
+
+test-ranges: kernel ## every end of every documented range in virtual time, 13 minutes; `make test-virtual` has twenty random pairs
+	@ATOLL_RANGES=all $(BIN)/python -m pytest -s tests/system/virtual/test_virtual_ranges.py $(call whole,$@)
 
 test-twins: kernel ## the controller on twins of every kind of hardware, and a hundred swaps on one; `make test` and `make test-virtual` have v2
 	@ATOLL_TWINS=all ATOLL_SWAPS=$(or $(SWAPS),100) $(BIN)/python -m pytest -s tests/unit/emulation/test_twin_model.py tests/unit/emulation/test_twin_process.py tests/system/switches tests/system/twins tests/system/virtual/test_virtual_twins.py $(call whole,$@)

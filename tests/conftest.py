@@ -16,7 +16,7 @@ from atoll_emulation.uml.kernel import find_virtual_kernel
 from screenshots.browser import find_browser
 from tests.counts import pytest_addoption, pytest_configure
 from tests.failures import pytest_sessionstart
-from tests.skips import pytest_make_collect_report, pytest_runtest_call, pytest_runtest_setup
+from tests.skips import no_tun, pytest_make_collect_report, pytest_runtest_call, pytest_runtest_setup
 
 __all__ = [  # hooks: no unannounced skip, no test that is missing, no failure that shows at the end only
     "pytest_addoption",
@@ -104,6 +104,6 @@ def why_no_laboratory() -> str | None:
         namespaces += ["--user", "--map-root-user"]
     if subprocess.run([*namespaces, "true"], capture_output=True, check=False).returncode != 0:
         return "neither root nor user namespaces here"
-    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+    if no_tun():
         return "/dev/net/tun is missing or may not be opened"
     return None

@@ -3,7 +3,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -205,8 +204,9 @@ class Services:
             counters = self._counters.get(box)
             return counters is None or any(counters.get(level) for level in boxes[box])
 
-        deadline = time.monotonic() + limit_s
-        while (not_empty := tuple(filter(holds, boxes))) and time.monotonic() < deadline:  # noqa: ASYNC110 - counters come
+        clock = asyncio.get_running_loop()
+        deadline = clock.time() + limit_s
+        while (not_empty := tuple(filter(holds, boxes))) and clock.time() < deadline:  # noqa: ASYNC110 - counters come
             await asyncio.sleep(_POLL_S)
         return not_empty
 

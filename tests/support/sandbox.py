@@ -18,6 +18,7 @@ from typing import Any, Self
 import pytest
 
 from atoll_analysis.verdict.findings import FindingCode
+from tests.skips import closed_checkout
 
 ROOT = Path(__file__).resolve().parents[2]
 ATOLL = ROOT / ".venv" / "bin" / "atoll"
@@ -43,7 +44,7 @@ class Sandbox:
     def __init__(
         self, directory: Path, *, user: tuple[int, int] | None = None, jail: Path | None = None, setup: str = ":"
     ) -> None:
-        if user is not None and not all(path.stat().st_mode & 0o005 == 0o005 for path in (ROOT, *ROOT.parents)):
+        if user is not None and closed_checkout():
             pytest.skip(f"other users cannot read the checkout, {ROOT}")
         self.directory = directory
         self._user = user

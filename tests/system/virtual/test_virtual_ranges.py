@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numeric keys at the ends of their documented ranges run, unless ``atoll check`` refuses them.
 
-With ATOLL_RANGES=all: every end in groups of independent keys, and 50 random pairs instead of 20.
+``make test-ranges`` (ATOLL_RANGES=all): every end in groups of independent keys, and 50 random pairs instead of 20.
 """
 
 import os

@@ -2,6 +2,7 @@
 """Runs through a box that ends connections: its own count of them, and what iperf3's sender can know."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.verdict.findings import FindingCode
 from atoll_core.codec import to_json
+from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import ChainBox, Interface
 from atoll_core.lab.pep import PEP
 from atoll_core.lab.port_ref import PortRef
@@ -23,15 +25,17 @@ HOPS = ["tap-w", "pep-w", "sat", "tap-i"]
 BYPASSED = {FindingCode.BOX_BYPASSED, FindingCode.BOX_PARTLY_BYPASSED}
 
 
-def with_pep(tmp_path: Path, connections: int, hops: list[str] = HOPS, **experiment: Any) -> RunDir:
-    """A simulated run in whose chain is a PEP that has counted so many connections."""
+def with_pep(
+    tmp_path: Path, connections: int, hops: list[str] = HOPS, kind: BoxKind = PEP, **experiment: Any
+) -> RunDir:
+    """A simulated run in whose chain is a PEP, or a box of another kind, that has counted so many connections."""
     run = simulate(tmp_path)
     manifest = run.manifest()
     world, island = (
         Interface(f"pep-w-{side}", f"02:00:00:00:01:0{port}", PortRef("s1", 90 + port))
         for port, side in enumerate(("w", "i"))
     )
-    manifest["network"]["boxes"].append(to_json(ChainBox("pep-w", PEP, world, island)))
+    manifest["network"]["boxes"].append(to_json(ChainBox("pep-w", kind, world, island)))
     manifest["experiment"]["chain"]["hops"] = hops
     manifest["experiment"] |= experiment
     run.path.joinpath("manifest.json").write_text(json.dumps(manifest))
@@ -48,6 +52,13 @@ def test_connections_of_clients_are_compared_with_those_of_the_box(tmp_path: Pat
     completed = summary["flows_completed"] + transfer
     assert summary["ended_connections"] == {"pep-w": {"kind": "pep", "counted": 0, "completed": completed}}
     assert FindingCode.BOX_BYPASSED in summary["reason_codes"]
+
+
+def test_a_finding_about_bypassed_boxes_names_their_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accelerator = replace(PEP, name="tcp-accelerator")
+    monkeypatch.setitem(BoxKind.known, accelerator.name, accelerator)
+    summary = analyse(with_pep(tmp_path, 0, kind=accelerator), find_binary())
+    assert any(reason.startswith("TCP_ACCELERATOR_BYPASSED: pep-w saw no connection") for reason in summary["reasons"])
 
 
 def test_a_box_that_saw_them_all_is_no_finding(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from matplotlib.lines import Line2D
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.report import View, report_comparison, report_study
-from atoll_core.units import Size
+from atoll_core.experiment.flow_sizes import from_counts
+from atoll_core.units import Rate, Size
 from atoll_hosts.binary import find_binary
 from atoll_studies.points import make_points
 from atoll_studies.results.comparison import comparable, compare
@@ -209,6 +210,29 @@ def test_a_comparison_says_what_difference_an_invalid_run_makes_and_the_largest_
     for text in (markdown(results), page(results)):
         assert "edians with and without replaced runs" in text
         assert re.search(r"largest flow that a run can receive: [0-9.]+ MB; [0-9.]+ % of flows are larger", text)
+
+
+def test_the_largest_flow_is_said_of_each_configuration_with_another_bound(grid: Results) -> None:
+    """Sums of shares are rounded: -2.2e-16 of these sizes are larger than the bound."""
+    small = from_counts("small", dict.fromkeys(range(100, 2000, 100), 1))
+    lab, asked = grid.described[0]
+    slow = replace(asked.links[0], to_island=replace(asked.links[0].to_island, rate=Rate(2_000_000)))
+    other = {
+        0: (lab, replace(asked, traffic=replace(asked.traffic, sizes=small))),
+        1: (lab, replace(asked, links=(slow,))),
+    }
+    text = markdown(replace(grid, described={**grid.described, **other}))
+    bounds = re.findall(r"largest flow that a run of (.*) can receive: (.*?); (.*)", text)
+    names = [re.findall(r"\b([A-F])  ", of) for of, _, _ in bounds]
+    assert names == [["A"], ["B"], ["C", "D", "E", "F"]]
+    (fast, no_flow), (slower, some), (as_fast, fewer) = (said for _, *said in bounds)
+    assert (fast, no_flow) == (as_fast, "no flow is larger")
+    assert (slower, fast) == ("2.2 MB", "18 MB")
+    share = r"([0-9.]+) % of flows are larger, with ([0-9.]+) % of all bytes"
+    many, few = (re.fullmatch(share, said) for said in (some, fewer))
+    assert many
+    assert few
+    assert [float(each) for each in many.groups()] > [float(each) for each in few.groups()]
 
 
 def test_a_study_and_the_comparison_of_its_runs_say_the_same(
