@@ -27,8 +27,6 @@ _SETTABLE = {
 }
 """Keys of configurations, by subcommand. The next run begins with another seed; until then the random numbers stay."""
 
-_DEFAULTS: dict[str, Config] = dict.fromkeys(("link", "delay"), {"stall_from_ns": USUAL_LIMITS.stall.ns})
-
 
 def link_requests(
     network: Network,
@@ -73,9 +71,11 @@ def running_changes(old: JobSpec, new: JobSpec, *, drifted: bool = False) -> lis
         raise PlanError("another program")
     if is_other:
         raise PlanError("another backend")
-    one, other = ({**_DEFAULTS.get(subcommand, {}), **config} for config in (one, other))
     kinds = {kind.subcommand: kind.settable for kind in BoxKind.known.values()}
-    changed = changed_keys(one, other, {**kinds, **_SETTABLE}.get(subcommand, ()))
+    settable = {**kinds, **_SETTABLE}.get(subcommand, ())
+    if "stall_from_ns" in settable:
+        one, other = ({"stall_from_ns": USUAL_LIMITS.stall.ns, **config} for config in (one, other))
+    changed = changed_keys(one, other, settable)
     if "setup" in changed or (drifted and "setup" in other):
         return [_tc_request(one, other, send_all=drifted)]
     sent = [key for key in other if (key in changed and key != "seed") or (drifted and key in DIRECTIONS)]

@@ -22,7 +22,7 @@ def test_settings_of_a_machine_change_along_with_a_latency_without_a_loss(found:
 
 @pytest.mark.parametrize("backend", ["engine", "tc"])
 def test_a_link_changes_all_settings_without_a_loss(found: dict[str, Any], backend: str) -> None:
-    """Alone, and along with a chain: it does not begin again, which the dry run says. On tc those that tc can change."""
+    """Alone, and along with a chain: it does not begin again, as the dry run says. On tc those that tc can change."""
     link = found[f"link on {backend}"]
     assert (link["sent"], link["received"]) == (1800, 1800)
     sat = [line for line in link["said"] if " sat: " in line]

@@ -345,6 +345,7 @@ impl<P> Link<P> {
         if let Some(low) = &mut self.low_priority {
             low.is_open = settings.is_some();
         }
+        self.queue_peak_bytes = self.queue_peak_bytes.max(self.queue.bytes_at(now));
     }
 
     fn note_shortest_delay(&mut self) {

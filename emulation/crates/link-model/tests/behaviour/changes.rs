@@ -394,6 +394,7 @@ fn a_queue_that_is_removed_leaves_its_packets_to_the_other_one_behind_those_ther
         (link.queue_bytes(0), link.has_low_priority()),
         (2000, false)
     );
+    assert_eq!(link.take_queue_peak_bytes(0), 2000);
     link.enqueue_low_priority(0, 1000, 3);
     link.change(0, &with_two).unwrap();
     link.enqueue_low_priority(0, 1000, 4);
