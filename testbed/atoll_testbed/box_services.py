@@ -67,7 +67,8 @@ class Services:
     def changes(self, plan: Plan, *, restart_traces: bool, idle: Collection[str] = ()) -> tuple[TestbedChange, ...]:
         """The changes that lead to the services of a plan; ``restart_traces``: traces begin again.
 
-        ``idle``: boxes that no packet passes when their programs begin again.
+        ``idle``: boxes that no packet passes when their programs begin again. Without ``restart_traces``, raises
+        PlanError naming the settings that programs on other boxes do not take while they run.
         """
         specs = _services_of(plan)
         changes = [
@@ -75,11 +76,23 @@ class Services:
             for name, running in self._running.items()
             if name not in specs
         ]
+        refusals: list[str] = []
         for name, spec in specs.items():
             if name not in self._running:
                 changes.append(TestbedChange("box", "add", spec.host, f"{' '.join(spec.argv)} is not running"))
-            elif reason := _reason(self._running[name], spec, restart_traces=restart_traces, idle=spec.host in idle):
+                continue
+            try:
+                reason = _reason(self._running[name], spec, restart_traces=restart_traces, idle=spec.host in idle)
+            except PlanError as error:
+                refusals.append(
+                    f"{spec.host}: its program does not take other settings ({error}) while it runs; keep them, or use "
+                    "--immediate, which loses packets and connections in it"
+                )
+                continue
+            if reason:
                 changes.append(TestbedChange("box", "modify", spec.host, reason))
+        if refusals:
+            raise PlanError("\n".join(refusals))
         return tuple(changes)
 
     async def add(self, plan: Plan | None, kept_boxes: Collection[str] = ()) -> None:
@@ -315,18 +328,17 @@ def _services_of(plan: Plan | None) -> dict[str, JobSpec]:
 
 
 def _reason(running: _Running, spec: JobSpec, *, restart_traces: bool, idle: bool) -> str:
-    """What becomes of a program in a plan; empty: it stays as it is. ``idle``: no packet passes it meanwhile."""
+    """What becomes of a program in a plan; empty: it stays as it is. ``idle``: no packet passes it meanwhile.
+
+    Raises PlanError with the settings that it does not take while it runs.
+    """
     if running.spec == spec:
         return "it is no longer as it began" if restart_traces and running.drifted else ""
     if idle:
         return "its program begins again, with other settings"
-    lost = "packets and connections in it are lost"
     if restart_traces:
-        return f"its program begins again, with other settings; {lost}"
-    try:
-        requests = running_changes(running.spec, spec, drifted=running.drifted)
-    except PlanError as error:
-        return f"its program begins again, as it does not take other settings ({error}) while it runs; {lost}"
+        return "its program begins again, with other settings; packets and connections in it are lost"
+    requests = running_changes(running.spec, spec, drifted=running.drifted)
     return "its program takes the other settings while it runs" if requests else ""
 
 

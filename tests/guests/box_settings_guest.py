@@ -13,9 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.description.loader import load_experiment
-from atoll_core.errors import LabError
+from atoll_core.errors import LabError, PlanError
 from atoll_core.events.events import SwapEvent
-from atoll_core.experiment.experiment import Experiment, LinkDirection
+from atoll_core.experiment.experiment import (
+    Bernoulli,
+    Codel,
+    Counted,
+    Experiment,
+    GilbertElliott,
+    Jitter,
+    JitterShape,
+    LinkDirection,
+    LinkTrace,
+    LowPriority,
+    Red,
+    TraceRow,
+)
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
 from atoll_core.units import Duration, Rate, Size
@@ -25,8 +38,39 @@ from tests.guests.connections_guest import Pair
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pep-both.yaml"
 WHOLE, WITHOUT = ("tap-w", "pep-w", "sat", "pep-i", "tap-i"), ("tap-w", "sat", "pep-i", "tap-i")
-LINKS = [("12 Mbit/s", "200 ms", "60 kB"), ("20 Mbit/s", "280 ms", "200 kB")]
-"""Rates, delays and queues of both directions, one after the other."""
+_FIRST: dict[str, Any] = {
+    "rate": Rate.parse("12 Mbit/s"),
+    "delay": Duration.parse("200 ms"),
+    "queue": Size.parse("60 kB"),
+    "jitter": Jitter(JitterShape.UNIFORM, Duration.parse("5 ms")),
+    "loss": Bernoulli(0.0),
+}
+_THEN: dict[str, Any] = {
+    "rate": Rate.parse("20 Mbit/s"),
+    "delay": Duration.parse("280 ms"),
+    "queue": Size.parse("200 kB"),
+    "jitter": None,
+    "loss": GilbertElliott(0.0, 1.0),
+}
+LINKS: dict[Backend, list[dict[str, Any]]] = {
+    Backend.TC: [_FIRST, _THEN],
+    Backend.ENGINE: [
+        {
+            **_FIRST,
+            "queue_packets": 50,
+            "jitter": Jitter(JitterShape.NORMAL, Duration.parse("5 ms"), correlation=0.5),
+            "reorder": True,
+            "aqm": Codel(Duration.parse("5 ms"), Duration.parse("600 ms")),
+            "trace": LinkTrace("", (TraceRow(Duration(0), delay=Duration.parse("210 ms")),)),
+        },
+        {
+            **_THEN,
+            "low_priority": LowPriority(Size.parse("50 kB")),
+            "aqm": Red(Size.parse("100 kB"), Size.parse("150 kB"), 0.1, 0.002),
+        },
+    ],
+}
+"""Settings of both directions, one version after the other, that lose no packet. Counted bytes change with each."""
 _PING_EVERY_NS = 5_000_000
 
 
@@ -52,14 +96,19 @@ class Trial:
         self._experiment = new
         return [event.details["how"] for event in events if event.state == "connections"]
 
-    async def link_to(self, backend: Backend, *versions: LinkDirection) -> list[str]:
+    async def link_to(self, backend: Backend) -> list[str]:
         """Apply other settings of the link, one after the other, the last ones together with another chain."""
         said: list[str] = []
-        for version in versions:
-            link = replace(self._experiment.links[0], to_island=version, to_world=version)
-            hops = WITHOUT if version is versions[-1] else self._experiment.chain.hops
+        for settings in LINKS[backend]:
+            sat, limits = self._experiment.links[0], self._experiment.limits
+            way = LinkDirection(**settings)
+            link = replace(sat, to_island=way, to_world=way)
+            if backend is Backend.ENGINE:
+                link = replace(link, counts=Counted.IP if sat.counts is Counted.ETHERNET else Counted.ETHERNET)
+                limits = replace(limits, stall=Duration(limits.stall.ns + 10**6))
+            hops = WITHOUT if settings is LINKS[backend][-1] else self._experiment.chain.hops
             chain = replace(self._experiment.chain, hops=hops)
-            new = replace(self._experiment, links=(link,), chain=chain, seed=self._experiment.seed + 1)
+            new = replace(self._experiment, links=(link,), limits=limits, chain=chain, seed=self._experiment.seed + 1)
             _, changes = await self._testbed.apply(new, backend, dry_run=True)
             said += [str(change) for change in changes if change.kind == "box"]
             await self._testbed.apply(new, backend)
@@ -67,19 +116,21 @@ class Trial:
         return said
 
     async def links(self, backend: Backend) -> dict[str, Any]:
-        """Pings while the link changes, and what the dry runs say."""
-        await self._testbed.apply(self._experiment, backend, at_once=True)
-        way = self._experiment.links[0].to_world
-        versions = [
-            replace(way, rate=Rate.parse(rate), delay=Duration.parse(delay), queue=Size.parse(queue))
-            for rate, delay, queue in LINKS
-        ]
+        """Pings while the link changes, what the dry runs say, and how settings for which it would begin again fare."""
+        first = self._experiment
+        await self._testbed.apply(first, backend, at_once=True)
         said: list[str] = []
 
         async def work() -> None:
-            said.extend(await self.link_to(backend, *versions))
+            said.extend(await self.link_to(backend))
 
-        return {**await self._pinged(work()), "said": said}
+        found = {**await self._pinged(work()), "said": said}
+        other = Backend.TC if backend is Backend.ENGINE else Backend.ENGINE
+        try:
+            await self._testbed.apply(first, other)
+        except PlanError as error:
+            found["refused"] = str(error).splitlines()
+        return found
 
     async def run(self) -> dict[str, Any]:
         """One change after the other."""

@@ -180,7 +180,7 @@ def backlog(kind: str) -> dict[str, Any]:
     with running_box("link", config) as box, stamped("island", "island0") as sink:
         sent = send(_WAITING)
         time.sleep(0.0005)
-        changed = ask(box, {"op": "set", "id": 1, "direction": "to_island", "delay_ns": 60_000_000})
+        changed = ask(box, {"op": "set", "id": 1, "to_island": {**one_way, "delay_ns": 60_000_000}})
         time.sleep(1)
         arrived = dict(arrivals(sink))
         found = {"sent": sent, "arrived": [arrived.get(number) for number in range(len(sent))]}

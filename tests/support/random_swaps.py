@@ -5,13 +5,28 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from atoll_core.experiment.experiment import Bernoulli, BoxConfiguration, Experiment, LinkDirection
+from atoll_core.experiment.experiment import (
+    Bernoulli,
+    BoxConfiguration,
+    Codel,
+    Experiment,
+    GilbertElliott,
+    Jitter,
+    JitterShape,
+    LinkDirection,
+    LinkTrace,
+    LowPriority,
+    Red,
+    TraceRow,
+    Where,
+)
 from atoll_core.units import Duration, Rate, Size
 
 _PEPS, _CODERS = ("pep-w", "pep-i"), ("coder-w", "coder-i")
 _ORDER = ("tap-w", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-i")
 _CLASSES = ("rtt-5", "rtt-20", "rtt-50")
 _MS = 10**6
+_RED = (300_000, 900_000)
 
 
 def changed_experiment(draw: Random, experiment: Experiment) -> Experiment:
@@ -36,13 +51,23 @@ def changed_experiment(draw: Random, experiment: Experiment) -> Experiment:
 
 
 def _changed_way(draw: Random, way: LinkDirection) -> LinkDirection:
-    """A direction of a link with other settings that it takes while it runs."""
+    """A direction of a link with other settings.
+
+    Packets keep their order: a decoder could otherwise recover one that is still on its way, which the proof of swaps
+    takes for one that skipped the link.
+    """
+    delay = Duration(draw.choice([100, 250, 280]) * _MS)
     return replace(
         way,
         rate=Rate(draw.choice([20, 40]) * 10**6),
-        delay=Duration(draw.choice([100, 250, 280]) * _MS),
+        delay=delay,
         queue=Size(draw.choice([500_000, 1_000_000])),
-        loss=draw.choice([None, Bernoulli(0.02), Bernoulli(0.05)]),
+        queue_packets=draw.choice([None, 1000]),
+        jitter=draw.choice([None, Jitter(draw.choice([*JitterShape]), Duration(5 * _MS))]),
+        loss=draw.choice([None, Bernoulli(0.02), Bernoulli(0.05, Where.BEFORE), GilbertElliott(0.01, 0.5)]),
+        aqm=draw.choice([None, Codel(Duration(5 * _MS), Duration(600 * _MS)), Red(*map(Size, _RED), 0.1, 0.002)]),
+        trace=draw.choice([None, LinkTrace("", (TraceRow(Duration(0), delay=Duration(delay.ns + 10 * _MS)),))]),
+        low_priority=draw.choice([None, LowPriority(Size(100_000))]),
     )
 
 

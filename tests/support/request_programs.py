@@ -68,7 +68,7 @@ def _configurations(directory: Path) -> dict[str, tuple[str, Message]]:
 
 
 _REQUESTS: dict[str, list[Message]] = {
-    "link": [{"op": "mark"}, {"op": "set", "direction": "to_island", **_WAY}, {"op": "trace-start"}],
+    "link": [{"op": "mark"}, {"op": "set", "to_island": _WAY, "counts": "ip"}, {"op": "trace-start"}],
     "delay": [{"op": "mark"}, {"op": "set", "vlan": 101, "delay_ns": 1_000_000}],
     "tc": [{"op": "mark"}, {"op": "set", "tc": [], "expect": [], "link": {}}, {"op": "trace-start"}],
     "pep": [

@@ -10,7 +10,7 @@ from atoll_controller.planner.box_config import box_uses
 from atoll_controller.planner.host_config import host_settings
 from atoll_controller.planner.link_config import direction_config
 from atoll_core.errors import PlanError
-from atoll_core.experiment.experiment import DIRECTIONS, Experiment, SteeringVersion
+from atoll_core.experiment.experiment import DIRECTIONS, USUAL_LIMITS, Experiment, SteeringVersion
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import UNLIMITED, Backend, HostSettings, JobSpec
@@ -20,11 +20,12 @@ from atoll_core.units import Duration
 Config = dict[str, Any]
 Request = dict[str, Any]
 
-_SETTABLE = {"link": (*DIRECTIONS, "seed"), "delay": ("seed",), "tc": ("setup", "expect", "link")}
+_SETTABLE = {
+    "link": (*DIRECTIONS, "counts", "stall_from_ns", "seed"),
+    "delay": ("stall_from_ns", "seed"),
+    "tc": ("setup", "expect", "link"),
+}
 """Keys of configurations, by subcommand. The next run begins with another seed; until then the random numbers stay."""
-
-_DIRECTION_KEYS = ("rate_bit_s", "delay_ns", "queue_bytes", "queue_packets", "loss")
-_NO_LOSS = {"kind": "bernoulli", "probability": 0.0}
 
 
 def link_requests(
@@ -53,9 +54,9 @@ def link_requests(
                     f"give it a loss of 0 % before, or use {USE_ENGINE}"
                 ) from None
         else:
-            for direction in DIRECTIONS:
-                one, other = (direction_config(getattr(each, direction)) for each in (old_link, link))
-                yield from ((link.box, request) for request in _direction_requests(direction, one, other))
+            pairs = {direction: (getattr(old_link, direction), getattr(link, direction)) for direction in DIRECTIONS}
+            changed = {direction: direction_config(new) for direction, (old, new) in pairs.items() if old != new}
+            yield link.box, {"op": "set", **changed}
 
 
 def running_changes(old: JobSpec, new: JobSpec, *, drifted: bool = False) -> list[Request]:
@@ -66,20 +67,19 @@ def running_changes(old: JobSpec, new: JobSpec, *, drifted: bool = False) -> lis
     """
     one, other, subcommand = old.config, new.config, new.argv[-1]
     is_other = replace(old, config=None, limits=UNLIMITED) != replace(new, config=None, limits=UNLIMITED)
-    if is_other or one is None or other is None:
+    if one is None or other is None:
         raise PlanError("another program")
+    if is_other:
+        raise PlanError("another backend")
     kinds = {kind.subcommand: kind.settable for kind in BoxKind.known.values()}
-    changed = changed_keys(one, other, {**kinds, **_SETTABLE}.get(subcommand, ()))
+    settable = {**kinds, **_SETTABLE}.get(subcommand, ())
+    if "stall_from_ns" in settable:
+        one, other = ({"stall_from_ns": USUAL_LIMITS.stall.ns, **config} for config in (one, other))
+    changed = changed_keys(one, other, settable)
     if "setup" in changed or (drifted and "setup" in other):
         return [_tc_request(one, other, send_all=drifted)]
-    requests = [
-        request
-        for direction in DIRECTIONS
-        if direction in changed or (drifted and direction in other)
-        for request in _direction_requests(direction, one[direction], other[direction], send_all=drifted)
-    ]
-    rest = {key: other[key] for key in changed if key not in (*DIRECTIONS, "seed")}
-    return [*requests, *([{"op": "set", **rest}] if rest else [])]
+    sent = [key for key in other if (key in changed and key != "seed") or (drifted and key in DIRECTIONS)]
+    return [{"op": "set", **{key: other[key] for key in sent}}] if sent else []
 
 
 def changed_keys(old: Config, new: Config, settable: Collection[str]) -> list[str]:
@@ -92,25 +92,11 @@ def changed_keys(old: Config, new: Config, settable: Collection[str]) -> list[st
     return keys
 
 
-def _direction_requests(direction: str, old: Config, new: Config, *, send_all: bool = False) -> Iterator[Request]:
-    """The request to the engine; values that a trace defines cannot be set."""
-    old, new = ({"loss": _NO_LOSS, **each} for each in (old, new))
-    traced = {key for row in new.get("trace", ()) for key in row}
-    try:
-        changed = changed_keys(old, new, [key for key in _DIRECTION_KEYS if key not in traced])
-    except PlanError as error:
-        raise PlanError(f"{error} {direction.replace('_', ' the ')}") from None
-    if send_all:
-        changed = [key for key in _DIRECTION_KEYS if key in new and key not in traced]
-    if changed:
-        yield {"op": "set", "direction": direction, **{key: new[key] for key in _DIRECTION_KEYS if key in changed}}
-
-
 def _tc_request(old: Config, new: Config, *, send_all: bool = False) -> Request:
     """The changed disciplines. One that holds packets keeps room for those that came before."""
     pairs = list(zip(_disciplines(old), _disciplines(new), strict=False))
     if len(old["setup"]["tc"]) != len(new["setup"]["tc"]) or any(one[0] != other[0] for one, other in pairs):
-        raise PlanError("other queueing disciplines")
+        raise PlanError(", ".join(_for_other_disciplines(old["link"], new["link"])))
     changed = [
         (location, *_with_limit(old_expected["options"].get("limit", 0), options, expected))
         for (_, old_options, old_expected), (location, options, expected) in pairs
@@ -125,6 +111,18 @@ def _tc_request(old: Config, new: Config, *, send_all: bool = False) -> Request:
         counters[direction] = {**each, "delay": {**delay, "limit_packets": limit}}
     lines = [f"{location.replace(' add ', ' change ', 1)} {options}" for location, options, _ in changed]
     return {"op": "set", "tc": lines, "expect": expect, "link": counters}
+
+
+def _for_other_disciplines(old: Config, new: Config) -> Iterator[str]:
+    """The settings for which a link has other disciplines, by the sources of its counters."""
+    if any(counters["in_header_bytes"] != old[direction]["in_header_bytes"] for direction, counters in new.items()):
+        yield "counts"
+    for direction, counters in new.items():
+        was, where = old[direction], direction.replace("_", " the ")
+        if ("low_priority" in was) != ("low_priority" in counters):
+            yield f"low_priority {where}"
+        if was["queue"] != counters["queue"]:
+            yield f"loss before the queue {where}"
 
 
 def _with_limit(least: int, options: str, expected: Config) -> tuple[str, Config]:

@@ -230,14 +230,13 @@ async def test_a_mark_begins_a_new_measurement_and_counters_go_on(lab: LinkLab) 
 async def test_a_running_link_is_changed_and_says_so(lab: LinkLab) -> None:
     job = await lab.start("link", CONFIG)
     assert 40.08 <= min(await lab.ping("-c 20", "-i 0.02")) <= 40.08 + NOISE_MS
-    change = {"op": "set", "delay_ns": 40_000_000, "rate_bit_s": 1_000_000}
-    for number, direction in enumerate(("to_island", "to_world"), 1):
-        await job.send({**change, "id": number, "direction": direction})
-        assert (await lab.line("set", id=number))["ok"]
+    changed = {**DIRECTION, "delay_ns": 40_000_000, "rate_bit_s": 1_000_000}
+    await job.send({"op": "set", "id": 1, "to_island": changed, "to_world": changed})
+    assert (await lab.line("set", id=1))["ok"]
     # 84 bytes at 1 Mbit/s are 0.672 ms.
     assert 81.34 <= min(await lab.ping("-c 20", "-i 0.02")) <= 81.34 + NOISE_MS
-    await job.send({"op": "set", "id": 3, "direction": "to_island", "rate_bit_s": 0})
-    refusal = await lab.line("set", id=3)
+    await job.send({"op": "set", "id": 2, "to_island": {**changed, "rate_bit_s": 0}})
+    refusal = await lab.line("set", id=2)
     assert not refusal["ok"]
     assert "rate_bit_s 0" in refusal["error"]
     assert len(await lab.ping("-c 1")) == 1

@@ -21,12 +21,19 @@ def test_settings_of_a_machine_change_along_with_a_latency_without_a_loss(found:
 
 
 @pytest.mark.parametrize("backend", ["engine", "tc"])
-def test_a_link_changes_rate_delay_and_queue_without_a_loss(found: dict[str, Any], backend: str) -> None:
-    """Alone, and along with a chain: it does not begin again, which the dry run says."""
+def test_a_link_changes_all_settings_without_a_loss(found: dict[str, Any], backend: str) -> None:
+    """Alone, and along with a chain: it does not begin again, as the dry run says. On tc those that tc can change."""
     link = found[f"link on {backend}"]
     assert (link["sent"], link["received"]) == (1800, 1800)
     sat = [line for line in link["said"] if " sat: " in line]
     assert sat == ["modify box     sat: its program takes the other settings while it runs"] * 2
+
+
+@pytest.mark.parametrize("backend", ["engine", "tc"])
+def test_a_swap_for_which_a_link_would_have_to_begin_again_is_refused(found: dict[str, Any], backend: str) -> None:
+    (refusal,) = [line for line in found[f"link on {backend}"]["refused"] if line.startswith("sat: ")]
+    assert "(another backend)" in refusal
+    assert "--immediate" in refusal
 
 
 def test_time_limits_of_a_pep_change_while_its_connections_go_on(found: dict[str, Any]) -> None:

@@ -45,11 +45,10 @@ class MemoryJob:
 
     async def send(self, request: dict[str, Any]) -> None:
         """Take other settings of a link at once, but for 13 bit/s."""
-        operation, number, way = (request.pop(key) for key in ("op", "id", "direction"))
-        taken = request.get("rate_bit_s") != 13
+        operation, number = (request.pop(key) for key in ("op", "id"))
+        taken = "13," not in str(request.get("to_island"))
         if taken:
-            config = self._running[self._name]
-            self._running[self._name] = {**config, way: {**config[way], **request}}
+            self._running[self._name] |= request
         self._on_line({"type": operation, "id": number, "ok": taken, "error": "" if taken else "too slow"})
 
     async def wait(self) -> Exit:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from atoll_core.errors import LabError
+from atoll_core.errors import LabError, PlanError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Note
 from atoll_core.plan.plan import JobLimits, JobSpec, Phase, Plan
@@ -177,7 +177,7 @@ async def test_a_refused_request_is_an_error_and_no_measurement(lab: Lab) -> Non
     with pytest.raises(LabError, match=r"^link-sat: not understood$"):
         await boxes.mark()
     with pytest.raises(LabError, match=r"^link-sat: not understood$"):
-        await boxes.set_link("sat", {"op": "set", "direction": "to_island"})
+        await boxes.set_link("sat", {"op": "set", "to_island": WAY})
 
 
 def sat(**changed: Any) -> Plan:
@@ -194,7 +194,7 @@ async def test_a_link_with_other_settings_goes_on_and_begins_again_with_the_next
     (said,) = boxes.changes(slower, restart_traces=False)
     assert said.reason == "its program takes the other settings while it runs"
     await boxes.reconcile(slower, restart_traces=False)
-    assert machines.asked == [{"op": "set", "direction": "to_island", "rate_bit_s": 4_000_000}]
+    assert machines.asked == [{"op": "set", "to_island": WAY | {"rate_bit_s": 4_000_000}}]
     assert (len(machines.started), boxes.changes(slower, restart_traces=False)) == (1, ())
     (said,) = boxes.changes(slower, restart_traces=True)
     assert said.reason == "it is no longer as it began"
@@ -203,17 +203,22 @@ async def test_a_link_with_other_settings_goes_on_and_begins_again_with_the_next
 
 
 @skipping_waits
-async def test_a_link_begins_again_for_settings_that_it_does_not_take(lab: Lab) -> None:
-    machines, boxes, _ = lab()
-    await boxes.reconcile(sat(), restart_traces=False)
-    jittery = sat(jitter_ns=1, rate_bit_s=1_000_000)
-    (said,) = boxes.changes(jittery, restart_traces=False)
-    assert said.reason == (
-        "its program begins again, as it does not take other settings (jitter to the island) while it runs; packets "
-        "and connections in it are lost"
-    )
-    await boxes.reconcile(jittery, restart_traces=False)
-    assert (len(machines.started), machines.asked) == (2, [])
+async def test_settings_that_no_program_takes_while_packets_pass_are_refused_at_once(lab: Lab) -> None:
+    _, boxes, _ = lab()
+    await boxes.reconcile(plan(SAT, RELAY), restart_traces=False)
+    other = plan(replace(SAT, argv=("atoll-host", "tc")), replace(RELAY, argv=("relay", "otherwise")))
+    with pytest.raises(PlanError) as refused:
+        boxes.changes(other, restart_traces=False)
+    remedy = "while it runs; keep them, or use --immediate, which loses packets and connections in it"
+    assert str(refused.value).splitlines() == [
+        f"sat: its program does not take other settings (another backend) {remedy}",
+        f"pep-w: its program does not take other settings (another program) {remedy}",
+    ]
+    idle = boxes.changes(other, restart_traces=False, idle={"sat", "pep-w"})
+    assert [change.reason for change in idle] == ["its program begins again, with other settings"] * 2
+    immediate = boxes.changes(other, restart_traces=True)
+    lost = "its program begins again, with other settings; packets and connections in it are lost"
+    assert [change.reason for change in immediate] == [lost] * 2
 
 
 @skipping_waits
@@ -255,6 +260,6 @@ async def test_the_limit_of_memory_rises_before_a_link_becomes_faster_and_stays(
         await boxes.reconcile(limited(rate, data_bytes), restart_traces=False)
     raised, *settings = machines.asked
     assert raised == {"job": "link-sat", "data_bytes": 300}
-    rates = [each["rate_bit_s"] for each in settings if each["direction"] == "to_island"]
+    rates = [each["to_island"]["rate_bit_s"] for each in settings]
     assert rates == [9_000_000, 5_000_000, 9_000_000]
     assert len(machines.started) == 1

@@ -83,6 +83,11 @@ impl Punctuality {
         }
     }
 
+    /// Departures that are later than this are stalls from now on.
+    pub fn set_stall_from(&mut self, stall_from_ns: u64) {
+        self.stalls.from_ns = stall_from_ns;
+    }
+
     /// A packet arrived at `now` that can only be taken for one of `earliest_ns`. By how much that is later.
     #[inline]
     pub fn arrived(&mut self, now: u64, earliest_ns: u64) -> u64 {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Configuration lines of both programs, and requests to them, one line of JSON each (docs/contracts.md).
 
+use crate::emulator::Refusal;
 use atoll_frame_engine::Departures;
 use atoll_job::wrong_setting;
-use atoll_link_model::{
-    ConfigError, DelaySettings, JitterSettings, LinkChange, LinkSettings, LossSettings,
-};
+use atoll_link_model::{ConfigError, DelaySettings, JitterSettings, LinkSettings};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::io;
@@ -107,13 +106,7 @@ impl LinkConfig {
                 config.world
             )));
         }
-        for (name, settings) in [
-            ("to_island", &config.to_island),
-            ("to_world", &config.to_world),
-        ] {
-            let checked = settings.check();
-            checked.map_err(|error| wrong_setting(format!("{name}: {error}")))?;
-        }
+        check_directions(Some(&config.to_island), Some(&config.to_world)).map_err(wrong_setting)?;
         Ok(config)
     }
 }
@@ -183,14 +176,14 @@ fn check_mtu(mtu: u32) -> io::Result<()> {
 /// A request.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) enum Request {
+pub(crate) enum Request<C> {
     /// End a measurement, begin the next one.
     Mark {
         /// Repeated in the answer.
         id: u64,
     },
-    /// Change settings of a direction or class.
-    Set(Change),
+    /// Change settings.
+    Set(C),
     /// Time 0 of the traces is now.
     TraceStart {
         /// Repeated in the answer.
@@ -198,48 +191,48 @@ pub(crate) enum Request {
     },
 }
 
-/// Settings to change, and where; absent ones stay.
+/// Settings of a link as in its configuration; absent ones stay.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Change {
+pub(crate) struct LinkChange {
     /// Repeated in the answer.
     pub(crate) id: u64,
-    /// Of a link.
-    pub(crate) direction: Option<Towards>,
-    /// Of a delay box's class.
+    pub(crate) to_island: Option<LinkSettings>,
+    pub(crate) to_world: Option<LinkSettings>,
+    pub(crate) counts: Option<Counted>,
+    pub(crate) stall_from_ns: Option<u64>,
+}
+
+/// Settings of a delay box; absent ones stay.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DelayChange {
+    /// Repeated in the answer.
+    pub(crate) id: u64,
+    /// The class that gets `delay_ns`.
     pub(crate) vlan: Option<u16>,
-    rate_bit_s: Option<u64>,
-    delay_ns: Option<u64>,
-    queue_bytes: Option<u64>,
-    queue_packets: Option<u64>,
-    loss: Option<LossSettings>,
+    pub(crate) delay_ns: Option<u64>,
+    pub(crate) stall_from_ns: Option<u64>,
 }
 
-impl Change {
-    pub(crate) fn settings(&self) -> LinkChange {
-        LinkChange {
-            rate_bit_s: self.rate_bit_s,
-            delay_ns: self.delay_ns,
-            queue_bytes: self.queue_bytes,
-            queue_packets: self.queue_packets,
-            loss: self.loss.clone(),
-        }
+/// Check the settings of both directions of a link, as far as they are given.
+///
+/// # Errors
+/// The first setting out of its range, with its direction.
+pub(crate) fn check_directions(
+    to_island: Option<&LinkSettings>,
+    to_world: Option<&LinkSettings>,
+) -> Result<(), Refusal> {
+    for (name, settings) in [("to_island", to_island), ("to_world", to_world)] {
+        let checked = settings.map_or(Ok(()), LinkSettings::check);
+        checked.map_err(|error| Refusal::Direction(name, error))?;
     }
-}
-
-/// A direction of a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub(crate) enum Towards {
-    #[serde(rename = "to_island")]
-    Island,
-    #[serde(rename = "to_world")]
-    World,
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_link_model::{LossKind, LossPlace};
 
     const LINK: &str = r#"{"world":"w","island":"i","counts":"ip","mtu":1500,"seed":1,
         "to_island":{"rate_bit_s":16000000,"delay_ns":250000000,"jitter_ns":0,"queue_bytes":100000},
@@ -330,24 +323,5 @@ mod tests {
             assert!(error.to_string().contains(message), "{error}");
             assert!(atoll_job::is_bad_configuration(&error));
         }
-    }
-
-    #[test]
-    fn a_change_sets_what_it_names() {
-        let line = r#"{"op":"set","id":3,"direction":"to_world","rate_bit_s":8000000,
-            "loss":{"kind":"bernoulli","probability":0.5}}"#;
-        let Ok(Request::Set(change)) = atoll_job::request(line.as_bytes()) else {
-            panic!("not understood");
-        };
-        assert_eq!((change.id, change.direction), (3, Some(Towards::World)));
-        let expected = LinkChange {
-            rate_bit_s: Some(8_000_000),
-            loss: Some(LossSettings {
-                kind: LossKind::Bernoulli { probability: 0.5 },
-                place: LossPlace::After,
-            }),
-            ..LinkChange::default()
-        };
-        assert_eq!(change.settings(), expected);
     }
 }

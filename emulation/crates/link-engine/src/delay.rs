@@ -2,12 +2,12 @@
 //! The delay box. A latency class has a VLAN id on the trunk, where its frames go back where they came from, or takes
 //! untagged frames from one interface to another.
 
-use crate::config::{Change, Counted, DelayConfig};
+use crate::config::{Counted, DelayChange, DelayConfig};
 use crate::emulator::{Emulation, Refusal};
 use crate::frame::{Held, Lengths, SentFrame};
 use crate::report::{ClassCounters, ClassMeasurement, CommonCounters, DelayBox};
 use atoll_frame_engine::{Arrival, FrameOutput, KernelPaced, Outgoing, Punctuality};
-use atoll_link_model::{ConfigError, DelayLine, LinkChange, SplitMix64};
+use atoll_link_model::{ConfigError, DelayLine, SplitMix64};
 use atoll_measures::Marked;
 
 /// `atoll-host delay`.
@@ -58,6 +58,25 @@ impl DelayProgram {
             overloaded: false,
         })
     }
+
+    fn change(&mut self, now: u64, change: &DelayChange) -> Result<(), Refusal> {
+        match (change.vlan, change.delay_ns) {
+            (None, None) => {}
+            (Some(vlan), Some(delay_ns)) => {
+                let class = self.classes.iter_mut().find(|class| class.vlan == vlan);
+                let class = class.ok_or(Refusal::UnknownVlan(vlan))?;
+                class.line.set_delay(now, delay_ns)?;
+                self.shortest_delay_ns = shortest_delay_ns(&self.classes);
+            }
+            _ => return Err(Refusal::HalfOfClass),
+        }
+        if let Some(stall_from_ns) = change.stall_from_ns {
+            for class in &mut self.classes {
+                class.punctuality.set_stall_from(stall_from_ns);
+            }
+        }
+        Ok(())
+    }
 }
 
 fn shortest_delay_ns(classes: &[Class]) -> u64 {
@@ -68,6 +87,7 @@ fn shortest_delay_ns(classes: &[Class]) -> u64 {
 impl Emulation for DelayProgram {
     type Counters = DelayBox<ClassCounters>;
     type Measurement = DelayBox<ClassMeasurement>;
+    type Change = DelayChange;
 
     fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<SentFrame>) {
         let (received, now) = (arrival.received, arrival.now_ns);
@@ -143,22 +163,8 @@ impl Emulation for DelayProgram {
         self.overloaded = true;
     }
 
-    fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal> {
-        let vlan = change.vlan.ok_or(Refusal::NoVlan)?;
-        let class = self.classes.iter_mut().find(|class| class.vlan == vlan);
-        let class = class.ok_or(Refusal::UnknownVlan(vlan))?;
-        let settings = change.settings();
-        let delay_ns = settings.delay_ns.ok_or(Refusal::NotOfClass)?;
-        let only_delay = LinkChange {
-            delay_ns: Some(delay_ns),
-            ..LinkChange::default()
-        };
-        if change.direction.is_some() || settings != only_delay {
-            return Err(Refusal::NotOfClass);
-        }
-        class.line.set_delay(now, delay_ns)?;
-        self.shortest_delay_ns = shortest_delay_ns(&self.classes);
-        Ok(())
+    fn set(&mut self, now: u64, change: &DelayChange) -> (u64, Result<(), Refusal>) {
+        (change.id, self.change(now, change))
     }
 
     fn start_trace(&mut self, _now: u64) -> Result<(), Refusal> {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program that the frame engine runs, around a link or a delay box: departures, requests and lines.
 
-use crate::config::{Change, Request};
+use crate::config::Request;
 use crate::frame::SentFrame;
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
 use atoll_link_report::{Line, LinkAnswer};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// A link or a delay box. Methods that [`FrameProgram`] has as well do the same.
 pub(crate) trait Emulation {
@@ -13,6 +14,8 @@ pub(crate) trait Emulation {
     type Counters: Serialize;
     /// What passed since the last of these.
     type Measurement: Serialize;
+    /// Settings that can change.
+    type Change: DeserializeOwned;
 
     /// Keep the frame in the model, or count why not.
     fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<SentFrame>);
@@ -25,8 +28,8 @@ pub(crate) trait Emulation {
     fn on_refused(&mut self, frame: &Outgoing<SentFrame>);
     fn on_unread(&mut self, port: usize, frames: u64);
 
-    /// Change settings.
-    fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal>;
+    /// Change settings; returns the id of the request.
+    fn set(&mut self, now: u64, change: &Self::Change) -> (u64, Result<(), Refusal>);
     /// Time 0 of the traces is `now`.
     fn start_trace(&mut self, now: u64) -> Result<(), Refusal>;
     /// The content of `counters` lines.
@@ -40,16 +43,12 @@ pub(crate) trait Emulation {
 pub(crate) enum Refusal {
     #[error("{0}")]
     Settings(#[from] atoll_link_model::ConfigError),
-    #[error("direction is missing: to_island or to_world")]
-    NoDirection,
-    #[error("a link has directions, not classes: leave out vlan")]
-    VlanOfLink,
-    #[error("vlan is missing: it selects the class whose delay_ns is set")]
-    NoVlan,
+    #[error("{0}: {1}")]
+    Direction(&'static str, atoll_link_model::ConfigError),
+    #[error("vlan and delay_ns are given together: the class, and its delay")]
+    HalfOfClass,
     #[error("vlan {0} has no class here")]
     UnknownVlan(u16),
-    #[error("only delay_ns of a class can be set")]
-    NotOfClass,
 }
 
 /// An emulation as a program.
@@ -58,7 +57,7 @@ pub(crate) struct Emulator<E>(pub(crate) E);
 
 impl<E: Emulation> FrameProgram for Emulator<E> {
     type Tag = SentFrame;
-    type Request = Request;
+    type Request = Request<E::Change>;
     type Line = Line<E::Counters, E::Measurement>;
 
     fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<SentFrame>) {
@@ -96,15 +95,15 @@ impl<E: Emulation> FrameProgram for Emulator<E> {
 
     fn on_request(
         &mut self,
-        request: Request,
+        request: Self::Request,
         now: Now,
         _out: &mut FrameOutput<SentFrame>,
     ) -> Self::Line {
         let t_ns = now.real_time_ns;
         match request {
             Request::Set(change) => {
-                let result = self.0.set(now.monotonic_ns, &change);
-                Line::Set(LinkAnswer::new(change.id, t_ns, result))
+                let (id, result) = self.0.set(now.monotonic_ns, &change);
+                Line::Set(LinkAnswer::new(id, t_ns, result))
             }
             Request::TraceStart { id } => {
                 let result = self.0.start_trace(now.monotonic_ns);

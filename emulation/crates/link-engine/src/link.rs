@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The satellite emulator: two interfaces, one `atoll_link_model::Link` each way.
 
-use crate::config::{Change, Counted, LinkConfig, Towards};
+use crate::config::{Counted, LinkChange, LinkConfig, check_directions};
 use crate::emulator::{Emulation, Refusal};
 use crate::frame::{Held, Lengths, SentFrame, is_lower_effort};
 use crate::report::{
@@ -11,7 +11,7 @@ use crate::report::{
 use atoll_frame_engine::{
     Arrival, Doubtful, FrameOutput, KernelPaced, Outgoing, Punctuality, Timing,
 };
-use atoll_link_model::{ConfigError, Count, Link, SplitMix64};
+use atoll_link_model::{ConfigError, Count, Link, LinkSettings, SplitMix64};
 use atoll_link_report::Directions;
 use atoll_measures::{Marked, Peak};
 
@@ -35,8 +35,8 @@ impl LinkProgram {
             counts: config.counts,
             mtu: config.mtu,
             directions: [
-                Direction::new(config, Towards::Island, now)?,
-                Direction::new(config, Towards::World, now)?,
+                Direction::new(config, &config.to_island, 0, now)?,
+                Direction::new(config, &config.to_world, 1, now)?,
             ],
         })
     }
@@ -45,6 +45,21 @@ impl LinkProgram {
     fn pop_from(&mut self, from: usize, now: u64) -> Option<Outgoing<SentFrame>> {
         let departure = self.directions[from].link.pop_due(now)?;
         Some(SentFrame::outgoing(from, WORLD + ISLAND - from, departure))
+    }
+
+    fn change(&mut self, now: u64, change: &LinkChange) -> Result<(), Refusal> {
+        let settings = [change.to_island.as_ref(), change.to_world.as_ref()];
+        check_directions(settings[0], settings[1])?;
+        self.counts = change.counts.unwrap_or(self.counts);
+        for (direction, settings) in self.directions.iter_mut().zip(settings) {
+            if let Some(stall_from_ns) = change.stall_from_ns {
+                direction.punctuality.set_stall_from(stall_from_ns);
+            }
+            if let Some(settings) = settings {
+                direction.link.change(now, settings)?;
+            }
+        }
+        Ok(())
     }
 
     fn by_direction<T>(&mut self, of: impl Fn(&mut Direction) -> T) -> Directions<T> {
@@ -58,6 +73,7 @@ impl LinkProgram {
 impl Emulation for LinkProgram {
     type Counters = Directions<DirectionCounters>;
     type Measurement = Directions<DirectionMeasurement>;
+    type Change = LinkChange;
 
     fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<SentFrame>) {
         let (received, now) = (arrival.received, arrival.now_ns);
@@ -128,16 +144,8 @@ impl Emulation for LinkProgram {
         self.directions[port].overloaded = true;
     }
 
-    fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal> {
-        if change.vlan.is_some() {
-            return Err(Refusal::VlanOfLink);
-        }
-        let direction = match change.direction {
-            Some(Towards::Island) => &mut self.directions[WORLD],
-            Some(Towards::World) => &mut self.directions[ISLAND],
-            None => return Err(Refusal::NoDirection),
-        };
-        Ok(direction.link.change(now, &change.settings())?)
+    fn set(&mut self, now: u64, change: &LinkChange) -> (u64, Result<(), Refusal>) {
+        (change.id, self.change(now, change))
     }
 
     fn start_trace(&mut self, now: u64) -> Result<(), Refusal> {
@@ -177,11 +185,12 @@ struct Direction {
 }
 
 impl Direction {
-    fn new(config: &LinkConfig, towards: Towards, now: u64) -> Result<Self, ConfigError> {
-        let (settings, stream) = match towards {
-            Towards::Island => (&config.to_island, 0),
-            Towards::World => (&config.to_world, 1),
-        };
+    fn new(
+        config: &LinkConfig,
+        settings: &LinkSettings,
+        stream: u64,
+        now: u64,
+    ) -> Result<Self, ConfigError> {
         Ok(Self {
             link: Link::new(settings, SplitMix64::new(config.seed, stream), now)?,
             punctuality: Punctuality::new(config.stall_from_ns),
@@ -279,6 +288,7 @@ impl Direction {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Request;
     use atoll_frame_engine::Received;
 
     const MS: u64 = 1_000_000;
@@ -310,6 +320,13 @@ mod tests {
         program.on_frame(&arrival, &mut FrameOutput::default());
     }
 
+    fn set(program: &mut LinkProgram, now: u64, line: &str) {
+        let Ok(Request::Set(change)) = atoll_job::request(line.as_bytes()) else {
+            panic!("not understood");
+        };
+        program.set(now, &change).1.unwrap();
+    }
+
     fn send_all(program: &mut LinkProgram) {
         while let Some(outgoing) = program.pop_due(u64::MAX) {
             program.on_sent(&outgoing, outgoing.scheduled_ns);
@@ -319,11 +336,12 @@ mod tests {
     #[test]
     fn an_arrival_that_is_known_too_late_makes_its_packet_late() {
         let mut program = program("");
-        let change = r#"{"op":"set","id":1,"direction":"to_island","rate_bit_s":4000000}"#;
-        let Ok(crate::config::Request::Set(change)) = atoll_job::request(change.as_bytes()) else {
-            panic!("not understood");
-        };
-        program.set(50 * MS, &change).unwrap();
+        let way = r#"{"rate_bit_s":4000000,"delay_ns":20000000,"queue_bytes":30000}"#;
+        set(
+            &mut program,
+            50 * MS,
+            &format!(r#"{{"op":"set","id":1,"to_island":{way}}}"#),
+        );
         // It was in the ring by then: it should have been sent at the rate before, and 47 ms earlier.
         arrive(&mut program, WORLD, 3 * MS, &FRAME);
         send_all(&mut program);
@@ -340,6 +358,33 @@ mod tests {
             ),
             (47 * MS, 1, 47 * MS)
         );
+    }
+
+    #[test]
+    fn counted_bytes_and_the_limit_of_a_stall_change_along_with_directions_or_nothing_does() {
+        let mut program = program("");
+        let changes = r#""counts":"ethernet","stall_from_ns":1000000"#;
+        let wrong = format!(
+            r#"{{"op":"set","id":1,{changes},"to_world":{{"rate_bit_s":0,"delay_ns":0,"queue_bytes":0}}}}"#
+        );
+        let Ok(Request::Set(wrong)) = atoll_job::request(wrong.as_bytes()) else {
+            panic!("not understood");
+        };
+        let late = |program: &mut LinkProgram, now_ns| {
+            arrive(program, WORLD, now_ns, &FRAME);
+            let outgoing = program.pop_due(u64::MAX).unwrap();
+            program.on_sent(&outgoing, outgoing.scheduled_ns + 2 * MS);
+            let measured = program.measurement(now_ns + MS).to_island.counters;
+            (measured.in_bytes, measured.timing.stall_count)
+        };
+        assert!(program.set(0, &wrong).1.is_err());
+        assert_eq!(late(&mut program, MS), (1000, 0));
+        set(
+            &mut program,
+            2 * MS,
+            &format!(r#"{{"op":"set","id":1,{changes}}}"#),
+        );
+        assert_eq!(late(&mut program, 50 * MS), (1014, 1));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! Tests: configurations, requests and lines are those of `tests/data/contract`, which the Python side's
 //! tests read too.
 
-use crate::config::{DelayConfig, LinkConfig, Request};
+use crate::config::{DelayChange, DelayConfig, LinkChange, LinkConfig, Request};
 use crate::delay::DelayProgram;
 use crate::emulator::Emulator;
 use crate::link::LinkProgram;
@@ -83,7 +83,7 @@ fn assert_same_shapes(said: &[Value], topic: &str, sender: &str) {
 fn a_link_says_what_the_contract_says() {
     let input = examples("link", "keeper");
     let config = LinkConfig::parse(&input[0].to_string()).unwrap();
-    let request: Request = serde_json::from_value(input[1].clone()).unwrap();
+    let request: Request<LinkChange> = serde_json::from_value(input[1].clone()).unwrap();
     assert_eq!(request, Request::Mark { id: 7 });
     assert_same_shapes(
         &lines(Emulator(LinkProgram::new(&config, 0).unwrap()), None),
@@ -155,7 +155,7 @@ fn a_running_link_answers_what_the_contract_says() {
 fn a_delay_box_says_what_the_contract_says() {
     let input = examples("delay", "keeper");
     let config = DelayConfig::parse(&input[0].to_string()).unwrap();
-    let request: Request = serde_json::from_value(input[1].clone()).unwrap();
+    let request: Request<DelayChange> = serde_json::from_value(input[1].clone()).unwrap();
     assert_eq!(request, Request::Mark { id: 7 });
     let vlan = VlanTag {
         control: 101,

@@ -128,45 +128,6 @@ impl DelaySettings {
     }
 }
 
-/// A change of settings while a link runs; absent ones stay. Write it with `..LinkChange::default()`.
-#[derive(Debug, Clone, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
-pub struct LinkChange {
-    /// As in [`LinkSettings`].
-    pub rate_bit_s: Option<u64>,
-    /// As in [`LinkSettings`].
-    pub delay_ns: Option<Nanoseconds>,
-    /// As in [`LinkSettings`]. Packets in the queue stay.
-    pub queue_bytes: Option<u64>,
-    /// As in [`LinkSettings`]. Packets in the queue stay.
-    pub queue_packets: Option<u64>,
-    /// As in [`LinkSettings`].
-    pub loss: Option<LossSettings>,
-}
-
-impl LinkChange {
-    /// Whether a link with this jitter can be changed so.
-    ///
-    /// # Errors
-    /// The first setting out of its range.
-    pub(crate) fn check(&self, jitter: &JitterSettings) -> Result<(), ConfigError> {
-        self.rate_bit_s.map_or(Ok(()), check_rate)?;
-        if let Some(delay_ns) = self.delay_ns {
-            let settings = DelaySettings {
-                delay_ns,
-                jitter: *jitter,
-                reorder: false,
-            };
-            settings.check()?;
-        }
-        if self.queue_packets == Some(0) {
-            return Err(ConfigError::QueuePackets);
-        }
-        self.loss.as_ref().map_or(Ok(()), LossSettings::check)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

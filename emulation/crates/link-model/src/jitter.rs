@@ -85,6 +85,11 @@ impl Jitter {
         }
     }
 
+    /// Draw by these settings from now on.
+    pub(crate) fn change(&mut self, settings: JitterSettings) {
+        self.settings = settings;
+    }
+
     /// Of the next packet, in nanoseconds.
     pub(crate) fn deviation_ns(&mut self) -> i64 {
         let JitterSettings {

@@ -74,7 +74,7 @@ mod trace;
 pub use aqm::AqmSettings;
 pub use atoll_measures::{Count, Histogram};
 pub use atoll_random::SplitMix64;
-pub use config::{DelaySettings, LinkChange, LinkSettings, LowPrioritySettings};
+pub use config::{DelaySettings, LinkSettings, LowPrioritySettings};
 pub use counters::{DropCause, Drops, LinkCounters, LowPriorityCounters};
 pub use delay_line::DelayLine;
 pub use jitter::{JitterKind, JitterSettings};

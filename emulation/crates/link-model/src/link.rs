@@ -10,8 +10,8 @@ use crate::red::Arrival;
 use crate::serialiser::{Position, RateCheck, end_of, work_between, work_of};
 use crate::trace::NEVER;
 use crate::{
-    ConfigError, Departure, DropCause, Histogram, JitterSettings, LinkChange, LinkCounters,
-    LinkSettings, LowPriorityCounters, Nanoseconds, SplitMix64,
+    AqmSettings, ConfigError, Departure, DropCause, Histogram, JitterSettings, LinkCounters,
+    LinkSettings, LowPriorityCounters, LowPrioritySettings, Nanoseconds, SplitMix64,
 };
 
 /// One direction of a satellite link: queue or two, serialisation, loss, propagation.
@@ -31,6 +31,8 @@ pub struct Link<P> {
     queue: Queue<P>,
     low_priority: Option<LowPriority<P>>,
     aqm: Aqm,
+    aqm_settings: Option<AqmSettings>,
+    aqm_random: SplitMix64,
     sending: Option<Sending<P>>,
     /// When the last packet was sent whole.
     free: Position,
@@ -79,6 +81,7 @@ impl<P> Link<P> {
     ) -> Result<Self, ConfigError> {
         settings.check()?;
         let propagation = settings.propagation();
+        let aqm_random = random.fork(2);
         let mut link = Self {
             state: LinkState::new(settings),
             shortest_delay_ns: 0,
@@ -89,7 +92,9 @@ impl<P> Link<P> {
             low_priority: settings
                 .low_priority
                 .map(|low| LowPriority::new(low, start_ns)),
-            aqm: Aqm::new(settings.aqm, random.fork(2)),
+            aqm: Aqm::new(settings.aqm, aqm_random.clone()),
+            aqm_settings: settings.aqm,
+            aqm_random,
             sending: None,
             free: Position::at(start_ns),
             idle_ns: 0,
@@ -131,7 +136,7 @@ impl<P> Link<P> {
 
     /// A packet of low priority arrives: [`Link::enqueue`] into the queue of low priority, if the link has one.
     pub fn enqueue_low_priority(&mut self, now: Nanoseconds, bytes: u32, packet: P) -> Enqueued {
-        if self.low_priority.is_none() {
+        if !self.has_low_priority() {
             return self.enqueue(now, bytes, packet);
         }
         let now = self.arrive(now, bytes);
@@ -209,25 +214,33 @@ impl<P> Link<P> {
         self.under_new_state(now, |link, now| link.state.start_trace(now))
     }
 
-    /// Change settings at `now`, at once for packets that are waiting, being sent or arriving. Packets in propagation
+    /// Replace the settings at `now`, at once for packets that are waiting, being sent or arriving. Packets in propagation
     /// keep their arrival times; later ones do not overtake them unless reordering is enabled.
     ///
+    /// Packets in queues stay, also those for which they are now too small. If there is no queue of low priority any more,
+    /// its packets wait behind the others. Another model of loss, AQM or trace begins at its beginning.
+    ///
     /// # Errors
-    /// When a setting is out of its range or follows the trace; everything is then as before.
-    pub fn change(&mut self, now: Nanoseconds, change: &LinkChange) -> Result<(), ConfigError> {
-        change.check(&self.jitter)?;
-        self.state.check(change)?;
-        self.queue.resize(change.queue_bytes, change.queue_packets);
-        self.under_new_state(now, |link, _| {
-            if change.loss.is_some() {
-                link.loss_before.change(change.loss.as_ref());
-                link.loss_after.change(change.loss.as_ref());
+    /// When a setting is out of its range; everything is then as before.
+    pub fn change(&mut self, now: Nanoseconds, settings: &LinkSettings) -> Result<(), ConfigError> {
+        settings.check()?;
+        self.under_new_state(now, |link, now| {
+            link.state.change(settings);
+            link.loss_before.change(settings.loss.as_ref());
+            link.loss_after.change(settings.loss.as_ref());
+            link.queue
+                .resize(settings.queue_bytes, settings.queue_packets);
+            link.change_low_priority(settings.low_priority, now);
+            if link.aqm_settings != settings.aqm {
+                link.aqm_settings = settings.aqm;
+                link.aqm = Aqm::new(settings.aqm, link.aqm_random.fork(now));
             }
-            link.state.change(change);
+            let propagation = settings.propagation();
+            link.jitter = propagation.jitter;
+            link.propagation.change(&propagation);
+            link.note_shortest_delay();
             Ok(())
-        })?;
-        self.note_shortest_delay();
-        Ok(())
+        })
     }
 
     /// Packets and bytes since the start.
@@ -253,10 +266,10 @@ impl<P> Link<P> {
     /// Whether packets of low priority have a queue of their own.
     #[must_use]
     pub fn has_low_priority(&self) -> bool {
-        self.low_priority.is_some()
+        self.low_priority.as_ref().is_some_and(|low| low.is_open)
     }
 
-    /// Packets of low priority since the start; None: they have no queue of their own.
+    /// Packets of low priority since the start; None: they never had a queue of their own.
     #[must_use]
     pub fn low_priority_totals(&self) -> Option<LowPriorityCounters> {
         self.low_priority.as_ref().map(|low| low.totals)
@@ -321,6 +334,18 @@ impl<P> Link<P> {
     #[must_use]
     pub fn shortest_delay_ns(&self) -> Nanoseconds {
         self.shortest_delay_ns
+    }
+
+    fn change_low_priority(&mut self, settings: Option<LowPrioritySettings>, now: Nanoseconds) {
+        match (&mut self.low_priority, settings) {
+            (Some(low), Some(new)) => low.queue.resize(new.queue_bytes, new.queue_packets),
+            (Some(low), None) => self.queue.append(&mut low.queue),
+            (low, new) => *low = new.map(|new| LowPriority::new(new, now)),
+        }
+        if let Some(low) = &mut self.low_priority {
+            low.is_open = settings.is_some();
+        }
+        self.queue_peak_bytes = self.queue_peak_bytes.max(self.queue.bytes_at(now));
     }
 
     fn note_shortest_delay(&mut self) {

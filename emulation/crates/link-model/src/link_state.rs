@@ -3,7 +3,7 @@
 
 use crate::serialiser::RateAt;
 use crate::trace::Trace;
-use crate::{ConfigError, LinkChange, LinkSettings, Nanoseconds};
+use crate::{ConfigError, LinkSettings, Nanoseconds};
 
 /// Configured rate and delay, and the trace that overrides them.
 #[derive(Debug, Clone)]
@@ -68,36 +68,13 @@ impl LinkState {
         Ok(())
     }
 
-    /// Check that `change` sets nothing that follows the trace.
-    ///
-    /// # Errors
-    /// The first setting that follows the trace.
-    pub(crate) fn check(&self, change: &LinkChange) -> Result<(), ConfigError> {
-        let rows = self.trace.rows();
-        let traced = [
-            (
-                "rate_bit_s",
-                change.rate_bit_s.is_some() && rows.iter().any(|row| row.rate_bit_s.is_some()),
-            ),
-            (
-                "delay_ns",
-                change.delay_ns.is_some() && rows.iter().any(|row| row.delay_ns.is_some()),
-            ),
-            (
-                "loss",
-                change.loss.is_some() && rows.iter().any(|row| row.loss.is_some()),
-            ),
-        ];
-        match traced.into_iter().find(|&(_, set)| set) {
-            Some((name, _)) => Err(ConfigError::Traced(name)),
-            None => Ok(()),
+    /// Change rate and delay from now on. Another trace has yet to be started.
+    pub(crate) fn change(&mut self, settings: &LinkSettings) {
+        self.rate_bit_s = settings.rate_bit_s;
+        self.delay_ns = settings.delay_ns;
+        if self.trace.rows() != settings.trace {
+            self.trace = Trace::new(settings.trace.clone());
         }
-    }
-
-    /// Change rate and delay from now on.
-    pub(crate) fn change(&mut self, change: &LinkChange) {
-        self.rate_bit_s = change.rate_bit_s.unwrap_or(self.rate_bit_s);
-        self.delay_ns = change.delay_ns.unwrap_or(self.delay_ns);
     }
 }
 

@@ -131,12 +131,15 @@ impl Loss {
         loss
     }
 
-    /// Lose by other settings from now on, from their beginning.
+    /// Lose by these settings from now on; from their beginning, if they are others.
     pub(crate) fn change(&mut self, settings: Option<&LossSettings>) {
         let own_settings = settings.filter(|settings| settings.place == self.place);
-        self.kind = own_settings.map(|settings| settings.kind.clone());
-        self.bad = false;
-        self.next = 0;
+        let kind = own_settings.map(|settings| settings.kind.clone());
+        if kind != self.kind {
+            self.kind = kind;
+            self.bad = false;
+            self.next = 0;
+        }
     }
 
     /// Whether anything is lost here.

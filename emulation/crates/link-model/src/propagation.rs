@@ -30,6 +30,12 @@ impl<P> Propagation<P> {
         }
     }
 
+    /// Other jitter and order for packets that enter from now on.
+    pub(crate) fn change(&mut self, settings: &DelaySettings) {
+        self.jitter.change(settings.jitter);
+        self.reorder = settings.reorder;
+    }
+
     /// A packet enters at `now` a path of `delay_ns`; returns when it leaves.
     pub(crate) fn push(
         &mut self,

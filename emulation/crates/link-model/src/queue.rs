@@ -50,10 +50,16 @@ impl<P> Queue<P> {
         }
     }
 
-    /// Change the capacities that are given. Packets in the queue stay.
-    pub(crate) fn resize(&mut self, bytes: Option<u64>, packets: Option<u64>) {
-        self.capacity_bytes = bytes.unwrap_or(self.capacity_bytes);
-        self.capacity_packets = packets.or(self.capacity_packets);
+    /// Change the capacities. Packets in the queue stay.
+    pub(crate) fn resize(&mut self, bytes: u64, packets: Option<u64>) {
+        self.capacity_bytes = bytes;
+        self.capacity_packets = packets;
+    }
+
+    /// Move all packets of another queue behind those of this one, whatever the capacities.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        self.waiting.append(&mut other.waiting);
+        self.waiting_bytes += std::mem::take(&mut other.waiting_bytes);
     }
 
     /// Forget what happened up to `now`, the instant of an arrival. Later calls must not lie before it.
@@ -127,7 +133,9 @@ impl<P> Queue<P> {
 /// A drop-tail queue with counters of its own.
 #[derive(Debug)]
 pub(crate) struct LowPriority<P> {
+    /// Empty if the settings no longer have this queue, whose counters stay.
     pub(crate) queue: Queue<P>,
+    pub(crate) is_open: bool,
     pub(crate) peak_bytes: u64,
     pub(crate) totals: LowPriorityCounters,
     pub(crate) sojourn: Histogram,
@@ -138,6 +146,7 @@ impl<P> LowPriority<P> {
     pub(crate) fn new(settings: LowPrioritySettings, start_ns: Nanoseconds) -> Self {
         Self {
             queue: Queue::new(settings.queue_bytes, settings.queue_packets, start_ns),
+            is_open: true,
             peak_bytes: 0,
             totals: LowPriorityCounters::default(),
             sojourn: Histogram::default(),

@@ -97,9 +97,6 @@ pub enum ConfigError {
     /// Time must pass from row to row.
     #[error("t_ns must be above that of the row before")]
     TraceOrder,
-    /// A setting that is also given by the trace.
-    #[error("{0} follows the trace and cannot be set")]
-    Traced(&'static str),
     /// There is nothing to start.
     #[error("the link has no trace")]
     NoTrace,

@@ -1,24 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes while packets are in the link: set by hand, or by a trace.
 
-use crate::loads::{arrivals, drain, new_link, offer, plain};
+use crate::loads::{
+    any_link, arrivals, drain, is_low, jitters, low_priority, new_link, offer, offer_one, plain,
+    with_jitter,
+};
 use atoll_link_model::{
-    ConfigError, DropCause, Enqueued, Link, LinkChange, LinkSettings, LossKind, LossPlace,
-    LossSettings, TraceRow,
+    ConfigError, DropCause, Enqueued, JitterSettings, Link, LinkSettings, LossKind, LossPlace,
+    LossSettings, LowPrioritySettings, TraceRow,
 };
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
 
-fn changes() -> impl Strategy<Value = LinkChange> {
-    let rate = prop::option::of(100_000_u64..400_000_000);
-    let delay = prop::option::of(0_u64..300_000_000);
-    let queue = prop::option::of(1500_u64..200_000);
-    (rate, delay, queue).prop_map(|(rate_bit_s, delay_ns, queue_bytes)| LinkChange {
-        rate_bit_s,
-        delay_ns,
-        queue_bytes,
-        ..LinkChange::default()
+/// Settings of a link, and the packets before which it gets them.
+fn versions(
+    settings: impl Strategy<Value = LinkSettings>,
+) -> impl Strategy<Value = Vec<(usize, LinkSettings)>> {
+    prop::collection::vec((0_usize..150, settings), 1..6).prop_map(|mut versions| {
+        versions.sort_by_key(|&(at, _)| at);
+        versions
+    })
+}
+
+/// A link that loses no packet that it has accepted, and keeps the order.
+fn faultless() -> impl Strategy<Value = LinkSettings> {
+    (plain(), jitters(), low_priority()).prop_map(|(settings, jitter, low_priority)| LinkSettings {
+        low_priority,
+        ..with_jitter(settings, jitter, false)
+    })
+}
+
+/// The numbers of packets of low priority, and of the others.
+fn by_priority(numbers: &[usize]) -> [Vec<usize>; 2] {
+    [true, false].map(|low| {
+        let of_a_queue = numbers.iter().filter(|&&number| is_low(number) == low);
+        of_a_queue.copied().collect()
     })
 }
 
@@ -64,58 +81,100 @@ const ROW: TraceRow = TraceRow {
 proptest! {
     #[test]
     fn changes_reorder_drop_and_stall_nothing_that_was_accepted(
-        settings in plain(), arrivals in arrivals(), changes in prop::collection::vec((0_usize..150, changes()), 0..10),
+        first in faultless(), arrivals in arrivals(), versions in versions(faultless()),
     ) {
-        let mut link = new_link(&settings, 1);
+        let mut link = new_link(&first, 1);
         let (mut now, mut accepted) = (0, Vec::new());
         for (number, &(gap_ns, bytes)) in arrivals.iter().enumerate() {
             now += gap_ns;
-            for (_, change) in changes.iter().filter(|(at, _)| *at == number) {
+            for (_, settings) in versions.iter().filter(|(at, _)| *at == number) {
                 let held = link.held_packets();
-                prop_assert_eq!(link.change(now, change), Ok(()));
+                prop_assert_eq!(link.change(now, settings), Ok(()));
                 prop_assert_eq!(link.held_packets(), held);
             }
-            if link.enqueue(now, bytes, number) == Enqueued::Accepted {
+            if offer_one(&mut link, now, bytes, number) == Enqueued::Accepted {
                 accepted.push(number);
             }
         }
-        let held_bytes = link.totals().arrived.bytes - link.totals().dropped.all().bytes;
-        let departed = drain(&mut link);
-        prop_assert!(departed.iter().map(|departure| departure.packet).eq(accepted));
+        let departed: Vec<usize> = drain(&mut link).iter().map(|departure| departure.packet).collect();
+        prop_assert_eq!(by_priority(&departed), by_priority(&accepted));
         prop_assert_eq!(link.windows_over_rate(), 0);
-        // By the slowest rate and the longest delay that there can be.
-        let last_ns = departed.last().map_or(0, |departure| departure.scheduled_ns);
-        prop_assert!(last_ns <= now + 300 * MS + held_bytes * 8_000_000_000 / 100_000 + 1);
+    }
+
+    /// A change itself loses nothing; later losses have a cause among the settings.
+    #[test]
+    fn any_link_becomes_any_other_one_under_traffic(
+        first in any_link(), arrivals in arrivals(), versions in versions(any_link()), started in prop::collection::vec(any::<bool>(), 6),
+    ) {
+        let mut link = new_link(&first, 1);
+        let (mut now, mut departed, mut changed) = (0, Vec::new(), 0);
+        let mut in_order_from = if first.reorder { arrivals.len() } else { 0 };
+        for (number, &(gap_ns, bytes)) in arrivals.iter().enumerate() {
+            now += gap_ns;
+            for (_, settings) in versions.iter().filter(|(at, _)| *at == number) {
+                link.queue_bytes(now);
+                let before = (link.held_packets(), link.totals());
+                prop_assert_eq!(link.change(now, settings), Ok(()));
+                prop_assert_eq!((link.held_packets(), link.totals()), before);
+                if started[changed] {
+                    let _ = link.start_trace(now);
+                }
+                changed += 1;
+                if settings.reorder {
+                    in_order_from = arrivals.len();
+                } else if in_order_from > number {
+                    in_order_from = number;
+                }
+            }
+            offer_one(&mut link, now, bytes, number);
+            departed.extend(std::iter::from_fn(|| link.pop_due(now)));
+            let totals = link.totals();
+            prop_assert_eq!(totals.arrived.packets, totals.departed.packets + totals.dropped.all().packets + link.held_packets());
+        }
+        let _ = link.start_trace(now);
+        departed.extend(drain(&mut link));
+        prop_assert_eq!(link.held_packets(), 0, "nothing stalls");
+        prop_assert_eq!(link.windows_over_rate(), 0);
+        prop_assert!(departed.windows(2).all(|pair| pair[0].scheduled_ns <= pair[1].scheduled_ns));
+        let numbers: Vec<usize> = departed.iter().map(|departure| departure.packet).collect();
+        for of_a_queue in by_priority(&numbers) {
+            let mut latest = None;
+            for number in of_a_queue {
+                prop_assert!(number < in_order_from || latest < Some(number), "{number} is after {latest:?}");
+                latest = latest.max(Some(number));
+            }
+        }
+        let (totals, all) = (link.totals(), || versions.iter().map(|(_, settings)| settings).chain([&first]));
+        prop_assert!(totals.dropped.aqm.packets == 0 || all().any(|settings| settings.aqm.is_some()));
+        let is_lossy = |settings: &LinkSettings| settings.loss.is_some() || settings.trace.iter().any(|row| row.loss.is_some());
+        prop_assert!(totals.dropped.loss.packets == 0 || all().any(is_lossy));
+        prop_assert!(totals.dropped.blocked.packets == 0 || all().any(|settings| !settings.trace.is_empty()));
     }
 
     #[test]
-    fn a_change_to_the_same_changes_nothing(settings in plain(), arrivals in arrivals(), every in 1_usize..20) {
-        let mut quiet = new_link(&settings, 1);
-        offer(&mut quiet, &arrivals);
-        let same = LinkChange {
-            rate_bit_s: Some(settings.rate_bit_s),
-            delay_ns: Some(settings.delay_ns),
-            queue_bytes: Some(settings.queue_bytes),
-            ..LinkChange::default()
-        };
-        let mut link = new_link(&settings, 1);
-        let mut now = 0;
-        for (number, &(gap_ns, bytes)) in arrivals.iter().enumerate() {
-            now += gap_ns;
-            link.enqueue(now, bytes, number);
-            if number % every == 0 {
-                link.change(now, &same).unwrap();
+    fn a_change_to_the_same_changes_nothing(settings in any_link(), arrivals in arrivals(), every in 1_usize..20) {
+        let run = |every: Option<usize>| {
+            let mut link = new_link(&settings, 1);
+            let _ = link.start_trace(0);
+            let mut now = 0;
+            for (number, &(gap_ns, bytes)) in arrivals.iter().enumerate() {
+                now += gap_ns;
+                offer_one(&mut link, now, bytes, number);
+                if every.is_some_and(|every| number % every == 0) {
+                    link.change(now, &settings).unwrap();
+                }
             }
-        }
-        prop_assert_eq!(drain(&mut link), drain(&mut quiet));
+            (drain(&mut link), link.totals())
+        };
+        prop_assert_eq!(run(Some(every)), run(None));
     }
 }
 
 #[test]
 fn a_new_rate_holds_from_its_instant_on_in_the_middle_of_a_packet() {
-    let slower = LinkChange {
-        rate_bit_s: Some(4_000_000),
-        ..LinkChange::default()
+    let slower = LinkSettings {
+        rate_bit_s: 4_000_000,
+        ..geo()
     };
     let departures = ten(|link| link.change(3_500_000, &slower).unwrap());
     let expected = [
@@ -126,9 +185,9 @@ fn a_new_rate_holds_from_its_instant_on_in_the_middle_of_a_packet() {
 
 #[test]
 fn a_shorter_delay_lets_nothing_overtake_what_is_under_way() {
-    let shorter = LinkChange {
-        delay_ns: Some(247 * MS),
-        ..LinkChange::default()
+    let shorter = LinkSettings {
+        delay_ns: 247 * MS,
+        ..geo()
     };
     let departures = ten(|link| link.change(4_500_000, &shorter).unwrap());
     let expected = [251, 252, 253, 254, 254, 254, 254, 255, 256, 257];
@@ -137,9 +196,9 @@ fn a_shorter_delay_lets_nothing_overtake_what_is_under_way() {
 
 #[test]
 fn a_longer_delay_holds_for_what_is_sent_from_then_on() {
-    let longer = LinkChange {
-        delay_ns: Some(300 * MS),
-        ..LinkChange::default()
+    let longer = LinkSettings {
+        delay_ns: 300 * MS,
+        ..geo()
     };
     let departures = ten(|link| link.change(4_500_000, &longer).unwrap());
     let expected = [251, 252, 253, 254, 305, 306, 307, 308, 309, 310];
@@ -152,9 +211,9 @@ fn a_smaller_queue_keeps_what_waits_and_refuses_what_comes() {
     for number in 0..10 {
         link.enqueue(0, 1000, number);
     }
-    let smaller = LinkChange {
-        queue_bytes: Some(3000),
-        ..LinkChange::default()
+    let smaller = LinkSettings {
+        queue_bytes: 3000,
+        ..geo()
     };
     link.change(0, &smaller).unwrap();
     assert_eq!((link.queue_bytes(0), link.held_packets()), (9000, 10));
@@ -178,11 +237,11 @@ fn loss_can_be_switched_on_and_off() {
     }
 }
 
-fn losing(probability: f64, place: LossPlace) -> LinkChange {
+fn losing(probability: f64, place: LossPlace) -> LinkSettings {
     let kind = LossKind::Bernoulli { probability };
-    LinkChange {
+    LinkSettings {
         loss: Some(LossSettings { kind, place }),
-        ..LinkChange::default()
+        ..geo()
     }
 }
 
@@ -226,28 +285,14 @@ fn the_loss_of_a_trace_is_that_of_the_instant_at_which_a_packet_has_been_sent() 
 #[test]
 fn a_change_that_cannot_be_changes_nothing() {
     let mut link = new_link(&geo(), 1);
-    let change = LinkChange {
-        rate_bit_s: Some(0),
-        queue_bytes: Some(0),
-        ..LinkChange::default()
+    let change = LinkSettings {
+        rate_bit_s: 0,
+        queue_bytes: 0,
+        ..geo()
     };
     assert_eq!(link.change(0, &change), Err(ConfigError::Rate(0)));
     assert_eq!(link.enqueue(0, 1000, 0), Enqueued::Accepted);
     assert_eq!(link.enqueue(0, 1000, 1), Enqueued::Accepted);
-
-    let row = TraceRow {
-        rate_bit_s: Some(1_000_000),
-        ..ROW
-    };
-    let mut link = new_link(&traced(&[row]), 1);
-    let change = LinkChange {
-        rate_bit_s: Some(2_000_000),
-        ..LinkChange::default()
-    };
-    assert_eq!(
-        link.change(0, &change),
-        Err(ConfigError::Traced("rate_bit_s"))
-    );
     assert_eq!(
         new_link(&geo(), 1).start_trace(0),
         Err(ConfigError::NoTrace)
@@ -329,4 +374,92 @@ fn a_pause_makes_packets_wait_and_drops_none() {
         .map(|departure| departure.scheduled_ns / MS - 250)
         .collect();
     assert_eq!(sent, [1, 2, 3, 14, 15, 16, 17, 18, 19, 20]);
+}
+
+#[test]
+fn a_queue_that_is_removed_leaves_its_packets_to_the_other_one_behind_those_there() {
+    let with_two = LinkSettings {
+        low_priority: Some(LowPrioritySettings {
+            queue_bytes: 9000,
+            queue_packets: None,
+        }),
+        ..geo()
+    };
+    let mut link = new_link(&with_two, 1);
+    link.enqueue(0, 1000, 0);
+    link.enqueue_low_priority(0, 1000, 1);
+    link.enqueue(0, 1000, 2);
+    link.change(0, &geo()).unwrap();
+    assert_eq!(
+        (link.queue_bytes(0), link.has_low_priority()),
+        (2000, false)
+    );
+    assert_eq!(link.take_queue_peak_bytes(0), 2000);
+    link.enqueue_low_priority(0, 1000, 3);
+    link.change(0, &with_two).unwrap();
+    link.enqueue_low_priority(0, 1000, 4);
+    link.enqueue(0, 1000, 5);
+    let numbers: Vec<usize> = drain(&mut link).iter().map(|each| each.packet).collect();
+    assert_eq!(numbers, [0, 2, 1, 3, 5, 4]);
+}
+
+#[test]
+fn a_trace_that_is_removed_no_longer_holds_and_another_one_has_to_be_started() {
+    let pause = TraceRow {
+        rate_bit_s: Some(0),
+        ..ROW
+    };
+    let blocked = TraceRow {
+        blocked: true,
+        ..ROW
+    };
+    let mut link = new_link(&traced(&[pause]), 1);
+    for number in 0..3 {
+        link.enqueue(0, 1000, number);
+    }
+    link.change(5 * MS, &geo()).unwrap();
+    assert_eq!(link.start_trace(5 * MS), Err(ConfigError::NoTrace));
+    let second = TraceRow {
+        t_ns: MS,
+        ..blocked
+    };
+    link.change(6 * MS, &traced(&[ROW, second])).unwrap();
+    link.start_trace(6 * MS).unwrap();
+    let sent: Vec<(usize, u64)> = drain(&mut link)
+        .iter()
+        .map(|each| (each.packet, each.scheduled_ns / MS - 250))
+        .collect();
+    assert_eq!(
+        sent,
+        [(0, 6), (1, 7)],
+        "the third one is sent while the path is blocked"
+    );
+}
+
+#[test]
+fn jitter_and_order_are_those_of_the_instant_at_which_a_packet_has_been_sent() {
+    let jittery = |reorder| LinkSettings {
+        jitter: Some(JitterSettings::uniform(100 * MS)),
+        reorder,
+        ..geo()
+    };
+    let mut link = new_link(&geo(), 1);
+    let mut departed = Vec::new();
+    for (number, settings) in [(100, jittery(true)), (200, jittery(false)), (300, geo())] {
+        for number in number - 100..number {
+            link.enqueue(number * MS, 1000, number as usize);
+        }
+        link.change(number * MS, &settings).unwrap();
+    }
+    for number in 300..400_u64 {
+        link.enqueue(number * MS, 1000, number as usize);
+    }
+    departed.extend(drain(&mut link).iter().map(|each| each.packet));
+    let is_sorted = |numbers: std::ops::Range<usize>| {
+        departed
+            .iter()
+            .filter(|number| numbers.contains(number))
+            .is_sorted()
+    };
+    assert!(is_sorted(0..100) && !is_sorted(100..200) && is_sorted(200..400));
 }
