@@ -48,7 +48,7 @@ both_kinds = pytest.mark.parametrize("kind", [WITH_GROUPS, WITHOUT], ids=["cgrou
 
 
 def daemon(file: Path) -> list[str]:
-    """A program that forks twice and leaves its session, as daemons do, and ends once somebody has read its process id."""
+    """A program that forks twice and leaves its session, as daemons do. It ends once its process id is read."""
     script = f"""
 import os, time
 if os.fork():
