@@ -127,20 +127,14 @@ def _study_summary(path: Path) -> tuple[str, list[str]]:
     Raises DescriptionError with its mistakes and those of its experiments.
     """
     from atoll_analysis.figures.run_figures import FIGURES
-    from atoll_emulation.this_machine.congestion_controls import (
-        missing_controls,
-        offered_by_virtual_kernel,
-        offered_here,
-    )
     from atoll_studies.results.result_tables import columns
     from atoll_studies.study import load_study
 
     study = load_study(path, tuple(FIGURES), columns())
-    here, virtual = offered_here(), offered_by_virtual_kernel()
-    experiments = [each.experiment for each in study.configurations if study.platform == MININET]
-    lacking = [line for experiment in experiments for line in missing_controls(experiment, here, virtual)]
     configurations = counted(len(study.configurations), "configuration")
-    return f"study: {configurations}; `atoll sweep {path} --dry-run` estimates its runs", lacking
+    return f"study: {configurations}; `atoll sweep {path} --dry-run` estimates its runs", [
+        str(each) for each in study.lacking
+    ]
 
 
 def _inventory_summary(path: Path, labs: list[Network]) -> str:
