@@ -24,7 +24,7 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration
-from atoll_emulation.this_machine.congestion_controls import unknown_controls
+from atoll_emulation.this_machine.congestion_controls import missing_controls
 from atoll_studies.published import Published, parse_value
 from atoll_studies.statistics.flow_sample import ControlVariate
 from atoll_studies.statistics.stopping import Stop
@@ -77,6 +77,9 @@ class StudyDescription:
     stop: Stop | None = None
     control: ControlVariate | None = None
     published: tuple[Published, ...] = ()
+    missing_controls: tuple[
+        Diagnostic, ...
+    ] = ()  # congestion controls that this machine does not have for the platform
 
 
 def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collection[str] = ()) -> StudyDescription:
@@ -117,6 +120,7 @@ class _Resolver:
         self.experiment = DescriptionFile.read(path.parent / raw.experiment)
         self.known_figures = known_figures
         self.mistakes: list[Diagnostic] = []
+        self.missing_controls: dict[Diagnostic, None] = {}
         # by settings besides the common ones
         self.loaded: dict[tuple[str, ...], tuple[Network, Experiment] | DescriptionError] = {}
         self.common = self.settings(("set",), self.raw.set)
@@ -155,6 +159,7 @@ class _Resolver:
             stop=stop and Stop(stop.figure, stop.half_width, stop.min, stop.max, stop.step),
             control=control and ControlVariate(control.flows, control.largest.bytes),
             published=published,
+            missing_controls=tuple(self.missing_controls),
         )
 
     @property
@@ -291,11 +296,18 @@ class _Resolver:
             self.wrong(("warm_up",), f"{given} leaves less than 100 ms of the duration, {shortest}; write less")
 
     def check_controls(self, configurations: Sequence[Configuration]) -> None:
-        """Refuse controls that the platform does not have, where the study sets them, or at its experiment."""
+        """Refuse controls that no kernel has, and note those that this one does not have.
+
+        The place is the study's setting, or where it names its experiment.
+        """
         for each in configurations:
-            for keys, text in unknown_controls(each.experiment, self.raw.platform):
+            for keys, text, is_unknown in missing_controls(each.experiment, self.raw.platform):
                 for key in keys:
-                    self.wrong(self.written_at(_key_parts(key), each.levels), f"{key}: {text}")
+                    where, message = self.written_at(_key_parts(key), each.levels), f"{key}: {text}"
+                    if is_unknown:
+                        self.wrong(where, message)
+                    else:
+                        self.missing_controls[self.document.mistake(where, message)] = None
 
     def written_at(self, key: KeyPath, levels: tuple[str, ...]) -> KeyPath:
         """Where a study with these levels sets a key of the experiment; where it names the experiment, if nowhere."""

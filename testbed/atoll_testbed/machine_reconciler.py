@@ -3,10 +3,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from typing import Any, cast
 
 from atoll_controller.planner.host_config import with_least_mtus
+from atoll_core.codec import to_json
 from atoll_core.errors import LabError
 from atoll_core.plan.plan import FilterVerdict, HostSettings, PacketRule, Packets, Plan
 from atoll_testbed.box_services import Services, TestbedChange
@@ -14,6 +16,9 @@ from atoll_testbed.platforms.base import Platform
 
 _UNDONE_IN_PART = HostSettings("", ())
 """Settings that no plan has: those of a machine are to be undone later, or set again."""
+
+
+_SHOWN = 3  # settings that a change names at most
 
 
 class MachineReconciler:
@@ -32,7 +37,8 @@ class MachineReconciler:
             if current is None:
                 changes.append(TestbedChange("machine", "add", settings.host, "not configured yet"))
             elif current != settings:
-                changes.append(TestbedChange("machine", "modify", settings.host, "its settings differ from the plan"))
+                reason = _differences_text(current, settings)
+                changes.append(TestbedChange("machine", "modify", settings.host, reason))
         return (*changes, *self._services.changes(plan, restart_traces=restart_traces, idle=idle))
 
     async def reconcile(self, plan: Plan | None, *, restart_traces: bool = False) -> None:
@@ -113,3 +119,32 @@ class MachineReconciler:
 
 def _settings(plan: Plan | None) -> dict[str, HostSettings]:
     return {settings.host: settings for settings in plan.hosts} if plan is not None else {}
+
+
+def _differences_text(old: HostSettings, new: HostSettings) -> str:
+    """The settings that differ, with both values."""
+    texts = [f"{key}: {one} -> {other}" for key, one, other in _differences("", to_json(old), to_json(new))]
+    more = f"; {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return f"{'; '.join(texts[:_SHOWN])}{more}"
+
+
+def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
+    """The keys at which two values in JSON differ, with both values; lists are compared by the names of their items."""
+    one, other = _by_name(old), _by_name(new)
+    if one is not None and other is not None:
+        for name in {**one, **other}:
+            yield from _differences(f"{key}.{name}" if key else name, one.get(name), other.get(name))
+    elif old != new:
+        yield key, *("none" if value in (None, [], {}) else str(value).lower() for value in (old, new))
+
+
+def _by_name(value: Any) -> dict[str, Any] | None:
+    """An object, or a list of pairs or of named objects; else None."""
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    items: list[Any] = value if isinstance(value, list) else []
+    if items and all(isinstance(item, dict) and (item.keys() & {"name", "prefix"}) for item in items):
+        return {item.get("name") or item["prefix"]: item for item in items}
+    if items and all(isinstance(item, list) and len(item) == 2 and isinstance(item[0], str) for item in items):
+        return dict(items)
+    return None

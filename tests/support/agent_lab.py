@@ -5,6 +5,7 @@ Everything lives below one PID namespace, so nothing can be left behind, and not
 """
 
 import asyncio
+import contextlib
 import os
 import shlex
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, LegPair, RouteSettings
 from atoll_hosts.agent import Agent
 from atoll_hosts.binary import find_binary
+from atoll_hosts.line_stream import LineProcess
 
 SANDBOX = [
     "unshare",
@@ -139,6 +141,29 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def guard_of(agent: Agent) -> int:
+    """The process id of the guard of an agent with a machine to itself."""
+    assert isinstance(agent._stream, LineProcess)
+    assert agent._stream._process is not None
+    return agent._stream._process.pid
+
+
+def guarded_by(guard: int) -> int:
+    """The process id of an agent, which has a PID namespace of its own where its guard may make one."""
+    return int(Path(f"/proc/{guard}/task/{guard}/children").read_text())
+
+
+def pid_here(agent: int, pid: int) -> int:
+    """The process id here of a process that has this one in the PID namespace of an agent."""
+    space = Path(f"/proc/{agent}/ns/pid").readlink()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            ids = (process / "status").read_text().partition("NSpid:")[2].splitlines()[0].split()
+            if int(ids[-1]) == pid and (process / "ns" / "pid").readlink() == space:
+                return int(process.name)
+    raise AssertionError(f"the agent has no process {pid}")
 
 
 async def eventually(holds: Callable[[], bool], what: str) -> None:

@@ -52,6 +52,7 @@ Subsystem sftp internal-sftp
 
 _MACHINE = """
 set -e
+mount --make-rshared /  # as systemd does
 hostname $NAME
 for place in /run /root /var/tmp /dev/shm; do mount -t tmpfs tmpfs $place; done
 ip link set lo up

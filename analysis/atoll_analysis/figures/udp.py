@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from atoll_analysis.tables.job_logs import last_line, udp_receiver_logs
-from atoll_analysis.verdict.findings import Finding, FindingCode, reason
+from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
+from atoll_core.plural import counted
 from atoll_core.units import Rate, Size
 
 RATE_TOLERANCE = 0.01
@@ -81,7 +82,7 @@ def _volume(report: Mapping[str, Any], total_bytes: int | None) -> UdpVolume:
 
 
 def judge_udp(udp: UdpFigures | None) -> Iterator[Finding]:
-    """Return a finding if the sender did not keep its rate."""
+    """Return findings if the sender did not keep its rate, or no packet arrived."""
     if udp is None:
         return
     sent, configured = udp["sent_mbit_s"], udp["rate_bit_s"] / 1e6
@@ -91,6 +92,8 @@ def judge_udp(udp: UdpFigures | None) -> Iterator[Finding]:
     elif abs(sent / configured - 1) > tolerance:
         text = f"UDP was sent at {sent:.4g} Mbit/s, asked for {configured:g} Mbit/s ± {100 * tolerance:.3g}%"
         yield reason(FindingCode.UDP_RATE, text)
+    if (packets := udp.get("sent_packets")) and udp.get("received_packets") == 0:
+        yield caveat(FindingCode.UDP_LOST, f"none of {counted(packets, 'UDP packet')} arrived")
 
 
 def _mbit_s(octets: int | None, seconds: float) -> float | None:

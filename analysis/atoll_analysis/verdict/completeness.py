@@ -66,16 +66,18 @@ def _silence_text(silence: SilenceFigures, loss: float) -> str:
 
 
 def _no_payload(summary: Summary) -> Iterator[Finding]:
-    """Flows that were begun while pings were answered, and not a byte of any: their tries are independent."""
+    """Not a byte of any flow. Tries are independent while pings were answered; otherwise it may be an outage."""
     tries, loss = summary.get("flow_tries"), summary.get("path_loss") or 0.0
-    if tries is None or summary["ping_lost"] == summary["ping_sent"]:
+    if tries is None:
         return
+    is_answered = summary["ping_lost"] < summary["ping_sent"]
+    pings = "although pings were answered" if is_answered else "and no ping was answered"
     flows = counted(_flows(summary), "flow")
     yield Finding(
         FindingCode.NO_PAYLOAD,
-        f"no byte arrived in any of {flows}, although pings were answered; {counted(tries, 'timeout')}, and links lost "
+        f"no byte arrived in any of {flows}, {pings}; {counted(tries, 'timeout')}, and links lost "
         f"{loss:.2%} of all packets in both directions: {chance(tries, loss)}",
-        is_reason=is_fault(tries, loss),
+        is_reason=is_answered and is_fault(tries, loss),
     )
 
 
@@ -118,12 +120,13 @@ def _pings(summary: Summary) -> Iterator[Finding]:
     # Losses come in bursts, and a link's loss is of bytes that TCP sends at other times: twice the share is allowed.
     blocked = summary.get("ping_blocked_share") or 0.0
     allowed = min(1.0, 2 * path_loss + 0.01 + blocked)
-    if _is_beyond(lost, sent, allowed):
+    is_beyond = _is_beyond(lost, sent, allowed)
+    if is_beyond or (lost == sent > 0 and allowed == 1.0):
         yield Finding(
             FindingCode.PINGS_LOST,
             f"{lost} of {counted(sent, 'ping')} were lost, and the links on their path dropped {path_loss:.2%} of all "
             f"packets{f' and were blocked for {blocked:.2%} of the time' if blocked else ''}, bound {allowed:.2%}",
-            is_reason=lost == sent,
+            is_reason=is_beyond and lost == sent,
         )
 
 

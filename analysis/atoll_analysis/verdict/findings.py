@@ -66,6 +66,7 @@ class FindingCode(StrEnum):
     TRANSFER_UNFINISHED = "TRANSFER_UNFINISHED"  # the transfer was not finished
 
     UDP_UNREPORTED = "UDP_UNREPORTED"  # the UDP sender did not report how many bytes it sent
+    UDP_LOST = "UDP_LOST"  # no UDP packet arrived
     UDP_RATE = "UDP_RATE"  # UDP was not sent at the configured rate
     CLOCK_STEPPED = "CLOCK_STEPPED"  # the clock was set during the measurement
     CLOCK_DRIFTED = "CLOCK_DRIFTED"  # the clock of a machine drifted

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from atoll_analysis.figures.clocks import judge_clocks, judge_start
 from atoll_analysis.figures.udp import judge_udp
-from atoll_analysis.summary import Summary, bounds, least_rate_bit_s
+from atoll_analysis.summary import Capture, Summary, bounds, least_rate_bit_s
 from atoll_analysis.verdict.completeness import judge_completeness
 from atoll_analysis.verdict.duplicate_addresses import judge_duplicates
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
@@ -159,7 +159,7 @@ def _captures(summary: Summary) -> Iterator[Finding]:
         if capture["truncated"]:
             text = f"capture {name} ends within a packet: later packets are missing"
             yield reason(FindingCode.CAPTURE_TRUNCATED, text)
-        if (missing := (capture["captured"] or 0) - capture["decoded"] - capture["other_frames"]) > 0:
+        if (missing := _undecoded(capture)) > 0:
             text = f"capture {name} is missing {counted(missing, 'packet')} that the capture counted, bound 0"
             yield reason(FindingCode.CAPTURE_INCOMPLETE, text)
     for name, whistle in summary["whistles"].items():
@@ -189,17 +189,35 @@ def _changes(summary: Summary) -> Iterator[Finding]:
             yield reason(FindingCode.CHANGE_LATE, text)
 
 
+def _undecoded(capture: Capture) -> int:
+    """The packets that a capture counted and its file does not have."""
+    return (capture["captured"] or 0) - (capture["decoded"] or 0) - capture["other_frames"]
+
+
 def losses_agree(summary: Summary) -> bool:
     """Return whether captures were compared with links and with each other, and all agree on the loss."""
     compared = summary["loss_bytes_captures"] is not None or compared_links(summary.get("stretches", ()))
-    return bool(compared) and not _disagreements(summary)
+    return bool(compared) and not _incomplete(summary) and not _disagreements(summary)
+
+
+def _incomplete(summary: Summary) -> set[str]:
+    """The captures that do not have all packets."""
+    captures = summary["captures"].items()
+    return {name for name, each in captures if each["dropped"] or each["truncated"] or _undecoded(each) > 0}
 
 
 def _disagreements(summary: Summary) -> list[Finding]:
-    """Return findings for differing losses, by section of a chain between captures, else of the whole chain."""
-    differing = disagreements(summary.get("stretches", ()), summary.get("payload"))  # absent from older summaries
+    """Return findings for differing losses, by section of a chain between captures, else of the whole chain.
+
+    Losses of incomplete captures are not compared.
+    """
+    incomplete = _incomplete(summary)
+    ends_complete = incomplete.isdisjoint({"world", "island"})
+    sections, payload = summary.get("stretches", ()), summary.get("payload")  # absent from older summaries
+    complete = [each for each in sections if incomplete.isdisjoint({each["first"], each["last"]})]
+    differing = disagreements(complete, payload if ends_complete else None)
     captured, dropped = summary["loss_bytes_captures"], summary["loss_bytes_link"]
-    if differing or captured is None or dropped is None:
+    if differing or not ends_complete or captured is None or dropped is None:
         return differing
     if 0 <= dropped - captured <= summary["probed_bytes_max"]:  # links also drop probes, captures leave them out
         return []

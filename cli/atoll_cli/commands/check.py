@@ -59,13 +59,15 @@ def check(
     mistakes: dict[Diagnostic, None] = {}  # an ordered set
     warnings: dict[Diagnostic, None] = {}
     engine_settings: dict[str, dict[str, str]] = {}
-    study_lacks: dict[str, None] = {}  # congestion controls that this machine does not have for a study, a line each
+    missing_of_studies: dict[
+        str, None
+    ] = {}  # congestion controls that this machine does not have for a study, a line each
     for path in paths:
         try:
             if is_kind(read_document(path), STUDY):
-                text, lacking = _study_summary(path)
-                texts |= {} if lacking else {label(path): text}
-                study_lacks |= dict.fromkeys(lacking)
+                text, missing_controls = _study_summary(path)
+                texts |= {} if missing_controls else {label(path): text}
+                missing_of_studies |= dict.fromkeys(missing_controls)
                 continue
             network, experiment = load_any(path, settings)
             if experiment and experiment.schedule:
@@ -94,7 +96,7 @@ def check(
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
     machine_check = _check_machine(experiments) if machine else None
-    missing = (*study_lacks, *(machine_check.missing if machine_check else ()))
+    missing = (*missing_of_studies, *(machine_check.missing if machine_check else ()))
     if as_json:
         answer = {
             "ok": not (mistakes or missing),
@@ -114,7 +116,12 @@ def check(
         if machine_check:
             machine_check.print_usable()
         warning_lines = [warning.as_warning for warning in warnings]
-        for line in (*mistakes, *warning_lines, *study_lacks, *(machine_check.problem_lines if machine_check else ())):
+        for line in (
+            *mistakes,
+            *warning_lines,
+            *missing_of_studies,
+            *(machine_check.problem_lines if machine_check else ()),
+        ):
             print(line, file=sys.stderr)
     if mistakes or (machine_check and machine_check.unknown):
         return DescriptionError.exit_code
@@ -127,20 +134,14 @@ def _study_summary(path: Path) -> tuple[str, list[str]]:
     Raises DescriptionError with its mistakes and those of its experiments.
     """
     from atoll_analysis.figures.run_figures import FIGURES
-    from atoll_emulation.this_machine.congestion_controls import (
-        missing_controls,
-        offered_by_virtual_kernel,
-        offered_here,
-    )
     from atoll_studies.results.result_tables import columns
     from atoll_studies.study import load_study
 
     study = load_study(path, tuple(FIGURES), columns())
-    here, virtual = offered_here(), offered_by_virtual_kernel()
-    experiments = [each.experiment for each in study.configurations if study.platform == MININET]
-    lacking = [line for experiment in experiments for line in missing_controls(experiment, here, virtual)]
     configurations = counted(len(study.configurations), "configuration")
-    return f"study: {configurations}; `atoll sweep {path} --dry-run` estimates its runs", lacking
+    return f"study: {configurations}; `atoll sweep {path} --dry-run` estimates its runs", [
+        str(each) for each in study.missing_controls
+    ]
 
 
 def _inventory_summary(path: Path, labs: list[Network]) -> str:

@@ -115,7 +115,26 @@ def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Ite
                 f"connection cannot fill the link; usual is at least {product}"
             )
             links: list[KeyPath] = [("links", link.box) for link in steering.links]
-            yield _doubt(experiment, experiment.tcp.line, ("tcp", "buffer_max"), message, *links, ("latency",))
+            line = dict(experiment.tcp.lines).get("buffer_max", 0)
+            yield _doubt(experiment, line, ("tcp", "buffer_max"), message, *links, ("latency",))
+
+
+def _without_effect(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
+    """Settings of TCP that the congestion controls of the hosts do not use."""
+    tcp, transfer, lines = experiment.tcp, experiment.transfer, dict(experiment.tcp.lines)
+    controls = {tcp.congestion_control, *dict(tcp.servers).values()}
+    controls |= {transfer.congestion_control} if transfer and transfer.congestion_control else set()
+    idle: dict[str, str] = {}
+    if not tcp.hystart and "cubic" not in experiment.congestion_controls:
+        idle["hystart"] = "only cubic has HyStart (tcp_cubic.c)"
+    if controls == {"bbr"}:
+        idle["pacing"] = "bbr always paces (tcp_bbr.c)"
+        idle["slow_start_after_idle"] = "the kernel does not reset the window of bbr (tcp_slow_start_after_idle_check)"
+    for key, why in idle.items():
+        if key in lines:
+            text = str(getattr(tcp, key)).lower()
+            message = f"{text} has no effect with {listed(sorted(controls))}: {why}; usual is to leave it out"
+            yield _doubt(experiment, lines[key], ("tcp", key), message, ("tcp", "congestion_control"))
 
 
 def _box_buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
@@ -435,7 +454,7 @@ _DOUBTS: tuple[_Check, ...] = (
     _early,
     _losses,
 )
-_DOUBTS_OF_RUN: tuple[_Check, ...] = (_transfer, _taps, _reversed_taps)
+_DOUBTS_OF_RUN: tuple[_Check, ...] = (_transfer, _taps, _reversed_taps, _without_effect)
 """Those that consider the changes themselves; the others get every version as an experiment without changes."""
 
 

@@ -78,7 +78,8 @@ class _Resolver:
         raw, line = self.raw, self.document.line
         versions = self.versions
         tcp = dict(raw.tcp)
-        tcp |= {"servers": tuple(raw.tcp.servers.items()), "line": line(("tcp", "buffer_max"))}
+        lines = tuple((key, line(("tcp", key))) for key in sorted({"buffer_max", *raw.tcp.model_fields_set}))
+        tcp |= {"servers": tuple(raw.tcp.servers.items()), "lines": lines}
         return Experiment(
             name=raw.name,
             file=self.document.file,

@@ -410,7 +410,7 @@ class TcpSettings:
     slow_start_after_idle: bool = True
     hystart: bool = True
     pacing: bool = False  # of the servers' segments, with any congestion control
-    line: int = field(default=0, compare=False)  # of buffer_max in the experiment's file; 0: unknown
+    lines: tuple[tuple[str, int], ...] = field(default=(), compare=False)  # of keys in the experiment's file
 
     @property
     def described(self) -> dict[str, Any]:

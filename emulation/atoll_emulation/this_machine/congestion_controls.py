@@ -93,8 +93,8 @@ def missing_controls(experiment: Experiment, offer: Offer, virtual: Offer | None
     return [f"{experiment.file}: {', '.join(keys)}: {text}" for _, keys, text in missing]
 
 
-def unknown_controls(experiment: Experiment, platform: str) -> list[tuple[tuple[str, ...], str]]:
-    """Return keys and mistake of each control that the platform's kernel does not have, nor the virtual one.
+def missing_controls(experiment: Experiment, platform: str) -> list[tuple[tuple[str, ...], str, bool]]:
+    """Return keys and message of each control that the platform's kernel does not have, and whether none has it.
 
     Real machines have kernels of their own, of which nothing is known.
     """
@@ -103,7 +103,7 @@ def unknown_controls(experiment: Experiment, platform: str) -> list[tuple[tuple[
         return []
     offer = virtual if platform == VIRTUAL else offered_here()
     known = offer.usable | offer.unloaded | virtual.usable
-    return [(keys, text) for control, keys, text in _missing(experiment, offer, virtual) if control not in known]
+    return [(keys, text, control not in known) for control, keys, text in _missing(experiment, offer, virtual)]
 
 
 def _missing(experiment: Experiment, offer: Offer, virtual: Offer | None) -> list[tuple[str, tuple[str, ...], str]]:

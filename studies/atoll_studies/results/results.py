@@ -180,7 +180,13 @@ class Results:
 
     def label(self, configuration: int) -> str:
         """The levels of a configuration."""
-        return ", ".join(self.configurations[configuration].values()) or self.name
+        return levels_text(self.configurations[configuration]) or self.name
+
+
+def levels_text(levels: Mapping[str, str]) -> str:
+    """Levels in a few words; true and false have the last part of their factor's name."""
+    names = {factor: f"{factor.rpartition('.')[2]}=" for factor, level in levels.items() if level in {"true", "false"}}
+    return ", ".join(names.get(factor, "") + level for factor, level in levels.items())
 
 
 def read_results(

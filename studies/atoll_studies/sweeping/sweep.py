@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from atoll_controller.planner.virtual_cost import disk, memory, wall_time
-from atoll_core.errors import UsageError
+from atoll_core.errors import MachineError, UsageError
 from atoll_core.platforms import VIRTUAL
 from atoll_core.plural import counted
 from atoll_core.units import Duration, Size
@@ -98,6 +98,8 @@ class Sweep:
 
     def require_machine(self) -> None:
         """Check that the runs can be made here. Raises MachineError, PlanError, DescriptionError."""
+        if self.study.missing_controls:
+            raise MachineError("\n".join(map(str, self.study.missing_controls)))
         kernel = require_platform(self.study, self.directory.path)
         self.origin = provenance(self.study.platform, kernel, self.inventory)
 

@@ -36,7 +36,7 @@ from atoll_dashboards.report.plot_style import (
     common_style,
 )
 from atoll_dashboards.report.report_data import completed_flows
-from atoll_studies.results.results import ConfigurationFigure, Results
+from atoll_studies.results.results import ConfigurationFigure, Results, levels_text
 from atoll_studies.statistics.estimates import Estimate, Limits
 from atoll_studies.statistics.estimates import differences as paired
 from atoll_studies.views.tables import configuration_name, limits_text
@@ -240,7 +240,7 @@ def _configurations_by_label(results: Results, axis_factors: Sequence[str]) -> d
     """Configurations by their levels of the other factors."""
     by_label: dict[str, list[int]] = {}
     for number, levels in enumerate(results.configurations):
-        label = ", ".join(level for factor, level in levels.items() if factor not in axis_factors)
+        label = levels_text({factor: level for factor, level in levels.items() if factor not in axis_factors})
         by_label.setdefault(label, []).append(number)
     return by_label
 

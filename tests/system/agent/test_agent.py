@@ -19,7 +19,18 @@ from atoll_core.errors import LabError
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, LegPair, RouteSettings
 from atoll_hosts.agent import Agent, Exit, Job
 from atoll_hosts.binary import find_binary
-from tests.support.agent_lab import ISLAND, READY_S, WORLD, Machines, alive, eventually, machines
+from tests.support.agent_lab import (
+    ISLAND,
+    READY_S,
+    WORLD,
+    Machines,
+    alive,
+    eventually,
+    guard_of,
+    guarded_by,
+    machines,
+    pid_here,
+)
 
 pytestmark = pytest.mark.lab
 
@@ -222,16 +233,16 @@ GUARDED = ["sh", "-c", 'exec "$1" agent --silence 60', "sh"]
 
 
 async def test_a_guard_ends_what_escaped_an_agent_that_was_killed(tmp_path: Path) -> None:
-    """Jobs die with the agent; a daemon that they left is nobody's child any more, but the guard's."""
+    """Jobs die with the agent; a daemon that they left is nobody's child any more."""
     agent = await Agent.start(GUARDED, find_binary())
     plain = await agent.start_job("plain", ["sleep", "1000"])
     job = await agent.start_job("daemon", escaping(tmp_path / "escaped"))
     await job.wait()
-    escaped = await pid_in(tmp_path / "escaped")
-    os.kill(agent.hello["pid"], signal.SIGKILL)
+    killed = guarded_by(guard_of(agent))
+    processes = [pid_here(killed, pid) for pid in (plain.pid, await pid_in(tmp_path / "escaped"))]
+    os.kill(killed, signal.SIGKILL)
     assert await agent.closed == "the agent died (exit status 1)"
-    assert not alive(plain.pid)
-    assert not alive(escaped)
+    assert not any(alive(pid) for pid in processes)
 
 
 async def test_an_agent_that_hears_nothing_ends_everything(tmp_path: Path) -> None:
@@ -240,7 +251,7 @@ async def test_an_agent_that_hears_nothing_ends_everything(tmp_path: Path) -> No
     agent = await Agent.start(silent, find_binary())
     job = await agent.start_job("daemon", escaping(tmp_path / "escaped"))
     await job.wait()
-    escaped = await pid_in(tmp_path / "escaped")
+    escaped = pid_here(guarded_by(guard_of(agent)), await pid_in(tmp_path / "escaped"))
     await agent.closed
     assert not alive(escaped)
 

@@ -18,7 +18,7 @@ from atoll_core.plan.plan import HostSettings, InterfaceSettings, JobLimits, Rou
 from atoll_hosts.agent import Agent, Exit
 from atoll_hosts.binary import find_binary
 from atoll_hosts.message_shapes import OUR_VERSIONS, version_text
-from tests.support.agent_lab import alive, eventually
+from tests.support.agent_lab import alive, eventually, guard_of, guarded_by, pid_here
 
 pytestmark = pytest.mark.lab
 
@@ -48,11 +48,11 @@ both_kinds = pytest.mark.parametrize("kind", [WITH_GROUPS, WITHOUT], ids=["cgrou
 
 
 def daemon(file: Path) -> list[str]:
-    """A program that forks twice and leaves its session, as daemons do, and ends once that has noted its process id."""
+    """A program that forks twice and leaves its session, as daemons do. It ends once its process id is read."""
     script = f"""
 import os, time
 if os.fork():
-    while not (os.path.exists({str(file)!r}) and os.path.getsize({str(file)!r})):
+    while not os.path.exists({f"{file}.read"!r}):
         time.sleep(0.01)
     os._exit(0)
 os.setsid()
@@ -65,18 +65,26 @@ time.sleep(1000)
     return [sys.executable, "-c", script]
 
 
+async def noted(agent: Agent, file: Path) -> int:
+    """The process id here of a daemon that has noted its own."""
+    await eventually(lambda: file.exists() and file.read_text().endswith("\n"), "the daemon runs")
+    pid = pid_here(guarded_by(guard_of(agent)), int(file.read_text()))
+    Path(f"{file}.read").touch()
+    return pid
+
+
 async def escaped(agent: Agent, file: Path) -> int:
     """The process id of a daemon that outlived its job, having cleared its environment."""
     job = await agent.start_job("daemon", ["env", "-i", *daemon(file)])
+    pid = await noted(agent, file)
     assert await job.wait() == Exit(0, None)
-    await eventually(lambda: file.exists() and file.read_text().endswith("\n"), "the daemon runs")
-    return int(file.read_text())
+    return pid
 
 
-def groups_of(pid: int) -> list[Path]:
-    """The control groups (of cgroup v2) of the agent of that process id, wherever they are mounted."""
-    mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines() if " - cgroup2 " in line]
-    return [path for fields in mounts for path in Path(fields[4]).rglob(f"atoll-agent-{pid}-*")]
+def groups_of(agent: Agent) -> list[Path]:
+    """The control group of an agent, which it holds open as a lock."""
+    opened = [file.readlink() for file in Path(f"/proc/{guarded_by(guard_of(agent))}/fd").iterdir()]
+    return [path for path in opened if path.name.startswith("atoll-agent-")]
 
 
 # What escapes
@@ -87,8 +95,8 @@ async def test_a_daemon_ends_with_the_job_that_made_it(kind: list[str], tmp_path
     """It has a second, like everything a job leaves; the agent goes on."""
     async with agent_of(kind) as agent:
         job = await agent.start_job("daemon", daemon(tmp_path / "pid"))
+        pid = await noted(agent, tmp_path / "pid")
         assert await job.wait() == Exit(0, None)
-        pid = int((tmp_path / "pid").read_text())
         await eventually(lambda: not alive(pid), "the daemon is gone")
         assert (await (await agent.start_job("next", ["true"])).wait()).code == 0
 
@@ -106,39 +114,51 @@ async def test_a_daemon_without_its_environment_ends_with_its_job_where_there_ar
 async def test_a_daemon_ends_with_the_agent_at_the_latest(kind: list[str], tmp_path: Path) -> None:
     """Closed as it should be; no group is left."""
     async with agent_of(kind) as agent:
-        pid = await escaped(agent, tmp_path / "pid")
-        assert bool(groups_of(agent.hello["pid"])) == (kind is WITH_GROUPS)
+        pid, groups = await escaped(agent, tmp_path / "pid"), groups_of(agent)
+        assert bool(groups) == (kind is WITH_GROUPS)
     assert not alive(pid)
-    assert groups_of(agent.hello["pid"]) == []
+    assert not any(group.exists() for group in groups)
 
 
 @both_kinds
 async def test_a_daemon_ends_when_the_agent_is_killed(kind: list[str], tmp_path: Path) -> None:
     """Its guard sees to that, and removes the groups."""
     async with agent_of(kind) as agent:
-        pid = await escaped(agent, tmp_path / "pid")
-        os.kill(agent.hello["pid"], signal.SIGKILL)
+        pid, groups = await escaped(agent, tmp_path / "pid"), groups_of(agent)
+        os.kill(guarded_by(guard_of(agent)), signal.SIGKILL)
         await agent.closed
     assert not alive(pid)
-    assert groups_of(agent.hello["pid"]) == []
+    assert not any(group.exists() for group in groups)
 
 
 async def test_what_an_agent_and_its_guard_left_is_ended_by_the_next(tmp_path: Path) -> None:
-    """Both killed at once, so nobody was left to end the daemon; the next agent of this user does."""
+    """Both killed at once: nobody but the next agent of this user removes the groups."""
     async with agent_of(WITH_GROUPS) as agent:
-        await agent.start_job("plain", ["sleep", "1000"])
-        file = tmp_path / "pid"
-        await agent.start_job("daemon", [*daemon(file)[:2], daemon(file)[2].replace("os._exit(0)", "time.sleep(1000)")])
-        await eventually(lambda: file.exists() and file.read_text().endswith("\n"), "the daemon runs")
-        pid = int(file.read_text())
-        guard = int(Path(f"/proc/{agent.hello['pid']}/stat").read_text().rpartition(") ")[2].split()[1])
-        os.kill(guard, signal.SIGKILL)
-        os.kill(agent.hello["pid"], signal.SIGKILL)
-        await agent.closed
-    assert alive(pid)
+        pid, groups = await escaped_from_both(agent, tmp_path / "pid")
     async with agent_of(WITH_GROUPS):
         await eventually(lambda: not alive(pid), "the daemon is gone")
-    assert groups_of(agent.hello["pid"]) == []
+        assert not any(group.exists() for group in groups)
+
+
+async def test_without_control_groups_a_daemon_ends_when_an_agent_of_root_is_killed_with_its_guard(
+    tmp_path: Path,
+) -> None:
+    """Also one without its environment: the kernel kills all processes of the agent's PID namespace."""
+    if os.geteuid() != 0:
+        pytest.skip("an agent in a PID namespace of its own takes root")
+    async with agent_of(WITHOUT) as agent:
+        pid, _ = await escaped_from_both(agent, tmp_path / "pid")
+        await eventually(lambda: not alive(pid), "the daemon is gone")
+
+
+async def escaped_from_both(agent: Agent, file: Path) -> tuple[int, list[Path]]:
+    """Kill an agent and its guard; the process id of a daemon that they had, and their control groups."""
+    pid, groups, guard = await escaped(agent, file), groups_of(agent), guard_of(agent)
+    killed = guarded_by(guard)
+    os.kill(guard, signal.SIGKILL)
+    os.kill(killed, signal.SIGKILL)
+    await agent.closed
+    return pid, groups
 
 
 async def test_agents_that_begin_at_once_leave_each_other_s_groups_alone() -> None:
@@ -146,9 +166,13 @@ async def test_agents_that_begin_at_once_leave_each_other_s_groups_alone() -> No
     async with contextlib.AsyncExitStack() as agents:
         begun = await asyncio.gather(*(agents.enter_async_context(agent_of(WITH_GROUPS)) for _ in range(6)))
         jobs = [await agent.start_job("job", ["sleep", "1000"]) for agent in begun]
-        assert all(groups_of(agent.hello["pid"]) for agent in begun)
-        assert all(alive(job.pid) for job in jobs)
-    assert not any(groups_of(agent.hello["pid"]) for agent in begun)
+        groups = [path for agent in begun for path in groups_of(agent)]
+        assert len(groups) == len(begun)
+        assert all(path.exists() for path in groups)
+        assert all(
+            alive(pid_here(guarded_by(guard_of(agent)), job.pid)) for agent, job in zip(begun, jobs, strict=True)
+        )
+    assert not any(path.exists() for path in groups)
 
 
 # Limits
@@ -203,9 +227,7 @@ async def test_niceness_that_the_session_could_not_be_given_is_said() -> None:
     if not Path("/proc/self/autogroup").exists():
         return  # this kernel does not group sessions: niceness counts
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    read_only = (
-        'mount --bind /proc /proc && mount -o remount,bind,ro /proc && exec "$1" agent --silence 60 --no-cgroups'
-    )
+    read_only = 'mount --bind /proc /proc && mount -o remount,bind,ro /proc && exec "$1" agent'
     async with agent_of(["unshare", "--mount", *user, "sh", "-c", read_only, "sh"]) as agent:
         said = {
             nice: (await agent.start_job(f"nice-{nice}", ["sleep", "60"], limits=JobLimits(nice=nice))).unapplied_limit
@@ -308,7 +330,7 @@ async def test_the_agent_has_all_descriptors_it_may_have_and_its_jobs_those_it_w
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     script = "import json, resource; print(json.dumps({'open_files': resource.getrlimit(resource.RLIMIT_NOFILE)}))"
     async with agent_of(["sh", "-c", 'ulimit -Sn 200; exec "$1" agent --silence 60 --no-cgroups', "sh"]) as agent:
-        assert resource.prlimit(agent.hello["pid"], resource.RLIMIT_NOFILE) == (hard, hard)
+        assert resource.prlimit(guarded_by(guard_of(agent)), resource.RLIMIT_NOFILE) == (hard, hard)
         said: list[dict[str, Any]] = []
         for limits in (JobLimits(), JobLimits(open_files=99)):
             job = await agent.start_job("say", [sys.executable, "-c", script], on_line=said.append, limits=limits)
@@ -320,7 +342,7 @@ async def test_a_job_that_no_control_group_can_be_made_for_runs_without_and_is_b
     """Whatever the reason; here no more groups are allowed."""
     script = "import json, resource; print(json.dumps({'data': resource.getrlimit(resource.RLIMIT_DATA)}))"
     async with agent_of(WITH_GROUPS) as agent:
-        for group in groups_of(agent.hello["pid"]):
+        for group in groups_of(agent):
             (group / "cgroup.max.descendants").write_text("0")
         said: list[dict[str, Any]] = []
         argv, limits = [sys.executable, "-c", script], JobLimits(memory_bytes=100 * MB)

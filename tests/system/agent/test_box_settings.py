@@ -248,7 +248,7 @@ async def by_sigkill(lab: Machines, box: str) -> None:
     """The agent is killed; its guard reads the journal."""
     job, said = await own_agent(lab, box)
     await set_by(job, said, PROXY)
-    await lab.run(None, f"kill -KILL {said[0]['pid']}")
+    await lab.run(None, f"kill -KILL $(cat /proc/{job.pid}/task/{job.pid}/children)")
     await job.wait()
 
 
@@ -256,7 +256,7 @@ async def by_the_next_agent(lab: Machines, box: str) -> None:
     """Agent and guard are killed; the next agent reads the journal when it is claimed."""
     job, said = await own_agent(lab, box)
     await set_by(job, said, PROXY)
-    await lab.run(None, f"kill -KILL $(cut -d' ' -f4 /proc/{said[0]['pid']}/stat) {said[0]['pid']}")
+    await lab.run(None, f"kill -KILL {job.pid} $(cat /proc/{job.pid}/task/{job.pid}/children)")
     await job.wait()
     assert "proto 97" in await lab.run(box, "ip rule list")
     job, _ = await own_agent(lab, box)

@@ -121,6 +121,23 @@ def test_a_box_that_cuts_segments_anew_is_proven_by_payload(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("cut", [True, False])
+def test_an_incomplete_or_missing_capture_is_named_and_its_losses_are_not_compared(
+    tmp_path: Path, capture: str, cut: bool
+) -> None:
+    """What it has not seen is no loss of links or boxes."""
+    run = recorded(tmp_path, {name: [*segments(6), *END] for name in CAPTURES}, conserves=True)
+    file = run.captures / f"{capture}.pcap"
+    if cut:
+        file.write_bytes(file.read_bytes()[:-500])
+    else:
+        file.unlink()
+    reasons, summary = judged(run)
+    assert reasons == []
+    assert ("CAPTURE_TRUNCATED" if cut else "CAPTURE_MISSING") in summary["reason_codes"]
+
+
 @pytest.mark.parametrize(
     ("end", "reasons"),
     [

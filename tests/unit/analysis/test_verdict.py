@@ -226,6 +226,10 @@ def test_each_violation_gives_its_reason_and_no_other(change: tuple[str, Any], r
         ("TRANSFER_NO_BYTE", [("transfer_received_bytes", 0), ("transfer_complete", False)]),
         ("TRANSFER_UNFINISHED", [("transfer_received_bytes", 4711), ("transfer_complete", False)]),
         ("UDP_UNREPORTED", [("udp", {"sent_mbit_s": None, "rate_bit_s": 10**6})]),
+        (
+            "UDP_LOST",
+            [("udp", {"sent_mbit_s": 1.0, "rate_bit_s": 10**6, "sent_packets": 9, "received_packets": 0})],
+        ),
         ("UDP_RATE", [("udp", {"sent_mbit_s": 0.98, "rate_bit_s": 10**6})]),
         ("CLOCK_STEPPED", [("clocks.step_ms", 0.2)]),
         ("CLOCK_DRIFTED", [("clocks.drifts.i1.drift_ms", 51.0)]),
@@ -390,6 +394,19 @@ def test_what_was_asked_for_and_not_measured_makes_a_run_invalid(changes: list[t
             "the transfer of 10000000 bytes left no result within 5 s",
         ),
         ([("ping_lost", 60)], "60 of 540 pings were lost"),
+        # An outage is no fault of the run, but nothing of a kind got through.
+        (
+            [("ping_lost", 540), ("ping_path_loss", 0.6)],
+            "540 of 540 pings were lost, and the links on their path dropped 60.00%",
+        ),
+        (
+            [("flow_tries", 41), ("ping_sent", 2), ("ping_lost", 2), ("ping_planned", 2)],
+            "no byte arrived in any of 45 flows, and no ping was answered",
+        ),
+        (
+            [("udp", {"sent_mbit_s": 1.0, "rate_bit_s": 10**6, "sent_packets": 9, "received_packets": 0})],
+            "none of 9 UDP packets arrived",
+        ),
         (
             [("ping_lost", 200), ("ping_blocked_share", 0.1)],
             "dropped 0.20% of all packets and were blocked for 10.00% of the time, bound 11.40%",
@@ -454,14 +471,7 @@ def test_what_can_be_read_with_its_figure_is_a_caveat(changes: list[tuple[str, A
     "changes",
     [
         [("flows_failed", 4), ("flows_failed_in_changes", 4), ("changes", [CHANGE])],
-        [
-            ("flow_tries", 41),
-            ("ping_sent", 2),
-            ("ping_lost", 2),
-            ("ping_planned", 2),
-        ],  # nothing is known to get through
         [("ping_sent", 2), ("ping_lost", 2), ("ping_planned", 2)],  # two of two are lost by chance
-        [("ping_lost", 540), ("ping_path_loss", 0.6)],  # an outage is no fault of the run
         [("ping_lost", 60), ("ping_blocked_share", 0.1)],  # likewise, while TCP sent little
         [("clocks", None)],
         [("transfer_bytes", None), ("transfer_complete", None), ("transfer_received_bytes", None)],

@@ -11,6 +11,11 @@ import pytest
 
 from atoll_cli.commands.check import check, summary
 from atoll_core.description.loader import load_experiment
+from atoll_core.errors import MachineError
+from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, offered_here
+from atoll_studies.study import load_study
+from atoll_studies.study_directory import StudyDirectory
+from atoll_studies.sweeping.sweep import Sweep
 
 
 def test_right_files_are_summed_up_in_a_line_each(project, monkeypatch, capsys):
@@ -104,6 +109,28 @@ def test_an_unknown_congestion_control_of_a_study_is_named_where_the_study_sets_
     assert any("'qubic' is not in" in line and "did you mean 'cubic'?" in line for line in lines)
     wrong.write_text(head)
     assert check([wrong], as_json=False) == 0
+
+
+def test_a_congestion_control_that_this_machine_does_not_have_is_named_where_the_study_sets_it(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the controls that it has; `atoll sweep` refuses the study with the same line."""
+    here, virtual = offered_here(), offered_by_virtual_kernel()
+    absent = sorted(virtual.usable - here.usable - here.unloaded)
+    if not absent:
+        return  # this kernel has all
+    study = tmp_path / "study.yaml"
+    head = f"name: s\nexperiment: {project}/examples/geo.yaml\nplatform: mininet\nfigures: [goodput]\nfactors:\n"
+    study.write_text(f"{head}  tcp.congestion_control:\n  - reno\n  - {absent[0]}\n")
+    line = (
+        f"{study}:8: tcp.congestion_control: congestion control {absent[0]!r} is not in {here.kernel}, which has "
+        f"{here}; --on virtual has it"
+    )
+    assert check([study], as_json=False) == 1
+    assert capsys.readouterr().err.splitlines() == [line]
+    sweep = Sweep(load_study(study), StudyDirectory(tmp_path / "runs"), None, None)
+    with pytest.raises(MachineError, match=re.escape(line)):
+        sweep.require_machine()
 
 
 def test_figures_of_one_are_in_the_singular(project: Path) -> None:

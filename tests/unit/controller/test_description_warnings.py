@@ -94,6 +94,36 @@ def test_a_doubtful_wish_is_possible_and_warned_of(project: Path, settings: list
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("hystart", "false", "only cubic has HyStart (tcp_cubic.c)"),
+        ("pacing", "false", "bbr always paces (tcp_bbr.c)"),
+        ("pacing", "true", "bbr always paces (tcp_bbr.c)"),
+        (
+            "slow_start_after_idle",
+            "false",
+            "the kernel does not reset the window of bbr (tcp_slow_start_after_idle_check)",
+        ),
+    ],
+)
+def test_a_tcp_setting_without_effect_is_warned_of_on_its_line(
+    project: Path, tmp_path: Path, key: str, value: str, why: str
+) -> None:
+    """One congestion control that uses it is enough."""
+    file = tmp_path / "without-effect.yaml"
+    text = (project / "examples/geo.yaml").read_text().replace("../emulation", f"{project}/emulation")
+    text = re.sub(r"(?m)^tcp:.*\n", "", text)
+    message = f"tcp: {key}: {value} has no effect with bbr: {why}; usual is to leave it out"
+    file.write_text(f"{text}\ntcp:\n  buffer_max: 16 MB\n  {key}: {value}\n  congestion_control: bbr\n")
+    for settings, expected in (([], [message]), (["tcp.servers={w1: cubic}"], [])):
+        found = [
+            doubt for doubt in description_warnings(*load_experiment(file, settings)) if "no effect" in doubt.message
+        ]
+        assert [doubt.message for doubt in found] == expected
+        assert all(f"  {key}: {value}" == file.read_text().splitlines()[doubt.line - 1] for doubt in found)
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         (

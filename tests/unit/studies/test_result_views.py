@@ -24,7 +24,7 @@ from atoll_studies.points import make_points
 from atoll_studies.results.comparison import comparable, compare
 from atoll_studies.results.queue_capacity import queue_advice
 from atoll_studies.results.result_tables import figures_table, results_json
-from atoll_studies.results.results import Results, Sensitivity, read_results
+from atoll_studies.results.results import Results, Sensitivity, levels_text, read_results
 from atoll_studies.statistics.estimates import Limits, limited, quantile_estimate
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
@@ -86,6 +86,11 @@ def grid(tmp_path_factory: pytest.TempPathFactory, summary: dict[str, Any]) -> R
     return compare(
         [made(folder, summary, seed, queue, load) for queue in QUEUES_KB for load in LOADS for seed in SEEDS]
     )
+
+
+def test_levels_true_and_false_are_labelled_with_their_setting() -> None:
+    levels = {"tcp.hystart": "true", "tcp.pacing": "false", "tcp.congestion_control": "cubic"}
+    assert levels_text(levels) == "hystart=true, pacing=false, cubic"
 
 
 def test_what_follows_from_a_setting_is_no_factor(grid: Results) -> None:

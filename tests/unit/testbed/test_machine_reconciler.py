@@ -52,6 +52,9 @@ class Lab:
     async def wait_for_links(self, hosts: Iterable[str]) -> None:
         list(hosts)
 
+    def changes(self, *_: object, **__: object) -> tuple[()]:
+        return ()
+
     async def end(self, _: object, boxes: Iterable[str]) -> None:
         self.made += [(box, "end") for box in sorted(boxes)]
 
@@ -100,6 +103,24 @@ async def test_hosts_send_no_longer_packets_than_both_versions_carry(was: int, b
     await machines.reconcile(plan(host(becomes)))
     made = [settings for name, settings in lab.made if name == "w1"]
     assert made == [host(1456)] if becomes == 1456 else [host(1500)]
+
+
+async def test_a_changed_machine_names_its_settings_with_both_values() -> None:
+    lab = Lab((), ("w1",))
+    machines = reconciler(lab)
+
+    def host(mtu: int, window: int | None, ecn: str, *, forwarding: bool | None) -> HostSettings:
+        route = RouteSettings("10.20.0.0/16", initial_window=window)
+        interface = InterfaceSettings("w1-eth0", "02:00:00:00:00:01", None, (route,), (), mtu=mtu)
+        return HostSettings("w1", (interface,), sysctls=(("net.ipv4.tcp_ecn", ecn),), forwarding=forwarding)
+
+    await machines.reconcile(plan(host(1500, None, "0", forwarding=None)))
+    (change,) = machines.changes(plan(host(1500, 20, "1", forwarding=None)), restart_traces=False)
+    assert change.reason == (
+        "interfaces.w1-eth0.routes.10.20.0.0/16.initial_window: none -> 20; sysctls.net.ipv4.tcp_ecn: 0 -> 1"
+    )
+    (change,) = machines.changes(plan(host(1400, 20, "1", forwarding=True)), restart_traces=False)
+    assert change.reason.endswith("sysctls.net.ipv4.tcp_ecn: 0 -> 1; 1 more")
 
 
 def test_the_smaller_mtu_of_two_versions_is_that_of_each_prefix() -> None:

@@ -7,17 +7,18 @@
 
 use crate::shutdown_signal;
 use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getpid, getppid, getrlimit, set_parent_process_death_signal,
     setrlimit, setsid,
 };
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 
 /// Make `command` start its program in a session and process group of its own, optionally inside
 /// the network namespace of `netns` (a path such as `/proc/123/ns/net` or `/run/netns/w1`), and have
@@ -72,6 +73,48 @@ fn enter(namespace: &File) -> rustix::io::Result<()> {
 /// Those of prctl(2); none are expected.
 pub fn set_child_subreaper() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(getpid()))?)
+}
+
+/// Start `command` as process 1 of a PID namespace with a /proc of its own: the kernel kills all that it leaves when it
+/// ends (`pid_namespaces(7)`). Without `CAP_SYS_ADMIN`, which both steps need, it is started in this process's namespace.
+///
+/// # Errors
+/// Those of `Command::spawn`.
+pub fn spawn_in_pid_namespace(command: &mut Command) -> io::Result<Child> {
+    let ours = File::open("/proc/self/ns/pid")?;
+    // SAFETY: the closure runs between fork and exec and makes only async-signal-safe system calls;
+    // it neither allocates nor takes locks.
+    unsafe {
+        command.pre_exec(|| {
+            if getpid() == Pid::INIT {
+                mount_own_proc()?;
+            }
+            Ok(())
+        });
+    }
+    let return_to_ours =
+        || move_into_link_name_space(ours.as_fd(), Some(LinkNameSpaceType::ProcessID));
+    // SAFETY: file descriptors stay as they are.
+    let unshare = || unsafe { unshare_unsafe(UnshareFlags::NEWPID) };
+    if return_to_ours().and_then(|()| unshare()).is_ok() {
+        let child = command.spawn();
+        return_to_ours()?; // with the children that follow
+        if child.is_ok() {
+            return child;
+        }
+    }
+    command.spawn()
+}
+
+fn mount_own_proc() -> rustix::io::Result<()> {
+    // SAFETY: file descriptors stay as they are.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+    mount_change(
+        c"/",
+        MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC,
+    )?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount(c"proc", c"/proc", c"proc", flags, None)
 }
 
 /// Allow this process as many descriptors as the machine lets it have; how many those are.

@@ -2,9 +2,10 @@
 //! The guard of an agent, which cleans up after an agent that is killed: outside of an emulated lab no namespace ends
 //! with the agent.
 //!
-//! The guard starts the agent and waits. When the agent is killed, the guard adopts the processes that its jobs left
-//! behind (the jobs themselves die with the agent), kills them, and undoes the changes in the agent's journal. The agent
-//! does not depend on its guard; when both are killed, the next agent on the machine undoes the changes.
+//! The guard starts the agent, as root in a PID namespace of its own, and waits. When the agent is killed, the kernel kills
+//! every process of that namespace. Without a namespace the guard adopts the processes that the agent's jobs left behind (the
+//! jobs themselves die with the agent), and kills them. Then it undoes the changes in the agent's journal. The agent does
+//! not depend on its guard; when both are killed, the next agent on the machine undoes the changes.
 
 use crate::AgentError;
 use crate::machine_lock::{self, MachineLock};
@@ -27,10 +28,11 @@ pub fn watch_agent(silence: Duration, without_groups: bool) -> Result<(), AgentE
     netio::process::set_child_subreaper()?;
     let end_requested = netio::shutdown_signal::requests()?;
     let seconds = silence.as_secs().to_string();
-    let mut agent = Command::new(env::current_exe()?)
+    let mut command = Command::new(env::current_exe()?);
+    command
         .args(["agent", "--guarded", "--silence", &seconds])
-        .args(without_groups.then_some("--no-cgroups"))
-        .spawn()?;
+        .args(without_groups.then_some("--no-cgroups"));
+    let mut agent = netio::process::spawn_in_pid_namespace(&mut command)?;
     let pid = Pid::from_child(&agent);
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     loop {

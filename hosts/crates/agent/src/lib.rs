@@ -7,7 +7,7 @@
 //! | end of | cleaned up by |
 //! |---|---|
 //! | standard input, or the reader of standard output; SIGTERM, SIGINT, SIGHUP | the agent: TERM, then KILL after 1 s, then settings undone |
-//! | the agent itself (`kill -9`) | the kernel: jobs carry a parent-death signal; on a machine of its own also [`guard`] |
+//! | the agent itself (`kill -9`) | the kernel: jobs carry a parent-death signal; on a machine of its own also the end of its PID namespace, and [`guard`] |
 //! | a job that leaves processes behind | the agent: by process group, by control group ([`cgroup`]), or as adopted children with the job's mark ([`child_reaper`]) |
 //! | a job that exceeds a limit | the kernel, or the agent ([`limits`]) |
 //!

@@ -10,7 +10,7 @@
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_ns, realtime_ns};
 use crate::socket::{is_not_ready, listen, reset_when_closed};
-use crate::writes::{Chunks, Writes};
+use crate::writes::{Chunks, Writes, Written, write};
 use atoll_netio::process::raise_descriptor_limit;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use slab::Slab;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -30,16 +30,11 @@ const BACKLOG: i32 = i32::MAX;
 /// Accepted in one turn of the loop at most, so that a storm of connections does not hold up the others.
 const ACCEPTED_PER_TURN: usize = 256;
 
-/// Offered to the kernel in one write.
-const WRITE_BYTES: usize = 1 << 18;
-
 /// Silence after which the kernel asks whether a client is still there. Longer than any retransmission that is
 /// on its way over a satellite, so the probes only meet connections that are really idle.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
 
 const LISTENER: u64 = u64::MAX - 8;
-
-static PAYLOAD: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
 
 /// Configuration of `atoll-host serve`.
 #[derive(Clone, Debug, Deserialize)]
@@ -296,27 +291,13 @@ impl Connection {
             return Ok(true);
         };
         if *remaining > 0 {
-            let mut allowed = *remaining;
-            if let Some(chunks) = &mut self.chunks {
-                match chunks.allowed(monotonic_ns()) {
-                    Ok(bytes) => allowed = allowed.min(bytes),
-                    Err(next_ns) => {
-                        self.resumes_ns = Some(next_ns);
-                        return Ok(false);
-                    }
+            match write(&self.stream, &mut self.chunks, *remaining)? {
+                Written::Bytes(count) => {
+                    *remaining -= count;
+                    *sent_bytes += count;
                 }
-            }
-            let offered = usize::try_from(allowed)
-                .unwrap_or(usize::MAX)
-                .min(WRITE_BYTES);
-            let count = match self.stream.write(&PAYLOAD[..offered]) {
-                Err(error) if is_not_ready(&error) => 0,
-                other => other?,
-            };
-            *remaining -= count as u64;
-            *sent_bytes += count as u64;
-            if let Some(chunks) = &mut self.chunks {
-                chunks.wrote(count as u64);
+                Written::NotReady => {}
+                Written::PausedUntil(next_ns) => self.resumes_ns = Some(next_ns),
             }
         }
         if *remaining > 0 {

@@ -7,14 +7,14 @@
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, failed, monotonic_at, monotonic_ns, realtime_ns};
 use crate::socket::{check_congestion_control, connect, is_not_ready, listen, reset_when_closed};
-use crate::writes::{Chunks, Writes};
+use crate::writes::{Chunks, Writes, Written, write};
 use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, accept_with};
 use serde::{Deserialize, Serialize};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-/// Read or written in one call at most.
+/// Read in one call at most.
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// While more is missing, the receiver is woken for so much at a time.
@@ -153,42 +153,28 @@ fn send_all(
     mut chunks: Option<Chunks>,
     sent: &mut Sent,
 ) -> io::Result<()> {
-    let payload = vec![0; BUFFER_BYTES];
     events.add(stream, SOCKET, EventFlags::OUT)?;
     while sent.sent_bytes < size_bytes {
-        let mut allowed = size_bytes - sent.sent_bytes;
-        if let Some(chunks) = &mut chunks {
-            match chunks.allowed(monotonic_ns()) {
-                Ok(bytes) => allowed = allowed.min(bytes),
-                Err(next_ns) => {
-                    events.modify(stream, SOCKET, EventFlags::empty())?;
-                    if woken_to_stop(events, Some(next_ns))? {
-                        reset_when_closed(stream);
-                        return Ok(());
-                    }
-                    if let Some(error) = stream.take_error()? {
-                        return Err(error); // the receiver has reset the connection
-                    }
-                    events.modify(stream, SOCKET, EventFlags::OUT)?;
-                    continue;
-                }
+        let until_ns = match write(stream, &mut chunks, size_bytes - sent.sent_bytes)? {
+            Written::Bytes(count) => {
+                sent.sent_bytes += count;
+                continue;
             }
+            Written::NotReady => None,
+            Written::PausedUntil(next_ns) => {
+                events.modify(stream, SOCKET, EventFlags::empty())?;
+                Some(next_ns)
+            }
+        };
+        if woken_to_stop(events, until_ns)? {
+            reset_when_closed(stream);
+            return Ok(());
         }
-        let offered = usize::try_from(allowed).unwrap_or(usize::MAX);
-        match stream.write(&payload[..offered.min(BUFFER_BYTES)]) {
-            Ok(count) => {
-                sent.sent_bytes += count as u64;
-                if let Some(chunks) = &mut chunks {
-                    chunks.wrote(count as u64);
-                }
+        if until_ns.is_some() {
+            if let Some(error) = stream.take_error()? {
+                return Err(error); // the receiver has reset the connection
             }
-            Err(error) if is_not_ready(&error) => {
-                if woken_to_stop(events, None)? {
-                    reset_when_closed(stream);
-                    return Ok(());
-                }
-            }
-            Err(error) => return Err(error),
+            events.modify(stream, SOCKET, EventFlags::OUT)?;
         }
     }
     stream.shutdown(Shutdown::Write)?;

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a server writes: as fast as TCP takes it, paced, at a largest rate, or in chunks with pauses.
 
-use crate::job::{SECOND_NS, wrong_setting};
-use crate::socket::pace;
+use crate::job::{SECOND_NS, monotonic_ns, wrong_setting};
+use crate::socket::{is_not_ready, pace};
 use serde::Deserialize;
-use std::io;
+use std::io::{self, Write};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
+
+/// Offered to the kernel in one write.
+const WRITE_BYTES: usize = 1 << 18;
+
+static PAYLOAD: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
 
 /// Below it a full-size segment takes more than 12 s, which clients would take for a lost connection.
 const RATE_MIN_BIT_S: u64 = 1000;
@@ -86,7 +92,7 @@ impl Chunks {
     ///
     /// # Errors
     /// The instant of the next chunk, if that is none.
-    pub fn allowed(&mut self, now_ns: u64) -> Result<u64, u64> {
+    fn allowed(&mut self, now_ns: u64) -> Result<u64, u64> {
         if self.remaining == 0 {
             let begin_ns = match self.next_ns {
                 Some(next_ns) if now_ns < next_ns => return Err(next_ns),
@@ -100,9 +106,44 @@ impl Chunks {
     }
 
     /// So many bytes were written.
-    pub fn wrote(&mut self, bytes: u64) {
+    fn wrote(&mut self, bytes: u64) {
         self.remaining -= bytes;
     }
+}
+
+/// What came of a write.
+pub enum Written {
+    /// So many bytes were written.
+    Bytes(u64),
+    /// The socket takes none now.
+    NotReady,
+    /// The next chunk begins at this instant.
+    PausedUntil(u64),
+}
+
+/// Write once, at most `remaining` bytes and what the chunks of the connection allow.
+///
+/// # Errors
+/// Those of the connection.
+pub fn write(
+    mut stream: &TcpStream,
+    chunks: &mut Option<Chunks>,
+    remaining: u64,
+) -> io::Result<Written> {
+    let allowed = match chunks.as_mut().map(|each| each.allowed(monotonic_ns())) {
+        Some(Err(next_ns)) => return Ok(Written::PausedUntil(next_ns)),
+        Some(Ok(bytes)) => remaining.min(bytes),
+        None => remaining,
+    };
+    let offered = usize::try_from(allowed).unwrap_or(usize::MAX);
+    let count = match stream.write(&PAYLOAD[..offered.min(WRITE_BYTES)]) {
+        Err(error) if is_not_ready(&error) => return Ok(Written::NotReady),
+        other => other? as u64,
+    };
+    if let Some(chunks) = chunks {
+        chunks.wrote(count);
+    }
+    Ok(Written::Bytes(count))
 }
 
 #[cfg(test)]
