@@ -128,15 +128,15 @@ def _study_summary(path: Path) -> tuple[str, list[str]]:
     """
     from atoll_analysis.figures.run_figures import FIGURES
     from atoll_emulation.this_machine.congestion_controls import (
+        local_controls,
         missing_controls,
-        offered_by_virtual_kernel,
-        offered_here,
+        virtual_controls,
     )
     from atoll_studies.results.result_tables import columns
     from atoll_studies.study import load_study
 
     study = load_study(path, tuple(FIGURES), columns())
-    here, virtual = offered_here(), offered_by_virtual_kernel()
+    here, virtual = local_controls(), virtual_controls()
     experiments = [each.experiment for each in study.configurations if study.platform == MININET]
     lacking = [line for experiment in experiments for line in missing_controls(experiment, here, virtual)]
     configurations = counted(len(study.configurations), "configuration")
@@ -177,11 +177,11 @@ class _MachineCheck:
             print(f"{name:<19} {fact}")
         for platform in self.platforms:
             if not platform.missing:
-                print(f"{f'--on {platform.platform}':<19} works {platform.how}", flush=True)
+                print(f"{f'--on {platform.platform}':<19} works {platform.description}", flush=True)
 
     def to_json(self) -> dict[str, Any]:
         platforms = {
-            platform.platform: {"works": not platform.missing, "how": platform.how, "lacks": platform.missing}
+            platform.platform: {"works": not platform.missing, "how": platform.description, "lacks": platform.missing}
             for platform in self.platforms
         }
         return {"machine": self.facts, "ways": platforms, "lacks": self.missing}
@@ -189,16 +189,16 @@ class _MachineCheck:
 
 def _check_machine(experiments: list[Experiment]) -> _MachineCheck:
     from atoll_emulation.this_machine.congestion_controls import (
+        has_unknown_control,
+        local_controls,
         missing_controls,
-        names_unknown,
-        offered_by_virtual_kernel,
-        offered_here,
+        virtual_controls,
     )
     from atoll_emulation.this_machine.host_requirements import (
+        add_missing,
         check_platforms,
         describe_machine,
         missing_by_platform,
-        with_missing,
     )
     from atoll_hosts.binary import find_binary
 
@@ -206,15 +206,15 @@ def _check_machine(experiments: list[Experiment]) -> _MachineCheck:
     try:
         find_binary()
     except MachineError as error:  # the agent is needed on every platform
-        platforms = tuple(with_missing(platform, [str(error)]) for platform in platforms)
+        platforms = tuple(add_missing(platform, [str(error)]) for platform in platforms)
     not_met = [line for platform in platforms if platform.platform == MININET for line in platform.missing]
     control_lines: list[str] = []
     faulty: set[str] = set()
-    host_kernel, virtual_kernel = offered_here(), offered_by_virtual_kernel()
+    host_kernel, virtual_kernel = local_controls(), virtual_controls()
     for experiment in experiments:
         control_lines += (missing := missing_controls(experiment, host_kernel, virtual_kernel))
         faulty |= {experiment.file} if missing else set()
-    unknown = any(names_unknown(experiment, host_kernel, virtual_kernel) for experiment in experiments)
+    unknown = any(has_unknown_control(experiment, host_kernel, virtual_kernel) for experiment in experiments)
     problem_lines = (*missing_by_platform(platforms), *control_lines)
     return _MachineCheck(describe_machine(), platforms, (*not_met, *control_lines), unknown, faulty, problem_lines)
 
