@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 from atoll_core.errors import MachineError
-from atoll_emulation.mininet_lab.namespaces import why_no_namespaces
+from atoll_emulation.mininet_lab.namespaces import namespaces_error
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from screenshots.browser import find_browser
 from tests.counts import pytest_addoption, pytest_configure
@@ -85,7 +85,7 @@ def why_no_virtual_time() -> str | None:
         find_virtual_kernel()
     except MachineError as error:
         return str(error)
-    return why_no_namespaces()
+    return namespaces_error()
 
 
 def why_no_browser() -> str | None:

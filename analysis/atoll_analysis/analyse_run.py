@@ -293,10 +293,10 @@ def _ended_connections(
 
 
 def _link_figures(data: RunData, tables: Tables, link: Link) -> LinkFigures:
-    measured, back = data.direction(link, "to_island"), data.direction(link, "to_world")
+    to_island, to_world = data.direction(link, "to_island"), data.direction(link, "to_world")
     over_time, window = data.over_time(link), data.window
     # How much a late departure can push from one window into the next is unknown where lateness is not measured.
-    unbounded = measured is not None and measured.lateness_max_ns is None and not data.in_virtual_time
+    unbounded = to_island is not None and to_island.lateness_max_ns is None and not data.in_virtual_time
     slack = VIRTUAL_SLACK if data.in_virtual_time else TIMER_SLACK
     box = data.network.box(link.box)
     mtu = PathMtus(data.network, data.experiment).longest_at(box)
@@ -307,19 +307,19 @@ def _link_figures(data: RunData, tables: Tables, link: Link) -> LinkFigures:
         mean_rate_bit_s=over_time.mean_rate(window.start_ns, window.end_ns).bit_s if window else None,
         least_rate_bit_s=over_time.rates(window.start_ns, window.end_ns)[0].bit_s if window else None,
         queue_bytes=link.to_island.queue.bytes,
-        queue_max_bytes=measured.queue_max_bytes if measured else None,
+        queue_max_bytes=to_island.queue_max_bytes if to_island else None,
         loss_bytes=dropped_bytes(data, link),
-        loss_fraction=_share_lost(measured),
-        losses=by_cause(measured.losses, link.to_island) if measured else {},
-        loss_fraction_to_world=_share_lost(back),
-        losses_to_world=by_cause(back.losses, link.to_world) if back else {},
-        sojourn=measured.sojourn if measured else None,
+        loss_fraction=_share_lost(to_island),
+        losses=by_cause(to_island.losses, link.to_island) if to_island else {},
+        loss_fraction_to_world=_share_lost(to_world),
+        losses_to_world=by_cause(to_world.losses, link.to_world) if to_world else {},
+        sojourn=to_island.sojourn if to_island else None,
         idle_s=observables.idle_s(tables, link, data.window) if data.window else None,
         queue_full_s=observables.queue_full_s(tables, link),
         windows_over_rate=None
         if unbounded
         else observables.windows_over_rate(tables, link, over_time, mtu, data.lateness_max_ns or 0, bucket),
-        scheduled_windows_over_rate=measured.scheduled_windows_over_rate if measured else None,
+        scheduled_windows_over_rate=to_island.scheduled_windows_over_rate if to_island else None,
         utilisation=_utilisation(data, tables, link),
     )
 
@@ -348,8 +348,8 @@ def _regime(
     losses: Mapping[str, LostFigures] = measured.losses if measured else {}
     dropped = [losses[cause]["packets"] for cause in ("queue", "aqm") if cause in losses]
     span_s = SPAN_RTTS * data.base_rtt_ns / 1e9 if data.base_rtt_ns is not None else None
-    load, *others = data.experiment.loads
-    is_steady = load.flows_per_s is not None and all(other == load for other in others)
+    load, *other_loads = data.experiment.loads
+    is_steady = load.flows_per_s is not None and all(other_load == load for other_load in other_loads)
     return regime(
         utilisation=links[link.box]["utilisation"],
         queue_loss=sum(dropped) / measured.in_packets if measured and measured.in_packets and dropped else None,
@@ -430,11 +430,11 @@ def _sojourn_bounds(data: RunData) -> dict[str, float | None]:
     """Return what full queues can add to a ping's RTT, forth, back and both, on the path where that is most."""
     if not data.topology.links:
         return dict.fromkeys(("sojourn_bound_ms", "sojourn_bound_to_island_ms", "sojourn_bound_to_world_ms"))
-    ways = [
+    bounds_ms = [
         (sum(link.to_island.full_queue.ms for link in links), sum(link.to_world.full_queue.ms for link in links))
         for links in data.topology.ping_links or (data.topology.links,)
     ]
-    to_island_ms, to_world_ms = max(ways, key=sum)
+    to_island_ms, to_world_ms = max(bounds_ms, key=sum)
     return {
         "sojourn_bound_ms": to_island_ms + to_world_ms,
         "sojourn_bound_to_island_ms": to_island_ms,

@@ -65,14 +65,14 @@ class RepeatComparison:
 
 def compare_runs(first: RunDir, second: RunDir) -> RepeatComparison:
     """Compare two analysed runs. Raises RunError when one was not analysed."""
-    names = sorted(_names(first) | _names(second), key=_order)
+    names = sorted(_names(first) | _names(second), key=_sort_key)
     files = [_FileComparison(name, (_sha256(first, name), _sha256(second, name))) for name in names]
     summaries = [_comparable(run.summary()) for run in (first, second)]
     digests = [hashlib.sha256(json.dumps(summary).encode()).hexdigest() for summary in summaries]
     files.append(_FileComparison("summary.json", (digests[0], digests[1])))
     different = next((file for file in files if not file.is_same), None)
-    where = None if different is None else f"{different.file}: {_difference(different, first, second, summaries)}"
-    return RepeatComparison((str(first.path), str(second.path)), tuple(files), where)
+    difference = None if different is None else f"{different.file}: {_difference(different, first, second, summaries)}"
+    return RepeatComparison((str(first.path), str(second.path)), tuple(files), difference)
 
 
 def _names(run: RunDir) -> set[str]:
@@ -80,7 +80,7 @@ def _names(run: RunDir) -> set[str]:
     return captures | {f"tables/{path.name}" for path in run.tables.glob("*.parquet")}
 
 
-def _order(name: str) -> tuple[bool, str]:
+def _sort_key(name: str) -> tuple[bool, str]:
     return not name.startswith("captures/"), name  # packets missing in a capture are missing in tables, too
 
 
@@ -121,19 +121,19 @@ def _difference(file: _FileComparison, first: RunDir, second: RunDir, summaries:
         return _first_key(summaries[0], summaries[1])
     if file.file.startswith("tables/"):
         return _first_cell(first.path / file.file, second.path / file.file)
-    one, other = _open(first, file.file), _open(second, file.file)
-    if one is None or other is None:
+    first_file, second_file = _open(first, file.file), _open(second, file.file)
+    if first_file is None or second_file is None:
         return "the file disappeared while it was read"
-    with one, other:
-        return _first_packet(one, other)
+    with first_file, second_file:
+        return _first_packet(first_file, second_file)
 
 
-def _first_packet(one: IO[bytes], other: IO[bytes]) -> str:
+def _first_packet(first: IO[bytes], second: IO[bytes]) -> str:
     """Return the first difference of two captures: number of the packet from 1, its time in both, the field."""
-    if one.read(_PCAP_HEADER_BYTES) != other.read(_PCAP_HEADER_BYTES):
+    if first.read(_PCAP_HEADER_BYTES) != second.read(_PCAP_HEADER_BYTES):
         return "the file header"
     first_ns, number = 0, 0
-    for number, (a, b) in enumerate(zip(_records(one), _records(other), strict=False), 1):
+    for number, (a, b) in enumerate(zip(_records(first), _records(second), strict=False), 1):
         first_ns = first_ns or a[0]
         if a != b:
             return f"packet {number}, {(a[0] - first_ns) / 1e9:.9f} s after the first: {_first_field(a, b)}"
@@ -153,34 +153,34 @@ def _records(capture: IO[bytes]) -> Iterator[tuple[int, int, bytes]]:
 def _first_field(a: tuple[int, int, bytes], b: tuple[int, int, bytes]) -> str:
     shift = f", time stamps {abs(a[0] - b[0])} ns apart" if a[0] != b[0] else ""
     if a[2] != b[2]:
-        at = next((i for i, (x, y) in enumerate(zip(a[2], b[2], strict=False)) if x != y), min(len(a[2]), len(b[2])))
-        name, begin, end = frame_field_at(a[2], at)
+        index = next((i for i, (x, y) in enumerate(zip(a[2], b[2], strict=False)) if x != y), min(len(a[2]), len(b[2])))
+        name, begin, end = frame_field_at(a[2], index)
         return f"{name} is {a[2][begin:end].hex()} and {b[2][begin:end].hex()} (byte {begin} of the frame){shift}"
     if a[1] != b[1]:
         return f"length is {a[1]} and {b[1]} bytes{shift}"
     return f"time stamp is {a[0]} and {b[0]} ns{shift}"
 
 
-def _first_cell(one: Path, other: Path) -> str:
+def _first_cell(first: Path, second: Path) -> str:
     """Return the first difference of two tables: row from 0, column."""
     from atoll_analysis.tables.table_schemas import scan_table
 
-    a, b = (scan_table(path).collect() for path in (one, other))
+    a, b = (scan_table(path).collect() for path in (first, second))
     if a.schema != b.schema:
         return "its columns"
     for row in range(min(len(a), len(b))):
-        for column, x, y in zip(a.columns, a.row(row), b.row(row), strict=True):
-            if x != y:
-                return f"row {row}, column {column}: {x} and {y}"
+        for column, first_cell, second_cell in zip(a.columns, a.row(row), b.row(row), strict=True):
+            if first_cell != second_cell:
+                return f"row {row}, column {column}: {first_cell} and {second_cell}"
     if len(a) != len(b):
         return f"{len(a)} and {len(b)} rows"
     return "the same rows, stored in different bytes"
 
 
-def _first_key(a: Any, b: Any, where: str = "") -> str:
-    if isinstance(a, dict) and isinstance(b, dict):
-        one, other = cast("dict[str, Any]", a), cast("dict[str, Any]", b)
-        for key in one | other:
-            if one.get(key) != other.get(key):
-                return _first_key(one.get(key), other.get(key), f"{where}.{key}" if where else key)
-    return f"{where}: {a} and {b}"
+def _first_key(first: Any, second: Any, where: str = "") -> str:
+    if isinstance(first, dict) and isinstance(second, dict):
+        first_keys, second_keys = cast("dict[str, Any]", first), cast("dict[str, Any]", second)
+        for key in first_keys | second_keys:
+            if first_keys.get(key) != second_keys.get(key):
+                return _first_key(first_keys.get(key), second_keys.get(key), f"{where}.{key}" if where else key)
+    return f"{where}: {first} and {second}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.run_directory.atomic_files import plain_errors
+from atoll_analysis.run_directory.atomic_files import write_errors
 from atoll_analysis.run_directory.directory import RUNNING
 from atoll_analysis.run_directory.file_record import RECORD, update_checksums
 from atoll_core.errors import AtollError, RunDirError, RunError
@@ -140,7 +140,7 @@ def drop_captures(path: Path) -> int:
     run.update_manifest({"captures_dropped": {**manifest.get("captures_dropped", {}), **freed_bytes}})
     update_checksums(path, (), [str(capture.relative_to(path)) for capture in captures])
     for capture in captures:
-        with plain_errors(capture):
+        with write_errors(capture):
             capture.unlink()
     return sum(freed_bytes.values())
 
@@ -148,7 +148,7 @@ def drop_captures(path: Path) -> int:
 def _outcome(run: RunDir, manifest: Mapping[str, Any]) -> str:
     """The outcome as recorded; ``KILLED`` of a run that recorded none and has not been written to lately."""
     outcome = str(manifest.get("outcome", RUNNING))
-    return KILLED if outcome == RUNNING and not run.written_lately() else outcome
+    return KILLED if outcome == RUNNING and not run.was_written_recently() else outcome
 
 
 def _capture_damages(capture: Path, table: Path, binary: Path, control_network: IPv4Network | None) -> list[str]:

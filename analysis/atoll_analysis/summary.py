@@ -304,7 +304,7 @@ class Summary(TypedDict):
     placement: dict[str, int]  # channels of each client
     start: StartFigures | None  # when the clients' programs began; None: no client reported it
     connections: int | None  # connections of the channels at the island, however they ended; None: no capture there
-    flows_completed: int  # flows of the channels that received all they asked for
+    flows_completed: int  # flows of the channels that received all requested bytes
     flows_cut: int  # flows that the end of the run interrupted
     flows_failed: int  # flows that failed
     flows_failed_by: NotRequired[dict[str, int]]  # failed flows by the name of the error, the most frequent first

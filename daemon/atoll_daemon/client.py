@@ -73,7 +73,7 @@ class Description:
             raise DescriptionError([Diagnostic(str(self.path), 0, f"cannot be read: {error.strerror}")]) from None
 
 
-def request_refused(error: Line) -> LabError:
+def refusal_error(error: Line) -> LabError:
     """The error of a request that the daemon refused, or that failed there; has the exit code of the answer."""
     refused = LabError(error["message"])
     refused.exit_code = error["exit_code"]
@@ -140,7 +140,7 @@ class DaemonClient:
         """
         parameters = description.parameters()
         for name, value in query.items():
-            parameters += [(name, each) for each in (value if isinstance(value, list) else [value]) if each is not None]
+            parameters += [(name, item) for item in (value if isinstance(value, list) else [value]) if item is not None]
         headers = {"Content-Type": "application/yaml", "Accept": "application/x-ndjson"}
         try:
             async with self._session.post(
@@ -153,7 +153,7 @@ class DaemonClient:
                     if line["type"] == "done":
                         return line
                     if line["type"] == "error":
-                        raise request_refused(line)
+                        raise refusal_error(line)
                     on_line(line)
         except (aiohttp.ClientError, json.JSONDecodeError) as error:
             raise LabError(DAEMON_DIED) from error
@@ -200,7 +200,7 @@ class DaemonClient:
             async with self._session.delete(f"{_DAEMON_URL}/v1/lab", params={"force": str(force).lower()}) as response:
                 await _read_answer(response)
         if holder is not None:
-            await wait_gone(self._target, holder[0])
+            await wait_until_ended(self._target, holder[0])
 
     def shell(self) -> Any:
         """The WebSocket of a shell, as an async context manager."""
@@ -214,7 +214,7 @@ async def _read_answer(response: aiohttp.ClientResponse) -> Line:
     except (aiohttp.ClientError, json.JSONDecodeError):
         raise LabError(f"the daemon answered {response.status} {response.reason} without an explanation") from None
     if not response.ok:
-        raise request_refused(answer["error"])
+        raise refusal_error(answer["error"])
     return answer
 
 
@@ -238,8 +238,8 @@ async def connected(target: LabTarget) -> AsyncGenerator[DaemonClient | None]:
                 await daemon.status()
         except (TimeoutError, aiohttp.ClientError):
             claim = f"{describe_holder(*holder)} holds the lock but does not answer like a daemon"
-            other = LabError(f"{socket_name(target)} is the lock of {target}: {claim}")
-            raise root_owned_error(target, holder) or other from None
+            unresponsive = LabError(f"{socket_name(target)} is the lock of {target}: {claim}")
+            raise root_owned_error(target, holder) or unresponsive from None
         yield daemon
 
 
@@ -343,7 +343,7 @@ async def _is_up(target: LabTarget, *, wait: bool) -> bool:
         return True
     if wait:
         with contextlib.suppress(LabError):
-            await wait_gone(target, status["pid"])
+            await wait_until_ended(target, status["pid"])
             return False
     busy: Line = status["busy"] or {}
     task_text = f"{busy.get('about', 'ending')}, daemon process {status['pid']}"
@@ -380,7 +380,7 @@ def _log_file() -> Any:
         raise AtollError(f"cannot write the daemon's log in {state}: {error.strerror}") from None
 
 
-async def wait_gone(target: LabTarget, pid: int) -> None:
+async def wait_until_ended(target: LabTarget, pid: int) -> None:
     """Wait until the daemon has ended. Raises LabError if it has not after the limit."""
     for _ in range(int(_EXIT_TIMEOUT_S / 0.05)):
         if daemon_holder(target) is None:

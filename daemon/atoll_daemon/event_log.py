@@ -41,14 +41,14 @@ class EventListener:
         self._drop = drop
         self._is_over = False
 
-    async def take(self) -> EventJson | None:
+    async def get(self) -> EventJson | None:
         """Wait for the next event or sample; None if the subscription has ended."""
-        while (event := self.take_now()) is None and not self._is_over:
+        while (event := self.get_nowait()) is None and not self._is_over:
             self._changed.clear()
             await self._changed.wait()
         return event
 
-    def take_now(self) -> EventJson | None:
+    def get_nowait(self) -> EventJson | None:
         """The next event or sample if one is waiting, else None."""
         if not self._queue:
             return None
@@ -187,7 +187,7 @@ class LivePoints:
             self._send()
             self._run, self._counters_from_run = None, False
 
-    def take(self, points: Iterable[MetricPoint]) -> None:
+    def add(self, points: Iterable[MetricPoint]) -> None:
         """Take points, which are sent within a second."""
         if not self._events.has_sample_listeners:
             return
@@ -195,7 +195,7 @@ class LivePoints:
         if self._points and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._period_s, self._send)
 
-    def take_counters(self, testbed: Testbed, event: Counters, now_ns: int) -> None:
+    def add_counters(self, testbed: Testbed, event: Counters, now_ns: int) -> None:
         """Take the counters of a link or delay box, unless a run passes them itself.
 
         The first counters of a second are preceded by the configuration of the links. ``now_ns``: CLOCK_REALTIME.
@@ -203,8 +203,8 @@ class LivePoints:
         if self._counters_from_run or not self._events.has_sample_listeners:
             return
         if self._timer is None and testbed.experiment is not None:
-            self.take(link_config_points(testbed.experiment.links, now_ns))
-        self.take(box_points(event.box, event.line, class_names(testbed.network), box_kinds(testbed.network)))
+            self.add(link_config_points(testbed.experiment.links, now_ns))
+        self.add(box_points(event.box, event.line, class_names(testbed.network), box_kinds(testbed.network)))
 
     def _send(self) -> None:
         if self._timer is not None:

@@ -42,7 +42,7 @@ from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.run_registry import RUNS, RunRecord, Runs
 from atoll_daemon.task_runner import JsonObject, TaskRunner
 from atoll_dashboards.grafana.grafana_links import recorded_link
-from atoll_dashboards.influx.sink_supervisor import feeding
+from atoll_dashboards.influx.sink_supervisor import sink_for
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.calibration.link_calibration import calibrate
 from atoll_testbed.preflight.requirements import require_runnable
@@ -103,9 +103,9 @@ class LabDaemon:
         self._described: DescribedExperiment | None = None
         self._background: set[asyncio.Task[None]] = set()
         self.bus.subscribe(reporting(self.events.record, _print_error), *_LOGGED_EVENTS)
-        self.bus.subscribe(reporting(self._take_note, _print_error), Note)
-        self.bus.subscribe(reporting(self._take_counters, _print_error), Counters)
-        self.bus.subscribe(reporting(lambda event: self.points.take(event.points), _print_error), MetricPoints)
+        self.bus.subscribe(reporting(self._on_note, _print_error), Note)
+        self.bus.subscribe(reporting(self._on_counters, _print_error), Counters)
+        self.bus.subscribe(reporting(lambda event: self.points.add(event.points), _print_error), MetricPoints)
 
     # State
 
@@ -127,10 +127,10 @@ class LabDaemon:
         self.require_lab()
         described = self._running.network if self._running else network
         if described != network:
-            up = f"{described.name}, {described.file}"
+            lab_text = f"{described.name}, {described.file}"
             msg = (
-                f"the lab that is up ({up}) is not the one that {network.file} describes now, with the given settings; "
-                "run `atoll down` first"
+                f"the lab that is up ({lab_text}) is not the one that {network.file} describes now, with the given "
+                "settings; run `atoll down` first"
             )
             raise RequestError(409, msg, exit_code=1)
 
@@ -166,11 +166,11 @@ class LabDaemon:
             self.require_same_lab(network)
             self.require_runtime(runtime)
             return {"already": True}
-        absolute = _with_absolute_file(network)
+        network_at_path = _with_absolute_file(network)
         file = self.target.inventory
-        inventory = None if file is None else await asyncio.to_thread(load_inventory, file, absolute)
-        testbed = await Testbed.start(absolute, self.bus, runtime or Runtime.OS_KEN, inventory=inventory)
-        self._running = _RunningLab(testbed, lab, absolute)
+        inventory = None if file is None else await asyncio.to_thread(load_inventory, file, network_at_path)
+        testbed = await Testbed.start(network_at_path, self.bus, runtime or Runtime.OS_KEN, inventory=inventory)
+        self._running = _RunningLab(testbed, lab, network_at_path)
         if self.for_run:
             forget_failure(self.target)  # the run reports it
         else:
@@ -243,16 +243,16 @@ class LabDaemon:
         self.runs.add(record, str(run_dir.path), run_dir.path.name)
         self.replays.add(run_dir.path)
 
-        def take(event: StepBegun | Live) -> None:
-            record.take(event)
+        def on_progress(event: StepBegun | Live) -> None:
+            record.update(event)
             if testbed.experiment is request.experiment and self._described is not described:
                 self._note_applied(described)
 
         metrics = request.options.metrics
         self.bus.publish(RunBegun(record.id, str(run_dir.path)))
-        with contextlib.closing(run_dir), self.bus.subscribe(take, StepBegun, Live):
+        with contextlib.closing(run_dir), self.bus.subscribe(on_progress, StepBegun, Live):
             running = LiveRun(testbed, planned, run_dir)
-            sink = feeding(run_dir.path, running.note, self._publish_progress) if metrics else contextlib.nullcontext()
+            sink = sink_for(run_dir.path, running.note, self._publish_progress) if metrics else contextlib.nullcontext()
             async with _recording_files(run_dir):
                 async with sink as sent:
                     with self.points.of_run(record.id, counters_from_run=metrics):
@@ -315,12 +315,12 @@ class LabDaemon:
         chain = list(described.experiment.chain.hops)
         self.events.add("applied", experiment=described.experiment.name, chain=chain, **fields)
 
-    def _take_counters(self, event: Counters) -> None:
+    def _on_counters(self, event: Counters) -> None:
         self.boxes[event.box] = {key: part for key, part in event.to_json().items() if key != "type"}
         if self.testbed is not None:
-            self.points.take_counters(self.testbed, event, time.time_ns())
+            self.points.add_counters(self.testbed, event, time.time_ns())
 
-    def _take_note(self, event: Note) -> None:
+    def _on_note(self, event: Note) -> None:
         if self.runs.in_progress is None:  # the run records it
             sys.stderr.write(f"daemon: {event.message}\n")
         self.events.record(event)

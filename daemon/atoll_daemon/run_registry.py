@@ -36,7 +36,7 @@ class RunRecord:
     has_id: asyncio.Event = field(default_factory=asyncio.Event)
     """Set as soon as the run has a directory, or has ended without one."""
 
-    def take(self, event: StepBegun | Live) -> None:
+    def update(self, event: StepBegun | Live) -> None:
         """Take the progress of the run."""
         if isinstance(event, StepBegun):
             self.step = event.step

@@ -22,7 +22,7 @@ from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon.http import write_handlers
 from atoll_daemon.http.api_models import LabRequest, PortRequest, Request
 from atoll_daemon.http.auth import AccessControl, is_local, local_only_error
-from atoll_daemon.http.http_app import HttpHandler, add_page, errors_as_json, is_page, runner_of
+from atoll_daemon.http.http_app import HttpHandler, add_page, errors_as_json, is_page, make_runner
 from atoll_daemon.http.http_errors import RequestError, no_lab_is_up
 from atoll_daemon.http.openapi import Handler
 from atoll_daemon.http.request_parsing import MOST_BODY_BYTES, parameters, read_object
@@ -45,7 +45,7 @@ class Server:
         self._daemon = daemon
         self._access = AccessControl()
         self._ports: list[ServedPort] = []
-        self._runner = runner_of(self._application())
+        self._runner = make_runner(self._application())
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve until `down`, a signal, the end of the starting run or of the lab; then take the lab down."""
@@ -57,7 +57,7 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._daemon.end.set)
         if self._daemon.for_run:
-            self._daemon.spawn(self._end_with_starter())
+            self._daemon.spawn(self._end_with_parent())
         await self._daemon.end.wait()
         for port in self._ports:
             port.close()
@@ -69,15 +69,15 @@ class Server:
     def _application(self) -> web.Application:
         app = web.Application(middlewares=[errors_as_json, self._authorize], client_max_size=MOST_BODY_BYTES)
         for route in ROUTES:
-            app.router.add_route(route.method, route.path, self._serve_by(route.handler, route.query))
+            app.router.add_route(route.method, route.path, self._wrap(route.handler, route.query))
         add_page(app)
         # Requests of local commands only: they name files, or belong to the user at a terminal.
-        app.router.add_post("/v1/lab", _local_only(self._serve_by(write_handlers.post_lab, LabRequest)))
+        app.router.add_post("/v1/lab", _local_only(self._wrap(write_handlers.post_lab, LabRequest)))
         app.router.add_post("/v1/ports", _local_only(self._open_port))
         app.router.add_get("/v1/shell", _local_only(self._shell))
         return app
 
-    def _serve_by(self, handler: Handler, query: type[Request]) -> HttpHandler:
+    def _wrap(self, handler: Handler, query: type[Request]) -> HttpHandler:
         """Serve requests by a handler, which reads their parameters itself if it has any."""
 
         async def serve(request: web.Request) -> web.StreamResponse:
@@ -115,7 +115,7 @@ class Server:
     async def _shell(self, request: web.Request) -> web.StreamResponse:
         return await serve_shell(request, self._daemon)
 
-    async def _end_with_starter(self) -> None:
+    async def _end_with_parent(self) -> None:
         """End when standard input is closed: the starting run has its other end open as long as it lives."""
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -217,13 +217,13 @@ async def _forward_input(message: WSMessage, shell: LabShell) -> None:
 
 async def _forward_output(shell: LabShell, socket: web.WebSocketResponse) -> None:
     with contextlib.suppress(ConnectionError):  # the client has disconnected
-        while printed := await shell.read():
-            await socket.send_bytes(printed)
+        while output := await shell.read():
+            await socket.send_bytes(output)
         await _end_shell(socket, shell.refusal)
 
 
 async def _end_shell(socket: web.WebSocketResponse, reason: str | None) -> None:
     """Send the last message, which says how the session ended."""
-    last = {"type": "done"} if reason is None else {"type": "error", "message": reason, "exit_code": LabError.exit_code}
-    await socket.send_json(last)
+    end = {"type": "done"} if reason is None else {"type": "error", "message": reason, "exit_code": LabError.exit_code}
+    await socket.send_json(end)
     await socket.close()

@@ -28,13 +28,13 @@ from atoll_hosts.message_shapes import (
     EXIT,
     HELLO,
     METRICS,
-    OUR_VERSIONS,
+    SUPPORTED_VERSIONS,
     ProtocolVersion,
-    agreed,
-    cleaned,
-    misfit,
-    parsed,
-    spoken,
+    common_version,
+    first_deviation,
+    greeting_versions,
+    parse_json,
+    printable,
     version_text,
 )
 
@@ -45,15 +45,15 @@ _LONGEST_REQUEST_S = 300.0  # a tool of the agent's may take 20 s, and requests 
 # The agent needs a second at most for its jobs, a moment for its settings.
 _CLOSE_TIMEOUT_S = 10.0
 
-_BEATS_PER_TIMEOUT = 8  # within the timeout of the heartbeat
+_HEARTBEATS_PER_TIMEOUT = 8  # within the timeout of the heartbeat
 
 # Metrics arrive once a period, at the start and at the end; delayed ones arrive together.
-_METRICS_AT_ONCE = 10
+_METRICS_BURST = 10
 _METRICS_PER_PERIOD = 2  # the clock of its machine may be fast
 
 _LONGEST_TEXT = 2000  # characters of an agent's messages for people
 _LONGEST_SHOWN = 200  # characters of a line that is no message
-_MOST_PRINTED = 100  # lines before the greeting
+_MOST_PRINTED_LINES = 100  # lines before the greeting
 
 _OWNERS_VERSION: ProtocolVersion = (2, 1)
 _DATA_LIMIT_VERSION: ProtocolVersion = (2, 2)
@@ -88,13 +88,13 @@ class Agent:
         self._last_received_s = time.monotonic()
         self._end_reason: str | None = None  # the reason if this side has ended the stream
         self._on_metrics: OnMetrics | None = None
-        self._measured: dict[str, frozenset[str]] = {}  # interfaces by host for which metrics were requested
+        self._measured_interfaces: dict[str, frozenset[str]] = {}  # interfaces by host for which metrics were requested
         self._measured_every_s = 1.0
         self._measured_since_s = 0.0
-        self._metrics_taken = 0
+        self._metrics_received = 0
         self._machine: str | None = None  # the machine to name in errors; an agent of an emulated lab serves many
         self._hello: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._printed: list[str] = []  # before the greeting: by a shell, or by another program
+        self._printed_before_hello: list[str] = []  # before the greeting: by a shell, or by another program
 
     @classmethod
     async def start(cls, prefix: Sequence[str], binary: Path) -> "Agent":
@@ -127,38 +127,38 @@ class Agent:
         agent = cls(f"{name}'s agent")
         agent._machine = name
         await agent._open(open_stream, f"{name}: its atoll-host", remedy)
-        agent._tasks.append(asyncio.create_task(agent._beat(silence_s)))
+        agent._tasks.append(asyncio.create_task(agent._send_heartbeats(silence_s)))
         return agent
 
     async def _open(self, open_stream: OpenStream, program: str, remedy: str) -> None:
-        self._stream = await open_stream(self._take_line, _LONGEST_MESSAGE_BYTES)
+        self._stream = await open_stream(self._on_line, _LONGEST_MESSAGE_BYTES)
         self._tasks.append(asyncio.create_task(self._watch(self._stream)))
         try:
             async with asyncio.timeout(_HELLO_TIMEOUT_S):
                 hello = await asyncio.shield(self._hello)
         except TimeoutError:
             await self.close()
-            why = f"{self.name} sent no greeting within {_HELLO_TIMEOUT_S:g} s ({program})"
-            raise LabError(f"{why}{self._printed_text()}") from None
+            problem = f"{self.name} sent no greeting within {_HELLO_TIMEOUT_S:g} s ({program})"
+            raise LabError(f"{problem}{self._printed_clause()}") from None
         except BaseException:
             await self.close()
             raise
-        theirs = spoken(hello)
-        if agreed(OUR_VERSIONS, theirs) is None:
+        offered = greeting_versions(hello)
+        if common_version(SUPPORTED_VERSIONS, offered) is None:
             await self.close()
             version = plain(str(hello.get("version", "")), _LONGEST_TEXT)
-            speaks = f"speaks protocol {version_text(theirs)}, but {version_text(OUR_VERSIONS)} is needed"
-            raise LabError(f"{program} {version} {speaks}: {remedy}")
-        self._write(json.dumps({"op": "hello", "speaks": OUR_VERSIONS}, separators=(",", ":")))
+            mismatch = f"speaks protocol {version_text(offered)}, but {version_text(SUPPORTED_VERSIONS)} is needed"
+            raise LabError(f"{program} {version} {mismatch}: {remedy}")
+        self._write(json.dumps({"op": "hello", "speaks": SUPPORTED_VERSIONS}, separators=(",", ":")))
 
     @property
     def hello(self) -> dict[str, Any]:
         """The agent's greeting: ``speaks``, ``version``, ``pid``, ``arch``."""
         return self._hello.result()
 
-    def _speaks(self, version: ProtocolVersion) -> bool:
-        common = agreed(OUR_VERSIONS, spoken(self.hello))
-        return common is not None and common >= version
+    def _supports(self, version: ProtocolVersion) -> bool:
+        version_in_use = common_version(SUPPORTED_VERSIONS, greeting_versions(self.hello))
+        return version_in_use is not None and version_in_use >= version
 
     # Requests
 
@@ -176,11 +176,11 @@ class Agent:
             async with asyncio.timeout(_LONGEST_REQUEST_S):
                 message = await answer
         except TimeoutError:
-            raise LabError(self._named(f"its agent has not answered '{op}' within {_LONGEST_REQUEST_S:g} s")) from None
+            raise LabError(self._prefix(f"its agent has not answered '{op}' within {_LONGEST_REQUEST_S:g} s")) from None
         finally:
             del self._answers[number]
-        if deviation := misfit(message, ANSWERS.get(op, {}), "the answer"):
-            raise LabError(self._named(f"its agent's answer to '{op}' is invalid: {deviation}"))
+        if deviation := first_deviation(message, ANSWERS.get(op, {}), "the answer"):
+            raise LabError(self._prefix(f"its agent's answer to '{op}' is invalid: {deviation}"))
         return message
 
     async def start_job(
@@ -207,9 +207,9 @@ class Agent:
         ``directory``: its working directory; None: the agent's. Raises LabError.
         """
         if name in self._jobs:
-            raise LabError(self._named(f"job {name!r} is already running"))
+            raise LabError(self._prefix(f"job {name!r} is already running"))
         user = "agent" if argv[0] == "atoll-host" else "nobody"
-        if not self._speaks(_DATA_LIMIT_VERSION):
+        if not self._supports(_DATA_LIMIT_VERSION):
             limits = replace(limits, data_bytes=None)
         # Registered before the request: its first lines may arrive before the answer.
         job = self._jobs[name] = Job(name, self.request, on_line, on_output)
@@ -243,11 +243,11 @@ class Agent:
 
     async def set_host(self, settings: HostSettings, netns: str | None = None) -> dict[str, Any]:
         """Configure a host; returns its previous sysctls and offloads. Undone by :meth:`unset_host` or the agent."""
-        written = to_json(settings)
-        for route in (route for interface in written["interfaces"] for route in interface["routes"]):
+        settings_json = to_json(settings)
+        for route in (route for interface in settings_json["interfaces"] for route in interface["routes"]):
             if not route["quick_ack"]:
                 del route["quick_ack"]  # agents before 2.3 refuse the key
-        return (await self.request("set", host=settings.host, netns=netns, settings=written))["was"]
+        return (await self.request("set", host=settings.host, netns=netns, settings=settings_json))["was"]
 
     async def unset_host(self, host: str) -> None:
         """Undo :meth:`set_host`."""
@@ -263,13 +263,13 @@ class Agent:
     ) -> dict[str, Any]:
         """Read the current ``sysctls`` by name, and ``offloads`` and ``counters`` by interface."""
         answer = await self.request("read", netns=netns, sysctls=list(sysctls), interfaces=list(interfaces))
-        return {part: answer[part] for part in ("sysctls", "offloads", "counters")}
+        return {key: answer[key] for key in ("sysctls", "offloads", "counters")}
 
     async def measure(self, every_s: float, hosts: Sequence[MeasuredHost], on_metrics: OnMetrics) -> None:
         """Make the agent send metrics now and then every ``every_s``, until :meth:`stop_measuring`. Raises LabError."""
         self._on_metrics = on_metrics
-        self._measured = {host: frozenset(interfaces) for host, _, interfaces in hosts}
-        self._measured_every_s, self._measured_since_s, self._metrics_taken = every_s, time.monotonic(), 0
+        self._measured_interfaces = {host: frozenset(interfaces) for host, _, interfaces in hosts}
+        self._measured_every_s, self._measured_since_s, self._metrics_received = every_s, time.monotonic(), 0
         await self.request("measure", every_ns=round(every_s * 1e9), hosts=_hosts_json(hosts))
 
     async def stop_measuring(self) -> None:
@@ -291,7 +291,7 @@ class Agent:
 
         Empty if the agent is older than this request. Raises LabError.
         """
-        if not self._speaks(_OWNERS_VERSION):
+        if not self._supports(_OWNERS_VERSION):
             return []
         answer = await self.request("owners", netns=None, interface=interface, address=address, mac=mac)
         return cast("list[str]", answer["owners"])
@@ -324,24 +324,24 @@ class Agent:
         if self._stream is not None:
             self._stream.write(message.encode() + b"\n")
 
-    def _take_line(self, line: bytes) -> None:
+    def _on_line(self, line: bytes) -> None:
         """Take a line of the agent. Raises for an invalid message, which ends the stream."""
         self._last_received_s = time.monotonic()
         try:
-            message = _message(line)
+            message = _parse_message(line)
         except ValueError as error:
             shown = plain(line[: 4 * _LONGEST_SHOWN].decode(errors="replace"), _LONGEST_SHOWN)
-            if self._hello.done() or len(self._printed) >= _MOST_PRINTED:
+            if self._hello.done() or len(self._printed_before_hello) >= _MOST_PRINTED_LINES:
                 raise ValueError(f"'{shown}' is not a message: {error}") from None
-            self._printed.append(shown)  # the greeting, or the end, shows who printed it
+            self._printed_before_hello.append(shown)  # the greeting, or the end, shows who printed it
             return
-        if self._printed and not self._hello.done():
-            raise ValueError(self._printed_text().removeprefix("; ") or "empty lines come before the greeting")
+        if self._printed_before_hello and not self._hello.done():
+            raise ValueError(self._printed_clause().removeprefix("; ") or "empty lines come before the greeting")
         self._dispatch(message)
 
-    def _printed_text(self) -> str:
+    def _printed_clause(self) -> str:
         """The first line that was printed before the greeting, to end a message with; empty if there was none."""
-        first = next((line for line in self._printed if line.strip()), None)
+        first = next((line for line in self._printed_before_hello if line.strip()), None)
         if first is None:
             return ""
         if self._machine is None:
@@ -351,11 +351,11 @@ class Agent:
             "only on a terminal"
         )
 
-    async def _beat(self, silence_s: float) -> None:
+    async def _send_heartbeats(self, silence_s: float) -> None:
         """Send a heartbeat eight times in ``silence_s``; end the stream if nothing was received for that time."""
         while not self.closed.done():
             self._write('{"op":"beat"}')
-            await asyncio.sleep(silence_s / _BEATS_PER_TIMEOUT)
+            await asyncio.sleep(silence_s / _HEARTBEATS_PER_TIMEOUT)
             if time.monotonic() - self._last_received_s > silence_s and self._stream is not None:
                 self._end_reason = f"{self.name} has been silent for {silence_s:g} s"
                 self._stream.kill()
@@ -371,10 +371,10 @@ class Agent:
         elif self._closing:
             reason = f"{self.name} was closed"
         elif not self._hello.done():
-            reason = f"{self.name} did not start: {ended}{self._printed_text()}"
+            reason = f"{self.name} did not start: {ended}{self._printed_clause()}"
         else:
             reason = f"{self.name} died ({ended})"
-        self._end(reason)
+        self._fail_pending(reason)
 
     def _dispatch(self, message: dict[str, Any]) -> None:
         match message["type"]:
@@ -382,52 +382,52 @@ class Agent:
                 if job := self._jobs.get(message["job"]):
                     job.on_output_line(message["stream"], message["line"])
             case "exit":
-                message = cleaned(_of_shape(message, EXIT))
+                message = printable(_checked(message, EXIT))
                 if job := self._jobs.pop(message["job"], None):
                     job.on_exit(Exit(message["code"], message["signal"], message.get("exceeded")))
             case "metrics":
                 if self._on_metrics is not None:
-                    self._count_metrics()
-                    self._on_metrics(self._requested(_of_shape(message, METRICS)))
+                    self._check_metrics_rate()
+                    self._on_metrics(self._without_unrequested(_checked(message, METRICS)))
             case "answer":
-                self._take_answer(message)
+                self._on_answer(message)
             case "hello":
-                self._hello.set_result(cleaned(_of_shape(message, HELLO)))
+                self._hello.set_result(printable(_checked(message, HELLO)))
             case _:
                 pass  # a beat, or of a later minor version
 
-    def _count_metrics(self) -> None:
+    def _check_metrics_rate(self) -> None:
         """Raise ValueError if more metrics arrive than requested, as each makes points in the run's spool."""
-        self._metrics_taken += 1
+        self._metrics_received += 1
         periods = (time.monotonic() - self._measured_since_s) / self._measured_every_s
-        if self._metrics_taken > _METRICS_AT_ONCE + _METRICS_PER_PERIOD * periods:
+        if self._metrics_received > _METRICS_BURST + _METRICS_PER_PERIOD * periods:
             raise ValueError(f"metrics more often than every {self._measured_every_s:g} s")
 
-    def _requested(self, metrics: dict[str, Any]) -> dict[str, Any]:
+    def _without_unrequested(self, metrics: dict[str, Any]) -> dict[str, Any]:
         """Remove hosts, interfaces and jobs that were not requested, so that an agent cannot add time series."""
         hosts = {
-            host: {**figures, "interfaces": _select(figures["interfaces"], self._measured[host])}
-            for host, figures in _select(metrics["hosts"], self._measured).items()
+            host: {**host_metrics, "interfaces": _select(host_metrics["interfaces"], self._measured_interfaces[host])}
+            for host, host_metrics in _select(metrics["hosts"], self._measured_interfaces).items()
         }
         own_jobs = _select(metrics["jobs"], self._jobs)
         jobs = {job: figures for job, figures in own_jobs.items() if figures["host"] in (None, *hosts)}
         return {**metrics, "hosts": hosts, "jobs": jobs}
 
-    def _take_answer(self, message: dict[str, Any]) -> None:
+    def _on_answer(self, message: dict[str, Any]) -> None:
         answer = self._answers.get(message["id"])
         if answer is None or answer.done():
             return  # the request was cancelled
         if message["ok"]:
-            answer.set_result(cleaned(message))
+            answer.set_result(printable(message))
         else:
-            answer.set_exception(LabError(self._named(plain(message["error"], _LONGEST_TEXT))))
+            answer.set_exception(LabError(self._prefix(plain(message["error"], _LONGEST_TEXT))))
 
-    def _named(self, error: str) -> str:
+    def _prefix(self, error: str) -> str:
         if self._machine is None or error.startswith(f"{self._machine}: "):
             return error
         return f"{self._machine}: {error}"
 
-    def _end(self, reason: str) -> None:
+    def _fail_pending(self, reason: str) -> None:
         if not self.closed.done():
             self.closed.set_result(reason)
         if not self._hello.done():
@@ -444,17 +444,17 @@ class Agent:
         return LabError(self.closed.result() if self.closed.done() else f"{self.name} is being closed")
 
 
-def _message(line: bytes) -> dict[str, Any]:
+def _parse_message(line: bytes) -> dict[str, Any]:
     """The message in a line. Raises ValueError."""
-    message = parsed(line.decode())
-    if misfit(message, {"type": str}):
+    message = parse_json(line.decode())
+    if first_deviation(message, {"type": str}):
         raise ValueError("a message without a type")
     return message
 
 
-def _of_shape(message: dict[str, Any], shape: Any) -> dict[str, Any]:
+def _checked(message: dict[str, Any], shape: Any) -> dict[str, Any]:
     """The message. Raises ValueError if it has another shape."""
-    if deviation := misfit(message, shape, f"{message['type']} message"):
+    if deviation := first_deviation(message, shape, f"{message['type']} message"):
         raise ValueError(deviation)
     return message
 

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, cast
 
 from atoll_core.errors import LabError, plain
 from atoll_core.plan.plan import JobLimits
-from atoll_hosts.message_shapes import parsed
+from atoll_hosts.message_shapes import parse_json
 
 _READY_TIMEOUT_S = 10.0  # a busy machine takes a second or two to start a program
 
@@ -73,7 +73,7 @@ class Job:
         self._request = request
         self._on_line = on_line
         self._on_output = on_output
-        self._last_text: deque[str] = deque(maxlen=_LAST_LINES)  # of standard error, and lines that are not JSON
+        self._last_text_lines: deque[str] = deque(maxlen=_LAST_LINES)  # of standard error, and lines that are not JSON
         self._ready = asyncio.Event()
         self._ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
 
@@ -118,9 +118,9 @@ class Job:
 
     def exit_text(self) -> str:
         """The reason for its end: the last lines of text that it printed, and its exit status."""
-        text = "; ".join(line.strip() for line in self._last_text if line.strip())
-        ended = str(self.exit) if self.exit is not None else "still running"
-        return f"{text} ({ended})" if text else ended
+        text = "; ".join(line.strip() for line in self._last_text_lines if line.strip())
+        status = str(self.exit) if self.exit is not None else "still running"
+        return f"{text} ({status})" if text else status
 
     # Called by the agent's client
 
@@ -129,11 +129,11 @@ class Job:
         if self._on_output is not None:
             self._on_output(line)
         try:
-            message = parsed(line) if stream == "stdout" else None
+            message = parse_json(line) if stream == "stdout" else None
         except ValueError:
             message = None
         if not isinstance(message, dict):
-            self._last_text.append(plain(line, _LONGEST_SHOWN))
+            self._last_text_lines.append(plain(line, _LONGEST_SHOWN))
             return
         self.last = cast("dict[str, Any]", message)
         if self.last.get("type") == "ready":
@@ -141,11 +141,11 @@ class Job:
         if self._on_line is not None:
             self._on_line(self.last)
 
-    def on_exit(self, ended: Exit) -> None:
+    def on_exit(self, exit_status: Exit) -> None:
         """Take the job's end; no line follows."""
-        self.exit = ended
+        self.exit = exit_status
         if not self._ended.done():
-            self._ended.set_result(ended)
+            self._ended.set_result(exit_status)
 
     def on_agent_end(self, reason: str) -> None:
         """Take the end of the agent, and of the job with it."""

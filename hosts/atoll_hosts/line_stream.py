@@ -37,7 +37,7 @@ class LineStream(Protocol):
         ...
 
 
-class LineCutter:
+class LineSplitter:
     """Splits chunks at newlines and calls ``on_line`` for each line at once."""
 
     def __init__(self, on_line: Callable[[bytes], None], longest_bytes: int) -> None:
@@ -54,14 +54,14 @@ class LineCutter:
         """Take the next chunk."""
         if self.error is not None:
             return
-        first, newline, others = data.partition(b"\n")
+        first, newline, remainder = data.partition(b"\n")
         self._partial += first
         try:
             if newline:
-                *lines, rest = others.split(b"\n")
+                *lines, partial = remainder.split(b"\n")
                 for line in (bytes(self._partial), *lines):
                     self._on_line(line)
-                self._partial = bytearray(rest)
+                self._partial = bytearray(partial)
         except Exception as error:  # noqa: BLE001 - invalid output of a machine must end its own stream only
             self.error = error
         if len(self._partial) > self._longest_bytes:
@@ -76,8 +76,8 @@ class LineProcess:
     """
 
     def __init__(self, on_line: Callable[[bytes], None], longest_bytes: int) -> None:
-        """As :class:`LineCutter`; an error kills the process."""
-        self._cutter = LineCutter(on_line, longest_bytes)
+        """As :class:`LineSplitter`; an error kills the process."""
+        self._splitter = LineSplitter(on_line, longest_bytes)
         self._loop = asyncio.get_running_loop()
         self._output_ended: asyncio.Future[None] = self._loop.create_future()
         self._output = -1
@@ -89,7 +89,7 @@ class LineProcess:
     @property
     def error(self) -> Exception | None:
         """The error in its output that has ended the stream; None if there was none."""
-        return self._cutter.error
+        return self._splitter.error
 
     async def start(self, command: Sequence[str]) -> None:
         """Start the process in a new session, so that Ctrl-C does not reach it. Raises OSError."""
@@ -150,18 +150,18 @@ class LineProcess:
         except BlockingIOError:
             return
         if data:
-            self._cutter.take(data)
-            if self._cutter.error is not None:
+            self._splitter.take(data)
+            if self._splitter.error is not None:
                 self.kill()
             # A full pipe would block the writer.
             elif len(data) < _READ_BYTES and self._loop.time() >= self._read_at_once_until_s:
-                self._pause()
+                self._pause_reading()
         else:
             self._loop.remove_reader(self._output)
             os.close(self._output)
             self._output_ended.set_result(None)
 
-    def _pause(self) -> None:
+    def _pause_reading(self) -> None:
         if self._interval_s > 0:
             self._loop.remove_reader(self._output)
             self._next_read = self._loop.call_later(self._interval_s, self._resume_reading)

@@ -61,7 +61,7 @@ def _refuse(constant: str) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
-def parsed(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Parse JSON. Raises ValueError for invalid JSON, for NaN and infinities, and for nesting that is too deep."""
     try:
         return _DECODER.decode(text)
@@ -69,41 +69,41 @@ def parsed(text: str) -> Any:
         raise ValueError("the JSON is nested too deeply") from None
 
 
-def cleaned(thing: Any) -> Any:
+def printable(value: Any) -> Any:
     """A copy with every string, including keys, made safe to print (:func:`atoll_core.errors.plain`)."""
-    if isinstance(thing, str):
-        return plain(thing)
-    if isinstance(thing, dict):
-        return {plain(key): cleaned(item) for key, item in cast("dict[str, Any]", thing).items()}
-    if isinstance(thing, list):
-        return [cleaned(item) for item in cast("list[Any]", thing)]
-    return thing
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, dict):
+        return {plain(key): printable(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [printable(item) for item in cast("list[Any]", value)]
+    return value
 
 
-def misfit(thing: Any, shape: Shape, where: str = "it") -> str | None:
+def first_deviation(value: Any, shape: Shape, where: str = "it") -> str | None:
     """The first deviation from the shape, in words; None if there is none."""
     if isinstance(shape, (type, frozenset)):
-        return None if _fits(thing, shape) else f"{where} has a wrong type"
+        return None if _has_type(value, shape) else f"{where} has a wrong type"
     if isinstance(shape, list):
-        if not isinstance(thing, list):
+        if not isinstance(value, list):
             return f"{where} is not a list"
-        items = enumerate(cast("list[Any]", thing))
-        return _first(misfit(item, shape[0], f"{where}[{number}]") for number, item in items)
-    if not isinstance(thing, dict):
+        items = enumerate(cast("list[Any]", value))
+        return _first(first_deviation(item, shape[0], f"{where}[{index}]") for index, item in items)
+    if not isinstance(value, dict):
         return f"{where} is not an object"
-    fields, shapes = cast("dict[str, Any]", thing), cast("dict[Any, Shape]", shape)
+    fields, shapes = cast("dict[str, Any]", value), cast("dict[Any, Shape]", shape)
     if str not in shapes:
         missing = _first(f"{where} has no {key}" for key in shapes if key not in fields)
-        return missing or _first(misfit(fields[key], key_shape, f"{where}.{key}") for key, key_shape in shapes.items())
+        return missing or _first(first_deviation(fields[key], shape, f"{where}.{key}") for key, shape in shapes.items())
     inner = shapes[str]
     if isinstance(inner, (type, frozenset)):  # counters: thousands in the metrics of a large lab
-        return _first(f"{where}.{key} has a wrong type" for key, item in fields.items() if not _fits(item, inner))
-    return _first(misfit(item, inner, f"{where}.{key}") for key, item in fields.items())
+        return _first(f"{where}.{key} has a wrong type" for key, item in fields.items() if not _has_type(item, inner))
+    return _first(first_deviation(item, inner, f"{where}.{key}") for key, item in fields.items())
 
 
-def _fits(thing: Any, kind: Any) -> bool:
+def _has_type(value: Any, types: Any) -> bool:
     """Whether a value has exactly this type; a bool is not an int."""
-    return type(thing) is kind if isinstance(kind, type) else type(thing) in kind
+    return type(value) is types if isinstance(types, type) else type(value) in types
 
 
 def _first(deviations: Iterable[str | None]) -> str | None:
@@ -113,22 +113,22 @@ def _first(deviations: Iterable[str | None]) -> str | None:
 ProtocolVersion = tuple[int, int]
 """Major and minor version. Major versions are incompatible; a minor version adds parts that others may ignore."""
 
-OUR_VERSIONS: tuple[ProtocolVersion, ...] = ((2, 3),)
+SUPPORTED_VERSIONS: tuple[ProtocolVersion, ...] = ((2, 3),)
 """The highest minor version of each major one."""
 
 
-def agreed(ours: Iterable[ProtocolVersion], theirs: Iterable[ProtocolVersion]) -> ProtocolVersion | None:
+def common_version(own: Iterable[ProtocolVersion], agents: Iterable[ProtocolVersion]) -> ProtocolVersion | None:
     """The highest common major version with the lower of both minor versions; None if there is none.
 
     The rule is in docs/contracts.md. The agent applies it, too (hosts/crates/agent/src/protocol.rs).
     """
-    pairs = itertools.product(ours, theirs)
+    pairs = itertools.product(own, agents)
     return max(
-        ((major, min(minor, other)) for (major, minor), (theirs, other) in pairs if major == theirs), default=None
+        ((major, min(minor, minor2)) for (major, minor), (major2, minor2) in pairs if major == major2), default=None
     )
 
 
-def spoken(hello: Mapping[str, Any]) -> tuple[ProtocolVersion, ...]:
+def greeting_versions(hello: Mapping[str, Any]) -> tuple[ProtocolVersion, ...]:
     """The versions in an agent's greeting; agents of 1.0 named their major version only. Empty if it is invalid."""
     try:
         return tuple((int(major), int(minor)) for major, minor in hello.get("speaks") or [(hello["protocol"], 0)])

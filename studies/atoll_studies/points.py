@@ -67,7 +67,7 @@ def make_points(study: StudyDescription) -> list[Point]:
     configuration more than others. Points added by more repetitions come after those that were there.
     """
     points: list[Point] = []
-    requests = [_Request.of(study, each) for each in study.configurations]
+    requests = [_Request.of(study, configuration) for configuration in study.configurations]
     by_digest: dict[str, Configuration] = {}
     for configuration, request in zip(study.configurations, requests, strict=True):
         if (earlier := by_digest.setdefault(request.digest, configuration)) is not configuration:
@@ -124,36 +124,36 @@ def run_request(network: Network, experiment: Experiment, backend: Backend, plat
     return RunRequest(network, experiment, platform, RunOptions(backend))
 
 
-def _compared_json(thing: Any) -> Any:
-    """The JSON of a value, of its compared fields only: places of files are no part of what is asked for.
+def _compared_json(value: Any) -> Any:
+    """The JSON of a value, of its compared fields only: paths of files are no part of a request.
 
     Contents of traces and flow sizes are. A field with the value that it has in data made before the field existed is
     left out, so that a field that is added to a class changes no id.
     """
-    if is_dataclass(thing) and not isinstance(thing, type):
-        if isinstance(thing, (Rate, Duration, Size, BoxKind)):
-            return to_json(thing)
-        compared = {each.name: (getattr(thing, each.name), _absent(each)) for each in fields(thing) if each.compare}
+    if is_dataclass(value) and not isinstance(value, type):
+        if isinstance(value, (Rate, Duration, Size, BoxKind)):
+            return to_json(value)
+        compared = {f.name: (getattr(value, f.name), _default(f)) for f in fields(value) if f.compare}
         values = {name: _compared_json(value) for name, (value, default) in compared.items() if value != default}
-        return {"kind": type(thing).__name__, **values}
-    if isinstance(thing, (list, tuple)):
-        return [_compared_json(each) for each in cast("tuple[Any, ...]", thing)]
-    return to_json(thing)
+        return {"kind": type(value).__name__, **values}
+    if isinstance(value, (list, tuple)):
+        return [_compared_json(item) for item in cast("tuple[Any, ...]", value)]
+    return to_json(value)
 
 
-def _absent(field: Field[Any]) -> Any:
+def _default(field: Field[Any]) -> Any:
     """The value of a field that is absent, as ``from_json`` reads it; MISSING if it may not be."""
     return field.metadata.get("unrecorded", field.default)
 
 
-_BETWEEN_NAMES = re.compile(r"[\s='\",;:|&<>(){}`]+")  # in a word of a command: an option's value, or a shell's script
+_SEPARATORS = re.compile(r"[\s='\",;:|&<>(){}`]+")  # in a word of a command: an option's value, or a shell's script
 
 
 def program_files(network: Network) -> Iterator[tuple[str, str]]:
     """The files in the lab's folder that commands of boxes name, with the SHA-256 of their contents.
 
     A name may be a word of a command, an option's value (``--file=NAME``) or a part of a shell's script. Of a folder
-    all files count. Files that such a file reads, and is not told of, do not count.
+    all files count. Files that such a file reads by itself do not count.
     """
     folder = Path(os.path.abspath(network.file)).parent  # noqa: PTH100 (Path.absolute keeps `..`)
     words = {
@@ -161,7 +161,7 @@ def program_files(network: Network) -> Iterator[tuple[str, str]]:
         for box in network.boxes
         if (program := box.program)
         for word in (*program.start, *program.stop, *program.report)
-        for part in (word, *_BETWEEN_NAMES.split(word))
+        for part in (word, *_SEPARATORS.split(word))
     }
     for path in sorted({path for word in words for path in _files_named(folder, word)}):
         with contextlib.suppress(OSError):  # what cannot be read is used by no program of this user
@@ -175,7 +175,7 @@ def _files_named(folder: Path, word: str) -> list[Path]:
         if path == folder or not path.is_relative_to(folder):
             return []
         if path.is_dir():
-            return [each for each in path.rglob("*") if each.is_file() and "__pycache__" not in each.parts]
+            return [file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
         return [path] if path.is_file() else []
     except (OSError, ValueError):  # an argument that is no name of a file
         return []

@@ -24,7 +24,7 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration
-from atoll_emulation.this_machine.congestion_controls import missing_controls
+from atoll_emulation.this_machine.congestion_controls import missing_on_platform
 from atoll_studies.published import Published, parse_value
 from atoll_studies.statistics.flow_sample import ControlVariate
 from atoll_studies.statistics.stopping import Stop
@@ -129,8 +129,8 @@ class _Resolver:
         factors = dict(self.factors())
         for name in factors:
             if name in columns:
-                taken = ", ".join(sorted(columns))
-                self.wrong(("factors", name), f"the tables have columns {taken}; choose another name")
+                reserved = ", ".join(sorted(columns))
+                self.report(("factors", name), f"the tables have columns {reserved}; choose another name")
         self.refuse_replaced_keys()
         baseline = self.baseline(factors)
         self.check_figures()
@@ -187,23 +187,23 @@ class _Resolver:
         """Settings in the language of ``--set``, without those that a study must not have, which are reported."""
         for key in given:
             if key in _RESERVED_KEYS:
-                self.wrong((*key_path, key), f"{key} is not a setting of a study; {_RESERVED_KEYS[key]}")
+                self.report((*key_path, key), f"{key} is not a setting of a study; {_RESERVED_KEYS[key]}")
         return tuple(setting_text(key, value) for key, value in given.items() if key not in _RESERVED_KEYS)
 
     def seeds(self, configurations: Sequence[Configuration]) -> tuple[int, ...]:
         seeds = self.raw.seeds or []
         if seeds and self.raw.repetitions is not None:
-            self.wrong(("repetitions",), "'repetitions' and 'seeds' are both given; keep one of them")
+            self.report(("repetitions",), "'repetitions' and 'seeds' are both given; keep one of them")
         for index, seed in enumerate(seeds):
             if seed in seeds[:index]:
-                self.wrong(("seeds", index), f"seed {seed} is given twice; remove one of them")
+                self.report(("seeds", index), f"seed {seed} is given twice; remove one of them")
         if seeds or not configurations:
             return tuple(seeds)
         first, repetitions = configurations[0].experiment.seed, self.most_repetitions
         if first + repetitions - 1 > LAST_SEED:
             key: KeyPath = ("stop", "max") if self.raw.stop else ("repetitions",)
             fewer = "a smaller max" if self.raw.stop else "fewer repetitions, or 'seeds'"
-            self.wrong(key, f"seeds from {first} on exceed {LAST_SEED}, the largest seed; write {fewer}")
+            self.report(key, f"seeds from {first} on exceed {LAST_SEED}, the largest seed; write {fewer}")
         return tuple(range(first, first + repetitions))
 
     def refuse_replaced_keys(self) -> None:
@@ -221,19 +221,19 @@ class _Resolver:
         for key in self.raw.set:
             for name, of_factor in levels.items():
                 if all(any(_contains(outer_key, _key_parts(key)) for outer_key in level) for level in of_factor):
-                    self.wrong(("set", key), f"factor {shown(name)} replaces {key} in all runs; remove it here")
+                    self.report(("set", key), f"factor {shown(name)} replaces {key} in all runs; remove it here")
         keys_of = {
-            name: {key: where for level in reversed(of_factor) for key, where in level.items()}
+            name: {key: key_path for level in reversed(of_factor) for key, key_path in level.items()}
             for name, of_factor in levels.items()
         }
         for (first, keys), (second, others) in itertools.combinations(keys_of.items(), 2):
-            for (key, where), same in itertools.product(others.items(), keys):
-                if _contains(same, key) or _contains(key, same):
+            for (key, key_path), other in itertools.product(others.items(), keys):
+                if _contains(other, key) or _contains(key, other):
                     text = ".".join(map(str, key))
                     conflict = f"both set {text}"
-                    if same != key:
-                        conflict = f"overlap: one sets {text}, the other {'.'.join(map(str, same))}"
-                    self.wrong(where, f"factors {shown(first)} and {shown(second)} {conflict}; keep one of them")
+                    if other != key:
+                        conflict = f"overlap: one sets {text}, the other {'.'.join(map(str, other))}"
+                    self.report(key_path, f"factors {shown(first)} and {shown(second)} {conflict}; keep one of them")
 
     def baseline(self, factors: Mapping[str, Levels]) -> tuple[tuple[str, str], ...]:
         if not self.raw.baseline:
@@ -242,14 +242,14 @@ class _Resolver:
 
     def levels(self, key_path: KeyPath, given: Mapping[str, Any], factors: Mapping[str, Levels]) -> dict[str, str]:
         """The names of levels by factor. Unknown ones are reported."""
-        known = {name: [level for level, _ in of_factor] for name, of_factor in factors.items()}
+        valid = {name: [level for level, _ in factor_levels] for name, factor_levels in factors.items()}
         names = {factor: level_name(level) for factor, level in given.items()}
         for factor, level in names.items():
-            if factor not in known:
-                self.wrong((*key_path, factor), f"unknown factor {shown(factor)}; {suggest(factor, known, 'factors')}")
-            elif level not in known[factor]:
-                remedy = suggest(level, known[factor], "levels")
-                self.wrong((*key_path, factor), f"unknown level {shown(given[factor])}; {remedy}")
+            if factor not in valid:
+                self.report((*key_path, factor), f"unknown factor {shown(factor)}; {suggest(factor, valid, 'factors')}")
+            elif level not in valid[factor]:
+                remedy = suggest(level, valid[factor], "levels")
+                self.report((*key_path, factor), f"unknown level {shown(given[factor])}; {remedy}")
         return names
 
     def published(self, factors: Mapping[str, Levels]) -> Iterator[Published]:
@@ -260,14 +260,14 @@ class _Resolver:
                 for key, given in (("of", raw.of), ("relative_to", raw.relative_to))
             )
             if raw.figure not in FIGURES:
-                self.wrong(
+                self.report(
                     (*key_path, "figure"), f"unknown figure {shown(raw.figure)}; {suggest_figure(raw.figure, FIGURES)}"
                 )
                 continue
             try:
                 bound, value = parse_value(raw.value, raw.figure, is_ratio=bool(relative_to))
             except ValueError as error:
-                self.wrong((*key_path, "value"), str(error))
+                self.report((*key_path, "value"), str(error))
             else:
                 yield Published(raw.figure, bound, value, of, relative_to, raw.source)
 
@@ -277,7 +277,7 @@ class _Resolver:
 
     def check_figure(self, key_path: KeyPath, name: str) -> None:
         if self.known_figures and name not in self.known_figures:
-            self.wrong(key_path, f"unknown figure {shown(name)}; {suggest_figure(name, self.known_figures)}")
+            self.report(key_path, f"unknown figure {shown(name)}; {suggest_figure(name, self.known_figures)}")
 
     def check_stop(self) -> None:
         stop = self.raw.stop
@@ -285,29 +285,29 @@ class _Resolver:
             return
         for key, given in (("repetitions", self.raw.repetitions), ("seeds", self.raw.seeds)):
             if given is not None:
-                self.wrong((key,), f"both 'stop' and '{key}'; 'stop' has the number of repetitions, remove '{key}'")
+                self.report((key,), f"both 'stop' and '{key}'; 'stop' has the number of repetitions, remove '{key}'")
         self.check_figure(("stop", "figure"), stop.figure)
         if stop.min > stop.max:
-            self.wrong(("stop", "min"), f"min {stop.min} is more than max {stop.max}; write at most {stop.max}")
+            self.report(("stop", "min"), f"min {stop.min} is more than max {stop.max}; write at most {stop.max}")
 
     def check_warm_up(self, configurations: Sequence[Configuration]) -> None:
-        shortest, given = min((each.experiment.duration for each in configurations), default=None), self.raw.warm_up
+        shortest, given = min((c.experiment.duration for c in configurations), default=None), self.raw.warm_up
         if isinstance(given, Duration) and shortest and windows_of(given.s) >= whole_windows(shortest.s):
-            self.wrong(("warm_up",), f"{given} leaves less than 100 ms of the duration, {shortest}; write less")
+            self.report(("warm_up",), f"{given} leaves less than 100 ms of the duration, {shortest}; write less")
 
     def check_controls(self, configurations: Sequence[Configuration]) -> None:
         """Refuse controls that no kernel has, and note those that this one does not have.
 
         The place is the study's setting, or where it names its experiment.
         """
-        for each in configurations:
-            for keys, text, is_unknown in missing_controls(each.experiment, self.raw.platform):
+        for configuration in configurations:
+            for keys, text, is_unknown in missing_on_platform(configuration.experiment, self.raw.platform):
                 for key in keys:
-                    where, message = self.written_at(_key_parts(key), each.levels), f"{key}: {text}"
+                    key_path, message = self.written_at(_key_parts(key), configuration.levels), f"{key}: {text}"
                     if is_unknown:
-                        self.wrong(where, message)
+                        self.report(key_path, message)
                     else:
-                        self.missing_controls[self.document.mistake(where, message)] = None
+                        self.missing_controls[self.document.mistake(key_path, message)] = None
 
     def written_at(self, key: KeyPath, levels: tuple[str, ...]) -> KeyPath:
         """Where a study with these levels sets a key of the experiment; where it names the experiment, if nowhere."""
@@ -318,13 +318,13 @@ class _Resolver:
                         return ("factors", name, level, setting)
             elif _contains(_key_parts(name), key):
                 return ("factors", name, [*map(level_name, given)].index(level))
-        return next((("set", each) for each in self.raw.set if _contains(_key_parts(each), key)), ("experiment",))
+        return next((("set", name) for name in self.raw.set if _contains(_key_parts(name), key)), ("experiment",))
 
     def configurations(self, factors: Mapping[str, Levels]) -> Iterator[Configuration]:
         """Load every combination. A mistake is reported once: at the level that causes it alone, if there is one."""
         causes: dict[str, KeyPath] | None = None
         for levels in self.combinations(factors):
-            settings = tuple(setting for _, of_level in levels for setting in of_level)
+            settings = tuple(setting for _, level_settings in levels for setting in level_settings)
             names = tuple(name for name, _ in levels)
             loaded = self.load(settings)
             if isinstance(loaded, tuple):
@@ -335,19 +335,19 @@ class _Resolver:
                 if mistake.line or not mistake.message.startswith("--set "):  # of a file
                     self.mistakes += [mistake] if mistake not in self.mistakes else []
                 elif mistake.message in causes:
-                    self.wrong(causes[mistake.message], mistake.message)
+                    self.report(causes[mistake.message], mistake.message)
                 else:
-                    self.wrong(("factors",), f"{', '.join(names)}: {mistake.message}")
+                    self.report(("factors",), f"{', '.join(names)}: {mistake.message}")
 
     def combinations(self, factors: Mapping[str, Levels]) -> Iterable[Levels]:
         """All combinations of levels. Of too many, which are refused: the first one, and those with one other level."""
         runs = self.most_repetitions * math.prod(map(len, factors.values()))
         if runs <= MOST_POINTS:
             return itertools.product(*factors.values())
-        self.wrong(("factors",), f"{runs} runs are too many; write at most {MOST_POINTS}")
+        self.report(("factors",), f"{runs} runs are too many; write at most {MOST_POINTS}")
         first = tuple(levels[0] for levels in factors.values())
         others = enumerate(factors.values())
-        return [(*first[:at], level, *first[at + 1 :]) for at, levels in others for level in levels]
+        return [(*first[:index], level, *first[index + 1 :]) for index, levels in others for level in levels]
 
     def causes(self, factors: Mapping[str, Levels]) -> dict[str, KeyPath]:
         """The key paths of the mistakes that the experiment, the settings of all runs or a single level cause."""
@@ -377,7 +377,7 @@ class _Resolver:
                 self.loaded[settings] = DescriptionError([Diagnostic(str(self.experiment.path), 0, str(error))])
         return self.loaded[settings]
 
-    def wrong(self, key_path: KeyPath, message: str) -> None:
+    def report(self, key_path: KeyPath, message: str) -> None:
         mistake = self.document.mistake(key_path, message)
         if mistake not in self.mistakes:
             self.mistakes.append(mistake)

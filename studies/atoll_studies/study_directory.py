@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.run_directory.atomic_files import directory_errors, plain_errors, replace_text
-from atoll_analysis.run_directory.directory import why_unreadable
+from atoll_analysis.run_directory.atomic_files import directory_errors, replace_text, write_errors
+from atoll_analysis.run_directory.directory import read_error_text
 from atoll_analysis.verdict.findings import Verdict
 from atoll_core.errors import AtollError, RunDirError, RunError, UsageError
 from atoll_studies.points import Point
@@ -82,7 +82,7 @@ class Attempt:
     provenance: Provenance
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether its figures count."""
         return self.outcome in USABLE_OUTCOMES
 
@@ -142,7 +142,7 @@ class StudyDirectory:
         points = list(points)
         for point in points:
             path, text = self.point_path(point.id) / "point.json", json.dumps(point.to_json()) + "\n"
-            with plain_errors(path):
+            with write_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 unchanged = path.exists() and path.read_bytes() == text.encode()
             if not unchanged:
@@ -160,10 +160,10 @@ class StudyDirectory:
             "attempts": study.attempts,
             "stop": study.stop and asdict(study.stop),
             "control": study.control and asdict(study.control),
-            "published": [asdict(each) for each in study.published],
+            "published": [asdict(published) for published in study.published],
             "provenance": origin and asdict(origin),
             "inventory": str(inventory.absolute()) if inventory else None,
-            "configurations": [dict(zip(study.factors, each.levels, strict=True)) for each in study.configurations],
+            "configurations": [dict(zip(study.factors, c.levels, strict=True)) for c in study.configurations],
             "points": [{"id": point.id, "configuration": point.configuration, "seed": point.seed} for point in points],
         }
         replace_text(self.path / "study.json", json.dumps(content, indent=1) + "\n")
@@ -206,7 +206,7 @@ class StudyDirectory:
         """The number of completed attempts at all points, those that are no longer of the study too."""
         return sum(1 for _ in self.path.glob("points/*/*/attempt.json"))
 
-    def keep(self, directory: Path, identity: str, attempt: Attempt) -> Path:
+    def add_attempt(self, directory: Path, identity: str, attempt: Attempt) -> Path:
         """Add a completed attempt, made at ``directory``, to a point; returns its path. Raises RunError."""
         content = {
             "format": FORMAT,
@@ -217,7 +217,7 @@ class StudyDirectory:
             "provenance": asdict(attempt.provenance),
         }
         replace_text(directory / "attempt.json", json.dumps(content, indent=1) + "\n")
-        with plain_errors(attempt.path):
+        with write_errors(attempt.path):
             _flush(directory)
             directory.rename(attempt.path)
             _sync(attempt.path.parent)
@@ -246,7 +246,7 @@ def _read_json(path: Path, missing: str) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         raise RunDirError(missing) from None
     except (OSError, ValueError) as error:
-        raise RunDirError(f"{path}: {why_unreadable(error)}") from None
+        raise RunDirError(f"{path}: {read_error_text(error)}") from None
     if not isinstance(content, dict) or cast("Mapping[str, Any]", content).get("format", 0) not in range(FORMAT + 1):
         raise RunDirError(f"{path}: written by a newer version of atoll; use that version")
     return cast("dict[str, Any]", content)

@@ -17,7 +17,7 @@ from atoll_core.codec import from_json, to_json
 from atoll_core.plan.plan import HostSettings
 from atoll_hosts.agent import Agent
 from atoll_hosts.binary import find_binary
-from atoll_hosts.message_shapes import agreed, spoken
+from atoll_hosts.message_shapes import common_version, greeting_versions
 from tests.support.agent_lab import READY_S, SANDBOX
 
 pytestmark = pytest.mark.lab  # setting a machine up takes a network namespace
@@ -68,7 +68,9 @@ def test_versions_are_agreed_on_as_the_contract_shows(project: Path) -> None:
     assert len(lines) >= 6
     for line in lines:
         example = json.loads(line)
-        common = agreed(map(tuple, example["keeper"]), spoken({"protocol": 9, "speaks": example["agent"]}))
+        common = common_version(
+            map(tuple, example["keeper"]), greeting_versions({"protocol": 9, "speaks": example["agent"]})
+        )
         assert (list(common) if common else None) == example["agreed"], line
 
 

@@ -89,7 +89,7 @@ async def test_the_daemon_follows_the_recorded_exchange(recorded: list[dict[str,
     assert [await script.read(), await script.read()] == [b"42\n", b""]
     assert script.refusal is None
 
-    assert await lab.dead == "ovs-vswitchd ended (signal 9): it said nothing"
+    assert await lab.ended == "ovs-vswitchd ended (signal 9): it said nothing"
 
 
 @pytest.mark.lab

@@ -90,7 +90,7 @@ def test_what_is_told_has_the_keys_of_the_examples(project: Path, tmp_path: Path
     (whole,) = answer("GET /v1/replays/{id}")
     assert replay.details().keys() == whole.keys()
     (listed,) = answer("GET /v1/replays")
-    assert replay.head.model_dump().keys() == listed["replays"][0].keys()
+    assert replay.summary.model_dump().keys() == listed["replays"][0].keys()
     tail = replay.tail()
     assert tail is not None
     message = replay.message(next(iter(tail.frames())), 0, 2**63)

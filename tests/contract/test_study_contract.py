@@ -53,6 +53,6 @@ def test_an_attempt_is_written_and_read_as_in_the_example(tmp_path: Path, exampl
         wall_s=example["wall_s"],
         provenance=Provenance(**example["provenance"]),
     )
-    kept = directory.keep(made, identity, attempt)
+    kept = directory.add_attempt(made, identity, attempt)
     assert json.loads((kept / "attempt.json").read_text()) == example
     assert directory.attempts(identity) == [attempt]

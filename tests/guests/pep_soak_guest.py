@@ -17,7 +17,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.events.events import Counters
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK
-from atoll_emulation.this_machine.congestion_controls import permit_everywhere
+from atoll_emulation.this_machine.congestion_controls import allow_all_controls
 from atoll_testbed.testbed import Testbed
 from tests.guests.pep_soak_peers import NOBODY
 from tests.guests.soak_guest import Options
@@ -139,7 +139,7 @@ async def half(testbed: Testbed, kind: str, duration_s: float) -> list[str]:
 async def main(options: Options) -> int:
     """Soak both kinds of PEPs."""
     if options.virtual:
-        permit_everywhere()
+        allow_all_controls()
     network, _ = load_experiment(EXPERIMENT)
     testbed = await Testbed.start(network, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)
     wrong = [each for kind in _KINDS for each in await half(testbed, kind, options.duration_s / len(_KINDS))]

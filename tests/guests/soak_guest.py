@@ -29,7 +29,7 @@ from atoll_core.errors import AtollError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK
-from atoll_emulation.this_machine.congestion_controls import permit_everywhere
+from atoll_emulation.this_machine.congestion_controls import allow_all_controls
 from atoll_testbed.run.live_run import LiveRun
 from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run, plan_run
 from atoll_testbed.testbed import Testbed
@@ -259,7 +259,7 @@ async def main(out: Path, options: Options) -> int:
     """Soak, and print what there was."""
     reconciler._MOST_RESTARTS = 10**6  # it is killed more often than would be right anywhere else
     if options.virtual:
-        permit_everywhere()
+        allow_all_controls()
     network, base = load_experiment(QUICK)
     testbed = await Testbed.start(network, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)
     soak = Soak(testbed, base, out, options)

@@ -18,9 +18,9 @@ from atoll_core.plan.plan import Backend
 from atoll_daemon.http.experiment_bodies import (
     DescribedExperiment,
     apply_merge_patch,
-    as_body,
     described_by_body,
     described_by_file,
+    patch_document,
 )
 from atoll_daemon.http.http_errors import error_json
 from atoll_daemon.http.request_parsing import MOST_BODY_ENTRIES
@@ -67,9 +67,9 @@ PATCHES = st.dictionaries(KEYS, TREES, max_size=5)
 @example({"branches": {"x": None}, "changes": [None]})
 @example({"name": None})
 def test_any_patch_is_an_experiment_or_its_mistakes(patch: dict[str, Any]) -> None:
-    found = answered(as_body(patch))
+    found = answered(patch_document(patch))
     if isinstance(found, DescribedExperiment):
-        again = answered(as_body(found.tree | {"name": found.experiment.name}))
+        again = answered(patch_document(found.tree | {"name": found.experiment.name}))
         assert isinstance(again, DescribedExperiment)
         assert again.experiment == found.experiment, "what stands is described by its own tree"
 
@@ -86,11 +86,11 @@ def test_the_worst_bodies_are_refused_within_seconds() -> None:
     """Every entry wrong, in its own way, as many as a body may have; as JSON and as YAML. The worst takes a second."""
     most = MOST_BODY_ENTRIES - 100
     worst: list[Any] = [
-        as_body({"chain": [1] * most}),
-        as_body({"chain": ["sat"] * most}),
-        as_body({f"key-{number}": 1 for number in range(most)}),
-        as_body({"latency": {f"w{number}": "rtt-5" for number in range(most)}}),
-        as_body({"chain": ["x" * 50_000, "y" * 50_000]}),
+        patch_document({"chain": [1] * most}),
+        patch_document({"chain": ["sat"] * most}),
+        patch_document({f"key-{number}": 1 for number in range(most)}),
+        patch_document({"latency": {f"w{number}": "rtt-5" for number in range(most)}}),
+        patch_document({"chain": ["x" * 50_000, "y" * 50_000]}),
         compose_document("chain:\n" + "- 1\n" * most, "body"),
     ]
     for body in worst:

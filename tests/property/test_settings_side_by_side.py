@@ -20,7 +20,7 @@ from atoll_core.errors import DescriptionError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.setting_texts import settings_table
 from atoll_core.lab.network import Network
-from atoll_studies.results.similarity import Likeness, likeness
+from atoll_studies.results.similarity import Similarity, similarity
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "examples").glob("*.yaml"))
@@ -82,7 +82,7 @@ def shown(key: str, rows: list[str]) -> bool:
     return count == 1 or (count == 0 and any(row.startswith(f"{key}.") for row in rows))
 
 
-def holds(found: Likeness, paths: list[Path]) -> None:
+def holds(found: Similarity, paths: list[Path]) -> None:
     rows = [each.key for each in found.described]
     origins = [name for name, _ in found.origins]
     assert len(set(rows)) == len(rows)
@@ -106,7 +106,7 @@ def holds(found: Likeness, paths: list[Path]) -> None:
 @example(SHIPPED)
 def test_shipped_experiments_are_shown_whole(paths: list[Path]) -> None:
     """However different they are: other laboratories, no transfer and one, changes and none."""
-    holds(likeness([manifest(path) for path in paths]), paths)
+    holds(similarity([manifest(path) for path in paths]), paths)
 
 
 @given(st.sampled_from(SHIPPED), st.sets(st.sampled_from(sorted(OTHERS)), min_size=1, max_size=5))
@@ -118,7 +118,7 @@ def test_what_was_set_is_unlike_with_its_value_and_nothing_else_is(path: Path, n
     except DescriptionError:
         assume(False)
         return
-    found = likeness([manifest(path), other])
+    found = similarity([manifest(path), other])
     holds(found, [path])
     unlike = {each.key: each.texts[1] for each in found.described if not each.alike}
     assert unlike.keys() == {_row(name, unlike) for name in names}
@@ -153,7 +153,7 @@ def test_what_was_changed_in_the_lab_is_unlike_and_nothing_else_is(
     at[place[-1]] = value
     yaml.dump(lab, tmp_path / "lab.yaml")
     yaml.dump({**written(geo), "lab": "lab.yaml"}, tmp_path / "geo.yaml")
-    found = likeness([manifest(geo), manifest(tmp_path / "geo.yaml")])
+    found = similarity([manifest(geo), manifest(tmp_path / "geo.yaml")])
     unlike = {each.key: each.texts[1] for each in found.described if not each.alike}
     assert list(unlike) == [row]
     assert value in unlike[row]

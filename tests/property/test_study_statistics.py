@@ -49,7 +49,7 @@ def test_an_estimate_of_censored_times_has_that_of_all_times_within_its_limits(
     for limits, known in zip(found.limits, (whole.value, whole.low, whole.high), strict=True):
         assert limits.least <= known <= limits.most
         assert limits.sign in "=>"
-        assert not limits.exact or limits.least == known
+        assert not limits.is_exact or limits.least == known
 
 
 @given(censored(), censored())

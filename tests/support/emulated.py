@@ -27,7 +27,7 @@ async def main() -> None:
     print(json.dumps(facts), flush=True)
     await asyncio.to_thread(sys.stdin.read)
     await lab.stop()
-    print(await lab.dead)
+    print(await lab.ended)
 
 
 try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sink that ``feeding`` has started from this process, for tests that end it."""
+"""The sink that ``sink_for`` has started from this process, for tests that end it."""
 
 import asyncio
 import contextlib

@@ -51,9 +51,9 @@ class Desk:
             outcome = self.model.advance(due)
             self.replies += [(due, each) for each in outcome.replies]
             self.operations += [(due, each) for each in outcome.operations]
-            if outcome.counters_wanted:
+            if outcome.needs_counters:
                 self.reads.append(due)
-                self.model.take_counters(self.bridge, due)
+                self.model.set_counters(self.bridge, due)
 
     def answers(self, xid: int) -> list[bytes]:
         """What was answered to a message."""

@@ -37,8 +37,8 @@ def mbit_s(octets: int, seconds: float) -> float:
 
 def counted_bytes(link: Link) -> pl.Expr:
     """Bytes of a throughput row as the link's rate counts them."""
-    frame = pl.col("packets") * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
-    return pl.col("ip_bytes") + frame
+    header_bytes = pl.col("packets") * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
+    return pl.col("ip_bytes") + header_bytes
 
 
 def totals(tables: Tables, capture: str, window: Window | None = None, excluded: pl.Expr | None = None) -> _Totals:
@@ -224,14 +224,14 @@ def transfer_in_capture(tables: Tables, data: RunData) -> tuple[int, float] | No
     transfer = data.experiment.transfer
     if transfer is None or tables.arrival is None:
         return None
-    control = 1 if transfer.tool == "iperf3" else 0
+    skipped_connections = 1 if transfer.tool == "iperf3" else 0
     flow = (
         tables.scan("flows")
         .filter(
             (pl.col("capture") == tables.arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == transfer.port)
         )
         .sort("first_ns")
-        .slice(control)
+        .slice(skipped_connections)
         .sort("goodput_bytes", descending=True)
         .head(1)
         .collect()

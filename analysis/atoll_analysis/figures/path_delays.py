@@ -24,16 +24,20 @@ def base_rtts_ms(network: Network, experiment: Experiment) -> tuple[float, float
         for world in network.world_hosts:
             rtt_ns, jitter_ns = terrestrial.get(latency.get(world.name, ""), (0, 0))
             for chain in carriers(state, (world,), network.island_hosts, Protocol):
-                ways = [way for link in links_of(experiment, chain) for way in (link.to_island, link.to_world)]
+                directions = _directions(links_of(experiment, chain))
                 boxes_ns = 2 * residence_ns(network, experiment, chain)
-                least_ms.append((rtt_ns + sum(way.delays[0].ns for way in ways)) / 1e6)
-                most_ms.append((rtt_ns + jitter_ns + boxes_ns) / 1e6 + sum(map(_longest_ms, ways)))
+                least_ms.append((rtt_ns + sum(direction.delays[0].ns for direction in directions)) / 1e6)
+                most_ms.append((rtt_ns + jitter_ns + boxes_ns) / 1e6 + sum(map(_longest_ms, directions)))
     return (min(least_ms), max(most_ms)) if least_ms else None
 
 
-def _longest_ms(way: LinkDirection) -> float:
-    jitter_ns = way.jitter.reach.ns if way.jitter else 0
-    return (way.delays[1].ns + jitter_ns + way.full_queue.ns) / 1e6
+def _directions(links: Iterable[Link]) -> list[LinkDirection]:
+    return [direction for link in links for direction in (link.to_island, link.to_world)]
+
+
+def _longest_ms(direction: LinkDirection) -> float:
+    jitter_ns = direction.jitter.reach.ns if direction.jitter else 0
+    return (direction.delays[1].ns + jitter_ns + direction.full_queue.ns) / 1e6
 
 
 def carriers(
@@ -53,13 +57,13 @@ def links_of(experiment: Experiment, chain: Chain) -> tuple[Link, ...]:
 
 def blocked_s(links: Iterable[Link], offset_s: float, end_s: float) -> tuple[Interval, ...]:
     """Return when a direction of a link was blocked by its trace, which began ``offset_s`` after the measurement."""
-    ways = [way for link in links for way in (link.to_island, link.to_world)]
-    spans = [(max(0.0, offset_s + begin), min(end_s, offset_s + end)) for way in ways for begin, end in _blocked(way)]
+    blocked = [span for direction in _directions(links) for span in _blocked(direction)]
+    spans = [(max(0.0, offset_s + begin), min(end_s, offset_s + end)) for begin, end in blocked]
     return tuple(sorted((begin, end) for begin, end in spans if begin < end))
 
 
-def _blocked(way: LinkDirection) -> Iterable[Interval]:
-    rows = way.trace.rows if way.trace else ()
+def _blocked(direction: LinkDirection) -> Iterable[Interval]:
+    rows = direction.trace.rows if direction.trace else ()
     for row, following in pairwise((*rows, None)):
         if row is not None and (row.blocked or row.loss == 1):
             yield row.t.s, following.t.s if following else float("inf")

@@ -97,8 +97,8 @@ def _regime(figures: RegimeFigures) -> tuple[Regime | None, str]:
         return None, "utilisation, losses or queue of the slowest link were not measured"
     used_text, loss_text = f"utilisation {utilisation:.0%}", f"{queue_loss:.2%} lost to a full queue"
     if figures["grows"]:
-        why = "open loop (flows start independently of earlier ones), and the number of open flows grows steadily"
-        return Regime.CONGESTION, f"{why}; {used_text}, {loss_text}"
+        reason = "open loop (flows start independently of earlier ones), and the number of open flows grows steadily"
+        return Regime.CONGESTION, f"{reason}; {used_text}, {loss_text}"
     is_well_used = utilisation >= HIGH_UTILISATION
     if queue_loss < LOW_LOSS:
         if is_well_used:

@@ -18,9 +18,9 @@ class StandingQueue(TypedDict):
     # a lower floor is no standing queue: one full-size packet, or 5 ms at the link's rate; the largest such bound of a
     # rate that changes
     least_bytes: int
-    share: float  # share of the measurement in which a queue stood
-    longest_s: float  # longest time without interruption in which a queue stood
-    mean_bytes: float | None  # mean height while it stood; None: it never did
+    share: float  # share of the measurement with a standing queue
+    longest_s: float  # longest time without interruption with a standing queue
+    mean_bytes: float | None  # mean height while there was one; None: there was none
     max_bytes: int  # largest height
     mean_ms: float | None  # mean time in which the link sends this height, at the rate of the instant; None: likewise
     max_ms: float  # largest such time
@@ -37,14 +37,14 @@ def standing_queue(
     begin_ns = end_ns - (seconds * 1e9).round().cast(pl.Int64)
     rate_bit_s = pl.Series([over_time.mean_rate(*span).bit_s for span in zip(begin_ns, end_ns, strict=True)])
     least_bytes = (TARGET_MS / 8e3 * rate_bit_s).round().clip(packet_bytes).cast(pl.Int64)
-    stood = height > least_bytes
-    times = pl.DataFrame({"run": stood.rle_id(), "stood": stood, "seconds": seconds})
-    lengths = times.filter(pl.col("stood")).group_by("run").agg(pl.col("seconds").sum())["seconds"]
+    standing = height > least_bytes
+    times = pl.DataFrame({"run": standing.rle_id(), "standing": standing, "seconds": seconds})
+    lengths = times.filter(pl.col("standing")).group_by("run").agg(pl.col("seconds").sum())["seconds"]
     total_s, standing_s = float(seconds.sum()), float(lengths.sum())
     height_ms = 8e3 * height / rate_bit_s
 
     def mean(heights: pl.Series) -> float | None:
-        return float((heights * seconds).filter(stood).sum()) / standing_s if standing_s else None
+        return float((heights * seconds).filter(standing).sum()) / standing_s if standing_s else None
 
     return StandingQueue(
         window_s=window_s,
@@ -52,7 +52,7 @@ def standing_queue(
         share=standing_s / total_s,
         longest_s=max(lengths, default=0.0),
         mean_bytes=mean(height),
-        max_bytes=max(height.filter(stood), default=0),
+        max_bytes=max(height.filter(standing), default=0),
         mean_ms=mean(height_ms),
-        max_ms=max(height_ms.filter(stood), default=0.0),
+        max_ms=max(height_ms.filter(standing), default=0.0),
     )

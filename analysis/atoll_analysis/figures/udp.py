@@ -12,7 +12,7 @@ from atoll_core.plural import counted
 from atoll_core.units import Rate, Size
 
 RATE_TOLERANCE = 0.01
-"""The sender keeps its rate within 1 %, or a packet if that is more; else the run is not the one that was asked for."""
+"""The sender keeps its rate within 1 %, or a packet if that is more; else the run is not the configured one."""
 
 
 class UdpVolume(TypedDict):
@@ -45,7 +45,7 @@ class UdpFigures(TypedDict):
 
 
 def udp_figures(packet: Size, configured: Rate, seconds: float, logs: Path) -> UdpFigures:
-    """Return the figures of UDP packets that were sent for a number of seconds, at the rate asked for on average."""
+    """Return the figures of UDP packets that were sent for a number of seconds, at the configured rate on average."""
     sent = last_line(logs / "udp-send.out", "done") or {}
     by_host = {host: last_line(log, "done") or {} for host, log in udp_receiver_logs(logs).items()}
     received = list(by_host.values())

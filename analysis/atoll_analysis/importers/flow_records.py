@@ -45,7 +45,7 @@ flow that is idle for 15 s (Cisco) to 120 s (Argus), and each writes at least on
 _REASSEMBLY_NS = 30 * 10**9  # IP_FRAG_TIME of Linux
 
 
-class Form(StrEnum):
+class Format(StrEnum):
     """File formats of flow records."""
 
     NFDUMP = "nfdump"
@@ -70,14 +70,14 @@ class FlowFilter:
 
 
 @dataclass(slots=True)
-class Imported:
+class Import:
     """The sizes of a file's flows, the IP bytes that each address sent in them, and the unreadable records."""
 
-    form: Form
+    file_format: Format
     counts: Counter[int] = field(default_factory=Counter[int])
     bytes_by_source: Counter[str] = field(default_factory=Counter[str])
     records: int = 0
-    left_out: int = 0  # flows that were not wanted
+    excluded: int = 0  # flows that were not wanted
     joined: int = 0  # records that continue a flow of an earlier one
     damaged: int = 0  # records
     first_damage: str = ""  # place and reason
@@ -110,15 +110,15 @@ class Flow:
     closes: bool = False  # ends one
 
 
-def import_flows(path: Path, form: Form | None, flow_filter: FlowFilter, binary: Callable[[], Path]) -> Imported:
-    """Return the flows of a file. ``form`` None: detected. ``binary``: the atoll-host executable, which reads captures.
+def import_flows(path: Path, file_format: Format | None, flow_filter: FlowFilter, binary: Callable[[], Path]) -> Import:
+    """Return the flows of a file. ``file_format`` None: detected. ``binary``: atoll-host, which reads captures.
 
     Damaged records are counted and left out. Raises DescriptionError when nothing can be read, RunError if
     captures cannot be decoded here.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="atoll-flows-") as scratch:
-            return _import(path, _seekable(path, Path(scratch)), form, flow_filter, binary)
+            return _import(path, _seekable(path, Path(scratch)), file_format, flow_filter, binary)
     except _GZIP_ERRORS:
         raise _error(path, 0, _GZIP_DAMAGED) from None
     except OSError as error:
@@ -135,7 +135,7 @@ def _seekable(path: Path, scratch: Path) -> Path:
     return copy
 
 
-def _import(path: Path, file: Path, form: Form | None, flow_filter: FlowFilter, binary: Callable[[], Path]) -> Imported:
+def _import(path: Path, file: Path, kind: Format | None, flow_filter: FlowFilter, binary: Callable[[], Path]) -> Import:
     """``path``: for messages; ``file``: with its content."""
     with file.open("rb") as raw:
         is_gzip = raw.read(2) == _GZIP_MAGIC
@@ -143,11 +143,11 @@ def _import(path: Path, file: Path, form: Form | None, flow_filter: FlowFilter, 
         beginning = content.read(4)
     if beginning == _PCAPNG_MAGIC:
         raise _error(path, 0, f"is pcapng; make pcap of it: editcap -F pcap {path.name} {path.stem}.pcap")
-    if form is Form.PCAP or (form is None and beginning in _PCAP_MAGICS):
+    if kind is Format.PCAP or (kind is None and beginning in _PCAP_MAGICS):
         return _import_capture(path, file, flow_filter, binary(), is_gzip=is_gzip)
     with _open(file, is_gzip=is_gzip) as content:
         text = io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace")
-        return _import_text(path, text, form, flow_filter)
+        return _import_text(path, text, kind, flow_filter)
 
 
 def _open(file: Path, *, is_gzip: bool) -> IO[bytes]:
@@ -158,7 +158,7 @@ def _error(path: Path, line: int, message: str) -> DescriptionError:
     return DescriptionError([Diagnostic(str(path), line, message)])
 
 
-def _import_capture(path: Path, file: Path, flow_filter: FlowFilter, binary: Path, *, is_gzip: bool) -> Imported:
+def _import_capture(path: Path, file: Path, flow_filter: FlowFilter, binary: Path, *, is_gzip: bool) -> Import:
     with tempfile.TemporaryDirectory(prefix="atoll-flows-") as scratch:
         if is_gzip:
             packed, file = file, Path(scratch) / path.stem
@@ -183,7 +183,7 @@ def _import_capture(path: Path, file: Path, flow_filter: FlowFilter, binary: Pat
     sources = sizes.group_by("src").agg(pl.col("ip_bytes").sum()).rows()
     bytes_by_source = Counter({str(IPv4Address(address)): ip_bytes for address, ip_bytes in sources})
     counts: Counter[int] = Counter(sizes["ip_bytes"].to_list())
-    return Imported(Form.PCAP, counts, bytes_by_source, records=decoded.packets, truncated=decoded.truncated)
+    return Import(Format.PCAP, counts, bytes_by_source, records=decoded.packets, truncated=decoded.truncated)
 
 
 def _with_flows_of_fragments(packets: pl.LazyFrame) -> pl.LazyFrame:
@@ -199,29 +199,29 @@ def _with_flows_of_fragments(packets: pl.LazyFrame) -> pl.LazyFrame:
     return pl.concat([packets.filter(with_ports), joined.with_columns(flow).drop("first_flow")])
 
 
-def _import_text(path: Path, text: TextIO, form: Form | None, flow_filter: FlowFilter) -> Imported:
-    lines = _Lines(path, text)
+def _import_text(path: Path, text: TextIO, file_format: Format | None, flow_filter: FlowFilter) -> Import:
+    lines = _NumberedLines(path, text)
     first_line = next(lines, "")
-    imported = Imported(form or _form_of(first_line) or _refuse_unknown(path))
+    imported = Import(file_format or _detect_format(first_line) or _refuse_unknown(path))
     by_flow: _RecordsByFlow = defaultdict(list)
     try:
-        readers = {Form.NFDUMP: _nfdump, Form.ARGUS: _argus, Form.ZEEK: _zeek}[imported.form](first_line, lines)
-        for read in readers:
+        readers = {Format.NFDUMP: _nfdump, Format.ARGUS: _argus, Format.ZEEK: _zeek}
+        for read in readers[imported.file_format](first_line, lines):
             imported.records += 1
             try:
                 _count(list(read()), flow_filter, imported, by_flow)
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 imported.damaged += 1
-                why = str(error) if isinstance(error, ValueError) else "a column is missing"
-                imported.first_damage = imported.first_damage or f"{path}:{lines.number}: {why}"
+                reason = str(error) if isinstance(error, ValueError) else "a column is missing"
+                imported.first_damage = imported.first_damage or f"{path}:{lines.number}: {reason}"
     except ValueError as error:
         raise _error(path, lines.number, str(error)) from None
     _join(by_flow, imported)
     if not imported.counts:
-        why = imported.first_damage.partition(": ")[2] or (
-            "none of its flows is of IPv4 and matches --to and --protocol" if imported.left_out else "no record"
+        reason = imported.first_damage.partition(": ")[2] or (
+            "none of its flows is of IPv4 and matches --to and --protocol" if imported.excluded else "no record"
         )
-        raise _error(path, lines.number if imported.damaged else 0, f"has no flow to import: {why}")
+        raise _error(path, lines.number if imported.damaged else 0, f"has no flow to import: {reason}")
     return imported
 
 
@@ -229,12 +229,12 @@ _RecordsByFlow = dict[tuple[str, ...], list[tuple[float, float, int, bool, bool]
 """By protocol, addresses and ports, of each record: begin, end, size, whether it opens and closes a connection."""
 
 
-def _count(flows: list[Flow], flow_filter: FlowFilter, imported: Imported, by_flow: _RecordsByFlow) -> None:
+def _count(flows: list[Flow], flow_filter: FlowFilter, imported: Import, by_flow: _RecordsByFlow) -> None:
     for flow in flows:
         if flow.ip_bytes <= 0:
             continue
         if not flow_filter.matches(flow.protocol, flow.dst):
-            imported.left_out += 1
+            imported.excluded += 1
             continue
         imported.bytes_by_source[flow.src] += flow.ip_bytes
         if flow.ports is None:
@@ -244,7 +244,7 @@ def _count(flows: list[Flow], flow_filter: FlowFilter, imported: Imported, by_fl
             by_flow[flow.protocol, flow.src, flow.dst, *flow.ports].append(record)
 
 
-def _join(by_flow: _RecordsByFlow, imported: Imported) -> None:
+def _join(by_flow: _RecordsByFlow, imported: Import) -> None:
     """Add the sizes of flows, of which exporters write a long one in several records."""
     for records in by_flow.values():
         size, until_s = 0, 0.0
@@ -258,7 +258,7 @@ def _join(by_flow: _RecordsByFlow, imported: Imported) -> None:
         imported.counts[size] += 1
 
 
-class _Lines(Iterator[str]):
+class _NumberedLines(Iterator[str]):
     """Lines with their numbers, for messages about damaged ones."""
 
     def __init__(self, path: Path, text: TextIO) -> None:
@@ -278,17 +278,17 @@ class _Lines(Iterator[str]):
         return line.rstrip("\r\n")
 
 
-def _refuse_unknown(path: Path) -> Form:
-    raise _error(path, 1, f"its first line has no known format; name the format: --format, one of {', '.join(Form)}")
+def _refuse_unknown(path: Path) -> Format:
+    raise _error(path, 1, f"its first line has no known format; name the format: --format, one of {', '.join(Format)}")
 
 
-def _form_of(first_line: str) -> Form | None:
+def _detect_format(first_line: str) -> Format | None:
     if first_line.startswith(("#separator", "{")):
-        return Form.ZEEK
+        return Format.ZEEK
     columns = set(first_line.split(","))
     if {"sa", "da", "ibyt"} <= columns or {"srcAddr", "dstAddr", "bytes"} <= columns:
-        return Form.NFDUMP
-    return Form.ARGUS if {"SrcAddr", "DstAddr"} & columns else None
+        return Format.NFDUMP
+    return Format.ARGUS if {"SrcAddr", "DstAddr"} & columns else None
 
 
 _RecordReaders = Iterator[Callable[[], Iterable[Flow]]]  # each reads its record, and raises if that is damaged
@@ -386,10 +386,10 @@ def _record(
     closes: bool,
 ) -> Flow:
     """A flow of TCP or UDP that may be continued; others have no ports."""
-    tcp = protocol.lower() in ("tcp", "6")
-    if not tcp and protocol.lower() not in ("udp", "17"):
+    is_tcp = protocol.lower() in ("tcp", "6")
+    if not is_tcp and protocol.lower() not in ("udp", "17"):
         return Flow(protocol, src, dst, ip_bytes)
-    return Flow(protocol, src, dst, ip_bytes, ports, begin_s, end_s, tcp and opens, tcp and closes)
+    return Flow(protocol, src, dst, ip_bytes, ports, begin_s, end_s, is_tcp and opens, is_tcp and closes)
 
 
 _ZEEK_COLUMNS = ("proto", "id.orig_h", "id.resp_h", "orig_ip_bytes", "resp_ip_bytes")
@@ -418,8 +418,8 @@ def _zeek(first: str, lines: Iterable[str]) -> _RecordReaders:
 
 def _zeek_flows(row: Mapping[str, Any]) -> Iterator[Flow]:
     for src, dst in (("orig", "resp"), ("resp", "orig")):
-        counted = row.get(column := f"{src}_ip_bytes", "-")
-        size = 0 if counted == "-" else _integer(column, str(counted))
+        ip_bytes = row.get(column := f"{src}_ip_bytes", "-")
+        size = 0 if ip_bytes == "-" else _integer(column, str(ip_bytes))
         yield Flow(str(row["proto"]), str(row[f"id.{src}_h"]), str(row[f"id.{dst}_h"]), size)
 
 

@@ -146,7 +146,7 @@ class _Columns:
     rtt: int
     target: int | None
     has_names: bool
-    is_clear: bool = False  # the header names the column of targets or that of RTTs
+    is_certain: bool = False  # the header names the column of targets or that of RTTs
 
     def read(self, line: str, cells: list[str]) -> tuple[str, float]:
         """The target, empty if there is none, and the RTT of a line. Raises ValueError with the rest of a message."""
@@ -159,7 +159,7 @@ class _Columns:
             if self.has_names:
                 raise ValueError(f"has {shown(rtt)} as RTT; write milliseconds, such as 612.3, or remove the line")
             raise ValueError("is neither output of ping nor an RTT in milliseconds; write 612.3 or TARGET,612.3")
-        if not self.is_clear and re.fullmatch(r"[0-9.]+", target) and target.count(".") < 3:
+        if not self.is_certain and re.fullmatch(r"[0-9.]+", target) and target.count(".") < 3:
             hint = "with a decimal comma write {0}.{1}, or name the columns in a first line: target,rtt_ms"
             raise ValueError(f"is ambiguous: {hint.format(target, rtt)}")
         if _TIME_OF_DAY.fullmatch(target):
@@ -188,10 +188,10 @@ def _columns(line: str, cells: list[str]) -> _Columns:
         )
     if len(cells) == 1:
         return _Columns(1, 0, None, has_names=True)
-    is_clear = target is not None or (rtt is not None and _NO_TARGETS.isdisjoint(names))
+    is_certain = target is not None or (rtt is not None and _NO_TARGETS.isdisjoint(names))
     if rtt is None:
         rtt = 1 - (target or 0)
-    return _Columns(len(cells), rtt, 1 - rtt if target is None else target, has_names=True, is_clear=is_clear)
+    return _Columns(len(cells), rtt, 1 - rtt if target is None else target, has_names=True, is_certain=is_certain)
 
 
 def _cells(line: str) -> list[str]:

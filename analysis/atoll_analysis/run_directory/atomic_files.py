@@ -13,7 +13,7 @@ _DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @contextlib.contextmanager
-def plain_errors(path: Path) -> Generator[None]:
+def write_errors(path: Path) -> Generator[None]:
     """Turn an OSError of writing ``path`` into a RunError of one line."""
     try:
         yield
@@ -72,7 +72,7 @@ def replacing(path: Path) -> Generator[Path]:
     target = Path(os.path.realpath(path))
     visible_path = target.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with plain_errors(path):
+        with write_errors(path):
             visible_path.unlink(missing_ok=True)  # of a process that was killed and had the same id
             with _new_file(visible_path) as (descriptor, written_path):
                 yield written_path
@@ -116,13 +116,13 @@ class Appender:
     def __init__(self, path: Path) -> None:
         """Open ``path`` for appending, creating it. Raises RunError."""
         self._path = path
-        with plain_errors(path):
+        with write_errors(path):
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._end = os.lseek(self._file, 0, os.SEEK_END)
 
     def append(self, piece: bytes) -> None:
         """Append all of ``piece`` or nothing. Raises RunError."""
-        with plain_errors(self._path):
+        with write_errors(self._path):
             try:
                 written = 0
                 while written < len(piece):

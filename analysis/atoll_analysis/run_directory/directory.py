@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.run_directory.atomic_files import Appender, plain_errors, replace_text, replacing
+from atoll_analysis.run_directory.atomic_files import Appender, replace_text, replacing, write_errors
 from atoll_analysis.run_directory.file_record import HAS_RECORD, damages, is_derived, update_checksums, write_checksums
 from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_analysis.run_directory.migrations import FORMAT, migrated, migrated_event
@@ -69,9 +69,9 @@ class RunDir:
         """
         parent = base / experiment
         stamp = datetime.fromtimestamp(now_ns // 10**9, UTC).strftime("%Y%m%dT%H%M%SZ")
-        with plain_errors(parent):
+        with write_errors(parent):
             parent.mkdir(parents=True, exist_ok=True)
-            path = _make_first_free(parent, stamp)
+            path = _make_next_directory(parent, stamp)
             for folder in ("captures", "logs"):
                 (path / folder).mkdir()
         run = cls(path)
@@ -126,7 +126,7 @@ class RunDir:
             for file, damage in damages(self.path, contents=contents).items()
         }
 
-    def written_lately(self) -> bool:
+    def was_written_recently(self) -> bool:
         """Whether a file that a run in progress writes to was written within ``ABANDONED_S``."""
         latest_s = max(_modified_s(self.path / file) for file in _GROWING_FILES)
         return latest_s > time.time() - ABANDONED_S
@@ -152,10 +152,10 @@ class RunDir:
         except (FileNotFoundError, NotADirectoryError):
             if mistake := _other_kind(self.path):
                 raise RunDirError(str(mistake)) from None
-            why = "not a run directory (no manifest.json)" if self.path.exists() else "there is no such directory"
-            raise RunDirError(f"{self.path}: {why}; one of a run looks like runs/geo/20260102T030405Z-1") from None
+            reason = "not a run directory (no manifest.json)" if self.path.exists() else "there is no such directory"
+            raise RunDirError(f"{self.path}: {reason}; one of a run looks like runs/geo/20260102T030405Z-1") from None
         except (OSError, ValueError) as error:
-            raise RunDirError(f"{path}: {why_unreadable(error)}") from error
+            raise RunDirError(f"{path}: {read_error_text(error)}") from error
         if not isinstance(manifest, dict):
             raise RunDirError(f"{path}: has no JSON object, so it is not a run's manifest")
         manifest = migrated(cast("dict[str, Any]", manifest), self.path)
@@ -191,7 +191,7 @@ class RunDir:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            raise RunDirError(f"{path}: {why_unreadable(error)}") from error
+            raise RunDirError(f"{path}: {read_error_text(error)}") from error
 
     # Events
 
@@ -228,7 +228,7 @@ class RunDir:
             msg = f"{self.path}: not analysed yet (no summary.json); `atoll report {self.path}` analyses it"
             raise RunError(msg) from None
         except (OSError, ValueError) as error:
-            raise RunError(f"{path}: {why_unreadable(error)}; `atoll report {self.path}` makes it again") from None
+            raise RunError(f"{path}: {read_error_text(error)}; `atoll report {self.path}` makes it again") from None
         if not isinstance(summary, dict) or not summary:
             raise RunError(f"{path}: not a run's summary; `atoll report {self.path}` makes it again")
         return cast("dict[str, Any]", summary)
@@ -267,7 +267,7 @@ def _texts(manifest: Mapping[str, Any]) -> dict[str, str]:
     return {key: json.dumps({key: value}, indent=1)[2:-2] for key, value in manifest.items()}
 
 
-def why_unreadable(error: OSError | ValueError) -> str:
+def read_error_text(error: OSError | ValueError) -> str:
     """Why a JSON file cannot be read, in the words that follow its path."""
     if isinstance(error, OSError):
         return f"cannot be read: {error.strerror}"
@@ -309,7 +309,7 @@ def _other_kind(path: Path) -> Diagnostic | None:
     return other_kind(read_document(path), "a run directory")
 
 
-def _make_first_free(parent: Path, stamp: str) -> Path:
+def _make_next_directory(parent: Path, stamp: str) -> Path:
     number = 1
     while True:
         path = parent / f"{stamp}-{number}"

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.run_directory.atomic_files import plain_errors, replace_text
+from atoll_analysis.run_directory.atomic_files import replace_text, write_errors
 
 RECORD = "files.json"
 
@@ -28,7 +28,7 @@ HAS_RECORD = "has_file_record"
 
 def write_checksums(run: Path) -> None:
     """Record all files of a run. Raises RunError."""
-    _write(run, {file: _file_facts(run / file) for file in _files(run, run) if file not in _UNRECORDED})
+    _write(run, {file: _file_entry(run / file) for file in _files(run, run) if file not in _UNRECORDED})
 
 
 def update_checksums(run: Path, changed: Collection[str] = (), removed: Collection[str] = ()) -> None:
@@ -41,8 +41,8 @@ def update_checksums(run: Path, changed: Collection[str] = (), removed: Collecti
     except _READ_ERRORS:
         return
     if recorded:
-        others = {file: fact for file, fact in recorded.items() if not _is_among(file, removed)}
-        _write(run, others | {file: _file_facts(run / file) for path in changed for file in _files(run, run / path)})
+        kept = {file: entry for file, entry in recorded.items() if not _is_among(file, removed)}
+        _write(run, kept | {file: _file_entry(run / file) for path in changed for file in _files(run, run / path)})
 
 
 def is_derived(file: str) -> bool:
@@ -60,20 +60,20 @@ def damages(run: Path, *, contents: bool = False) -> dict[str, str]:
         if not recorded and _had_record(run):
             return {RECORD: "is missing"}
         return {
-            file: wrong for file, fact in recorded.items() if (wrong := _damage(run / file, fact, contents=contents))
+            file: fault for file, entry in recorded.items() if (fault := _damage(run / file, entry, contents=contents))
         }
     except _READ_ERRORS as error:
         return {RECORD: f"cannot be read ({error!r})"}
 
 
-def _damage(path: Path, fact: dict[str, Any], *, contents: bool) -> str | None:
+def _damage(path: Path, entry: dict[str, Any], *, contents: bool) -> str | None:
     try:
         status = path.stat()
-        if status.st_size != fact["bytes"]:
-            return f"has {status.st_size} bytes, but {fact['bytes']} when it was recorded"
-        if not contents and status.st_mtime_ns == fact.get("modified_ns"):
+        if status.st_size != entry["bytes"]:
+            return f"has {status.st_size} bytes, but {entry['bytes']} when it was recorded"
+        if not contents and status.st_mtime_ns == entry.get("modified_ns"):
             return None
-        return None if _sha256(path, status.st_mtime_ns) == fact["sha256"] else "has changed since it was recorded"
+        return None if _sha256(path, status.st_mtime_ns) == entry["sha256"] else "has changed since it was recorded"
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
@@ -111,8 +111,8 @@ def _write(run: Path, files: dict[str, Any]) -> None:
     replace_text(run / RECORD, json.dumps({"format": 1, "files": files}, indent=1) + "\n")
 
 
-def _file_facts(path: Path) -> dict[str, Any]:
-    with plain_errors(path):
+def _file_entry(path: Path) -> dict[str, Any]:
+    with write_errors(path):
         status = path.stat()
         return {"bytes": status.st_size, "modified_ns": status.st_mtime_ns, "sha256": _sha256(path, status.st_mtime_ns)}
 

@@ -43,15 +43,15 @@ def migrated_event(event: JsonObject) -> JsonObject:
 
 def migrated(manifest: JsonObject, path: Path) -> JsonObject:
     """The manifest in the current format. Raises RunDirError when it is of a newer format, or of none."""
-    written = manifest.get("format")
-    if not isinstance(written, int) or written < 1:
-        what = f"format {written!r}, not a number from 1" if "format" in manifest else "no format number"
-        raise RunDirError(f"{path}: manifest.json has {what}, so this is not a run directory of atoll")
-    if written > FORMAT:
+    recorded = manifest.get("format")
+    if not isinstance(recorded, int) or recorded < 1:
+        actual = f"format {recorded!r}, not a number from 1" if "format" in manifest else "no format number"
+        raise RunDirError(f"{path}: manifest.json has {actual}, so this is not a run directory of atoll")
+    if recorded > FORMAT:
         raise RunDirError(
-            f"{path}: written in format {written}, but this version of atoll reads only formats up to {FORMAT}; use a "
+            f"{path}: written in format {recorded}, but this version of atoll reads only formats up to {FORMAT}; use a "
             "newer version"
         )
-    for step in range(written, FORMAT):
+    for step in range(recorded, FORMAT):
         manifest = MIGRATIONS[step](manifest) | {"format": step + 1}
     return manifest

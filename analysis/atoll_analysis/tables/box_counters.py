@@ -310,10 +310,10 @@ def _p99(group: list[Part]) -> int:
 def _quantile(histogram: Histogram, percent: int) -> int:
     """The upper bound of the bucket below which so many of 100 lie; the histogram is not empty."""
     total = sum(count for _, count in histogram)
-    below = 0
+    cumulative_count = 0
     for upper, count in histogram:
-        below += count
-        if 100 * below >= percent * total:
+        cumulative_count += count
+        if 100 * cumulative_count >= percent * total:
             return upper
     return histogram[-1][0]
 

@@ -64,8 +64,8 @@ def udp_table(logs: Path, scratch: Path) -> pl.LazyFrame:
 
 def udp_receiver_logs(logs: Path) -> dict[str, Path]:
     """Return the log of each UDP receiver, by its host; an older run has one, named without the host."""
-    found = sorted(logs.glob("udp-receive*.out"))
-    return {log.stem.removeprefix("udp-receive").removeprefix("-"): log for log in found}
+    log_files = sorted(logs.glob("udp-receive*.out"))
+    return {log.stem.removeprefix("udp-receive").removeprefix("-"): log for log in log_files}
 
 
 def transfer_done(logs: Path) -> dict[str, Any] | None:

@@ -14,18 +14,18 @@ from atoll_analysis.tables.run_data import RunData
 from atoll_core.experiment.experiment import LinkDirection
 
 _HEADERS = ("src", "dst", "proto", "sport", "dport", "seq", "ack", "ip_id", "payload_bytes", "tcp_flags")
-_PACKETS_AT_ONCE = 1 << 17  # packets; those in flight are kept besides
+_PACKETS_AT_ONCE = 1 << 17  # packets, and those in flight
 _SPARE_NS = 10**9  # how long a packet may be under way in other boxes, switches and stalls
 
 
 def lost_packets(
-    first: pl.LazyFrame, last: pl.LazyFrame, longest_ns: int, at_once: int = _PACKETS_AT_ONCE
+    first: pl.LazyFrame, last: pl.LazyFrame, longest_ns: int, packets_at_once: int = _PACKETS_AT_ONCE
 ) -> Iterator[pl.DataFrame]:
     """Return the packets of ``first`` that are not in ``last``: number (in ``first``, from 0), t_ns, ip_bytes.
 
     ``longest_ns``: the longest time from one capture to the other. Packets of which ``last`` cannot say yet whether
     they arrive are left out: none that was sent after them has arrived, and the capture ends. Memory does not grow with
-    the captures: about ``at_once`` packets are read at a time.
+    the captures: about ``packets_at_once`` packets are read at a time.
     """
     spans = [
         frame.select(pl.len(), pl.col("t_ns").min().alias("begin"), pl.col("t_ns").max().alias("end"))
@@ -35,7 +35,7 @@ def lost_packets(
     if not count or last_arrival_ns is None:
         return
     last_ns = min(max(end_ns, last_arrival_ns), end_ns + longest_ns)
-    step = 1 + (last_ns - begin_ns) * at_once // count
+    step = 1 + (last_ns - begin_ns) * packets_at_once // count
     key = pl.struct(_HEADERS).hash().alias("key")
     waiting = pl.DataFrame(schema={"t_ns": pl.Int64, "ip_bytes": pl.UInt32, "key": pl.UInt64, "number": pl.Int64})
     count_so_far = 0
@@ -46,8 +46,8 @@ def lost_packets(
         numbers = pl.int_range(count_so_far, count_so_far + len(entered), eager=True).alias("number")
         count_so_far += len(entered)
         waiting = pl.concat([waiting, entered.with_columns(numbers)])
-        left = last.filter(within).select(key).collect(engine="streaming").to_series()
-        has_arrived = _has_arrived(waiting["key"], left)
+        departed = last.filter(within).select(key).collect(engine="streaming").to_series()
+        has_arrived = _has_arrived(waiting["key"], departed)
         arrived = max([arrived, *waiting["number"].filter(has_arrived).tail(1)])
         waiting = waiting.filter(~has_arrived)
         expired = pl.col("t_ns") < min(start + step, last_arrival_ns) - longest_ns
@@ -71,11 +71,11 @@ def sent_in_measurement(packets: pl.LazyFrame, data: RunData, probes: pl.Expr | 
     return packets if probes is None else packets.filter(~probes)
 
 
-def _has_arrived(waiting: pl.Series, left: pl.Series) -> pl.Series:
-    """Of each key of ``waiting``, in their order, whether the packet is among those that ``left`` the link."""
+def _has_arrived(waiting: pl.Series, departed: pl.Series) -> pl.Series:
+    """Of each key of ``waiting``, in their order, whether the packet is among those that ``departed`` the link."""
     rows = pl.DataFrame({"key": waiting}).with_row_index("at")
     is_alike = rows["key"].is_duplicated()
-    matches = pl.DataFrame({"key": left}).join(rows.filter(~is_alike), on="key", how="left", maintain_order="left")
+    matches = pl.DataFrame({"key": departed}).join(rows.filter(~is_alike), on="key", how="left", maintain_order="left")
     has_arrived = pl.Series(values=[False], dtype=pl.Boolean).new_from_index(0, len(rows))
     has_arrived = has_arrived.scatter(matches["at"].drop_nulls(), values=True)
     if is_alike.any():

@@ -109,16 +109,16 @@ def scan_records(path: Path) -> pl.LazyFrame:
     def batches(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        rest = path.stat().st_size // RECORD.itemsize if n_rows is None else n_rows
+        remaining = path.stat().st_size // RECORD.itemsize if n_rows is None else n_rows
         with path.open("rb") as file:  # read and not mapped: pages of a mapped file count as this process's memory
             while True:
-                records = np.fromfile(file, RECORD, min(rest, batch_size or _BATCH_RECORDS))
-                rest -= len(records)
+                records = np.fromfile(file, RECORD, min(remaining, batch_size or _BATCH_RECORDS))
+                remaining -= len(records)
                 frame = pl.DataFrame({name: np.ascontiguousarray(records[name]) for name in SCHEMA}, schema=SCHEMA)
                 if predicate is not None:
                     frame = frame.filter(predicate)
                 yield frame if with_columns is None else frame.select(with_columns)
-                if len(records) == 0 or rest == 0:
+                if len(records) == 0 or remaining == 0:
                     return
 
     return register_io_source(batches, schema=SCHEMA, is_pure=True)

@@ -86,8 +86,8 @@ class RowSpool:
         unsorted = next(self._read(key, is_late=True, rows=-1), np.empty((0, len(self._columns)), np.int64))
         late_rows: RowArray = unsorted[np.argsort(unsorted[:, self._order], kind="stable")]
         for rows in self._read(key, is_late=False, rows=_BATCH_ROWS):
-            before = int(late_rows[:, self._order].searchsorted(int(rows[-1, self._order])))
-            merged, late_rows = np.concatenate([rows, late_rows[:before]]), late_rows[before:]
+            late_count = int(late_rows[:, self._order].searchsorted(int(rows[-1, self._order])))
+            merged, late_rows = np.concatenate([rows, late_rows[:late_count]]), late_rows[late_count:]
             yield merged[np.argsort(merged[:, self._order], kind="stable")]
 
     def _read(self, key: RowKey, *, is_late: bool, rows: int) -> Iterator[RowArray]:

@@ -52,8 +52,8 @@ class RunData:
         """How many channels each client has at first, or none; of older runs by the jobs they had."""
         clients = dict.fromkeys((host.name for host in self.network.with_role(HostRole.ISLAND_CLIENT)), 0)
         planned = {allocation.host: allocation.channels for allocation in self.plan.placement}
-        of_jobs = {job.host: len((job.config or {}).get("channels", ())) for job in self.plan.jobs if is_load(job)}
-        return clients | (planned or of_jobs)
+        from_jobs = {job.host: len((job.config or {}).get("channels", ())) for job in self.plan.jobs if is_load(job)}
+        return clients | (planned or from_jobs)
 
     @property
     def base_rtt_ns(self) -> int | None:
@@ -118,11 +118,11 @@ def read_run_data(run: RunDir) -> RunData:
         network = from_json(Network, manifest["network"])
         plan = from_json(Plan, manifest["plan"])
     except KeyError as missing:
-        why = f"the run ended before its plan was computed (manifest.json has no {missing})"
-        raise RunDirError(f"{run.path}: nothing to analyse: {why}") from missing
+        reason = f"the run ended before its plan was computed (manifest.json has no {missing})"
+        raise RunDirError(f"{run.path}: nothing to analyse: {reason}") from missing
     except (TypeError, ValueError) as error:
-        why = f"manifest.json does not conform to its format {manifest['format']}: {error}"
-        raise RunDirError(f"{run.path}: {why}") from error
+        reason = f"manifest.json does not conform to its format {manifest['format']}: {error}"
+        raise RunDirError(f"{run.path}: {reason}") from error
     events = tuple(run.events())
     window = _window(events, run)
     marks: list[Mapping[str, Any]] = []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from atoll_analysis.run_directory.atomic_files import error_from_message, plain_errors
+from atoll_analysis.run_directory.atomic_files import error_from_message, write_errors
 from atoll_core.errors import RunError
 
 _ROW_GROUP = 1 << 17  # rows: several groups of each capture are in memory while it is read
@@ -75,7 +75,7 @@ def sink(
 ) -> None:
     """Write a frame to a Parquet file. Raises RunError, which names ``shown`` if given, when that is not possible."""
     named_path = shown or path
-    with plain_errors(named_path):
+    with write_errors(named_path):
         try:
             frame.sink_parquet(
                 path, compression="zstd", compression_level=3, row_group_size=_ROW_GROUP, metadata=dict(metadata or {})

@@ -238,7 +238,7 @@ TABLES: Mapping[str, TableSchema] = {
             "channel": _integer("number of the channel"),
             "flow": _integer("number of the flow in its channel, from 0"),
             "server": _text("name of the server"),
-            "size_bytes": _integer("payload that the client asked for"),
+            "size_bytes": _integer("payload that the client requested"),
             "received_bytes": _integer("payload that came"),
             "start_ns": _integer("when the client began to connect"),
             "connected_ns": _integer("when it was connected; null: never"),
@@ -287,6 +287,6 @@ def scan_table(path: Path) -> pl.LazyFrame:
         table.collect_schema()
     except (pl.exceptions.PolarsError, OSError) as error:
         unreadable = f"cannot be read ({str(error).splitlines()[0]})"
-        why = unreadable if path.exists() else "there is no such table"
-        raise RunDirError(f"{path}: {why}; `atoll report {path.parent.parent}` makes it again") from None
+        reason = unreadable if path.exists() else "there is no such table"
+        raise RunDirError(f"{path}: {reason}; `atoll report {path.parent.parent}` makes it again") from None
     return table

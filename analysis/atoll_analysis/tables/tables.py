@@ -16,7 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
-from atoll_analysis.run_directory.atomic_files import plain_errors, replacing
+from atoll_analysis.run_directory.atomic_files import replacing, write_errors
 from atoll_analysis.run_directory.directory import COUNTERS_FILE, RunDir
 from atoll_analysis.tables.job_logs import box_table, channel_flow_table, ping_table, udp_table
 from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
@@ -63,7 +63,7 @@ def build_tables(run: RunDir, data: RunData, binary: Path) -> Tables:
 
     Raises RunError: a capture that is none, a full disk (tables of before stay as they were).
     """
-    with plain_errors(run.tables):
+    with write_errors(run.tables):
         run.tables.mkdir(exist_ok=True)
     decoded = _decode_all(run, data, binary)
     origin = data.window.start_ns if data.window else _first_packet_ns(run, decoded)
@@ -91,11 +91,11 @@ def _scratch(run: RunDir) -> Generator[Path]:
 
     Analyses of a run share a lock while they have one. A killed analysis leaves its own to the next that is alone.
     """
-    with plain_errors(run.tables), _opened(run.tables) as lock:
+    with write_errors(run.tables), _open_folder(run.tables) as lock:
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for left in run.tables.glob(f"{_SCRATCH}*"):
-                shutil.rmtree(left, ignore_errors=True)
+            for leftover in run.tables.glob(f"{_SCRATCH}*"):
+                shutil.rmtree(leftover, ignore_errors=True)
         with suppress(OSError):  # file systems without locks
             fcntl.flock(lock, fcntl.LOCK_SH)
         with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=run.tables) as folder:
@@ -103,7 +103,7 @@ def _scratch(run: RunDir) -> Generator[Path]:
 
 
 @contextmanager
-def _opened(folder: Path) -> Generator[int]:
+def _open_folder(folder: Path) -> Generator[int]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -146,9 +146,10 @@ def _arrival(run: RunDir, data: RunData, decoded: Mapping[str, Decoded]) -> str 
 
 def _with_ends(packets: pl.LazyFrame) -> pl.LazyFrame:
     """Packets with the addresses of their ends, whatever their direction."""
-    bound = pl.col("to_island") == 1
+    to_island = pl.col("to_island") == 1
     return packets.with_columns(
-        world_end=pl.when(bound).then("src").otherwise("dst"), island_end=pl.when(bound).then("dst").otherwise("src")
+        world_end=pl.when(to_island).then("src").otherwise("dst"),
+        island_end=pl.when(to_island).then("dst").otherwise("src"),
     )
 
 
@@ -173,8 +174,8 @@ def _by_chain(data: RunData, label: Callable[[Chain], str], proto: pl.Expr, t_ns
         return matches if carries.protocol is None else matches & (proto == carries.protocol.number)
 
     def in_version(experiment: Experiment) -> pl.Expr:
-        *branches, rest = experiment.chains
-        name: pl.Expr = pl.lit(label(rest))
+        *branches, main_chain = experiment.chains
+        name: pl.Expr = pl.lit(label(main_chain))
         for branch in reversed(branches):
             name = pl.when(is_carried_by(branch)).then(pl.lit(label(branch))).otherwise(name)
         return name
@@ -260,9 +261,9 @@ def _flows(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
         for packets, later_ns in slices(tables.packets(name).filter(transport), pl.col("flow"), _SLICE_FLOWS):
             rows = _flow_rows(packets, one_way=name in data.topology.one_way_captures)
             rows = pl.concat([*waiting, rows]).sort("first_ns", "flow")
-            done = pl.lit(value=True) if later_ns is None else pl.col("first_ns") < later_ns
-            waiting = [rows.filter(~done)]
-            parts.append(rows.lazy().filter(done).select(pl.lit(name).alias("capture"), pl.all()).with_columns(names))
+            ready = pl.lit(value=True) if later_ns is None else pl.col("first_ns") < later_ns
+            waiting = [rows.filter(~ready)]
+            parts.append(rows.lazy().filter(ready).select(pl.lit(name).alias("capture"), pl.all()).with_columns(names))
     return parts.table()
 
 
@@ -272,30 +273,30 @@ def _flow_rows(packets: pl.LazyFrame, *, one_way: bool) -> pl.DataFrame:
     ``one_way``: acknowledgements to the world were not captured. A connection then has ended when its FIN and all
     payload before it were captured.
     """
-    bound, tcp = pl.col("to_island") == 1, pl.col("proto") == TCP
+    to_island, tcp = pl.col("to_island") == 1, pl.col("proto") == TCP
     arrived = pl.when(tcp).then("new_payload_bytes").otherwise("payload_bytes")
     fin, reset = (pl.col("tcp_flags") & flag != 0 for flag in (_FIN, _RST))
     after_fin = (pl.col("seq").cast(pl.Int64) + pl.col("payload_bytes") + 1) % 2**32
     # To compare acknowledgements within the groups would take all packets into memory.
-    ends = packets.filter(bound & fin & tcp).group_by("flow").agg(end=after_fin.max()).collect(engine="streaming")
+    ends = packets.filter(to_island & fin & tcp).group_by("flow").agg(end=after_fin.max()).collect(engine="streaming")
     acknowledged = (
-        _acknowledged_by_payload(packets.filter(bound & tcp))
+        _acknowledged_by_payload(packets.filter(to_island & tcp))
         if one_way
-        else packets.filter(~bound & ~reset & tcp).select("flow", end=pl.col("ack").cast(pl.Int64))
+        else packets.filter(~to_island & ~reset & tcp).select("flow", end=pl.col("ack").cast(pl.Int64))
     )
     last = acknowledged.join(ends.lazy(), on=["flow", "end"], how="semi").select("flow").unique()
     ended = last.collect(engine="streaming")
     flows = packets.group_by("flow").agg(
         protocol=pl.when(tcp.any()).then(pl.lit("tcp")).otherwise(pl.lit("udp")),
-        server=pl.when(bound).then("src").otherwise("dst").min(),
-        sport=pl.when(bound).then("sport").otherwise("dport").min().cast(pl.Int64),
-        client=pl.when(bound).then("dst").otherwise("src").min(),
+        server=pl.when(to_island).then("src").otherwise("dst").min(),
+        sport=pl.when(to_island).then("sport").otherwise("dport").min().cast(pl.Int64),
+        client=pl.when(to_island).then("dst").otherwise("src").min(),
         first_ns=pl.col("t_ns").min(),
         last_ns=pl.col("t_ns").max(),
-        packets=bound.cast(pl.Int64).sum(),
-        ip_bytes=total("ip_bytes", bound),
-        tcp_payload_bytes=total("payload_bytes", bound & tcp),
-        goodput_bytes=masked(arrived, bound).cast(pl.Int64).sum(),
+        packets=to_island.cast(pl.Int64).sum(),
+        ip_bytes=total("ip_bytes", to_island),
+        tcp_payload_bytes=total("payload_bytes", to_island & tcp),
+        goodput_bytes=masked(arrived, to_island).cast(pl.Int64).sum(),
     )
     return (
         flows.collect(engine="streaming")
@@ -328,10 +329,10 @@ def _concurrent(tables: Tables, data: RunData, flows: pl.LazyFrame, scratch: Pat
     packets = tables.packets(tables.arrival).filter(is_channel)
     # Once all payload and the FIN have come, the channel begins its next flow. What follows on the old connection only
     # closes it, or repeats what came: the server had not heard of that yet.
-    bound = pl.col("to_island") == 1
+    to_island = pl.col("to_island") == 1
     last = pl.max_horizontal(
-        masked(window, bound & (pl.col("new_payload_bytes") > 0)).max(),
-        masked(window, bound & (pl.col("tcp_flags") & _FIN != 0)).min(),
+        masked(window, to_island & (pl.col("new_payload_bytes") > 0)).max(),
+        masked(window, to_island & (pl.col("tcp_flags") & _FIN != 0)).min(),
     )
     one_way = tables.arrival in data.topology.one_way_captures
     spans = Parts(scratch, "spans", pl.LazyFrame(schema={"flow": pl.UInt32, "first": pl.Int64, "last": pl.Int64}))
@@ -352,7 +353,7 @@ def _concurrent(tables: Tables, data: RunData, flows: pl.LazyFrame, scratch: Pat
 
 def _open_in(tables: Tables, windows: range, spans: pl.LazyFrame, packets: pl.LazyFrame) -> pl.LazyFrame:
     """Of each of these windows: window, open (how many more connections than in the one before), receiving."""
-    begin_ns, end_ns = (tables.origin_ns + at * WINDOW_NS for at in (windows.start, windows.stop))
+    begin_ns, end_ns = (tables.origin_ns + window * WINDOW_NS for window in (windows.start, windows.stop))
     within = pl.col("t_ns").is_between(begin_ns, end_ns, closed="left")
     payload = within & (pl.col("to_island") == 1) & (pl.col("payload_bytes") > 0)
     receiving = packets.filter(payload).group_by(window=_window(tables)).agg(receiving=pl.col("flow").n_unique())

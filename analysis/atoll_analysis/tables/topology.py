@@ -83,8 +83,8 @@ class RunTopology:
         taps = self.tap_captures
         links = [link.box for link in self.links_of(chain)]
         passed_taps = [hop for hop in chain.hops if hop in taps]
-        behind = chain.hops[chain.hops.index(links[-1]) :] if links else passed_taps[1:]
-        names = [taps[hop] for hop in reversed(behind) if hop in taps] + [f"link-{box}" for box in reversed(links)]
+        hops_behind = chain.hops[chain.hops.index(links[-1]) :] if links else passed_taps[1:]
+        names = [taps[hop] for hop in reversed(hops_behind) if hop in taps] + [f"link-{box}" for box in reversed(links)]
         return next((name for name in names if name in captures), None)
 
     def capture_pairs(self, captures: Collection[str]) -> Iterator[CapturePair]:
@@ -181,7 +181,7 @@ class RunTopology:
     def places_between_captures(self) -> frozenset[str]:
         """Machines and switch ports that can lose packets between the captures world and island.
 
-        The machines of these two captures, the boxes between them on any chain that stood, and the switch ports
+        The machines of these two captures, the boxes between them on any chain in use, and the switch ports
         (``sw-c/16``) at which the boxes' frames come in on their way to the island; emulated trunks are patch ports,
         which lose nothing. What is lost elsewhere is missing from both captures or from none.
         """

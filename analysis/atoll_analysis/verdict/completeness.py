@@ -137,8 +137,8 @@ def _is_beyond(count: int, n: int, share: float) -> bool:
     """
     if not n or count <= share * n:
         return False
-    rest = 1 - count / n
-    divergence = count / n * math.log(count / n / share) + (rest * math.log(rest / (1 - share)) if rest else 0.0)
+    p = count / n
+    divergence = p * math.log(p / share) + ((1 - p) * math.log((1 - p) / (1 - share)) if p < 1 else 0.0)
     return n * divergence > -math.log(FALSE_ALARM)
 
 

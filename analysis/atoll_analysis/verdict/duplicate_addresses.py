@@ -55,12 +55,12 @@ def duplicate_addresses(network: Network, decoded: Mapping[str, Decoded]) -> lis
 
 def judge_duplicates(duplicates: Sequence[DuplicateAddress]) -> Iterator[Finding]:
     """Return a finding for each duplicate address; the run measured another machine's traffic as well."""
-    for each in duplicates:
-        evidence = "ARP" if each["arp"] else "packets"
-        captures = ("capture " if len(each["captures"]) == 1 else "captures ") + ", ".join(each["captures"])
+    for duplicate in duplicates:
+        evidence = "ARP" if duplicate["arp"] else "packets"
+        captures = ("capture " if len(duplicate["captures"]) == 1 else "captures ") + ", ".join(duplicate["captures"])
         yield reason(
             FindingCode.DUPLICATE_ADDRESS,
-            f"DUPLICATE_ADDRESS: another machine has the address {each['address']} of {each['host']}: MAC address "
-            f"{each['other_mac']} instead of {each['mac']} (seen in {evidence} of {captures}); give that machine "
-            "another address, or disconnect it",
+            f"DUPLICATE_ADDRESS: another machine has the address {duplicate['address']} of {duplicate['host']}: MAC "
+            f"address {duplicate['other_mac']} instead of {duplicate['mac']} (seen in {evidence} of {captures}); give "
+            "that machine another address, or disconnect it",
         )

@@ -57,18 +57,18 @@ def disagreements(sections: Sequence[Section], payload: Payload | None) -> list[
 
 
 def _disagreement(section: Section) -> str:
-    where = f"{section['first']} and {section['last']} ({', '.join(section['boxes']) or 'no box between them'})"
+    captures_text = f"{section['first']} and {section['last']} ({', '.join(section['boxes']) or 'no box between them'})"
     declared = section.get("declared")  # absent from what older versions analysed
     behaviour = "ends, splits, encodes, adds or loses packets"
     hint = f"; if {listed(declared, 'or')} {behaviour}, declare conserves_packets: false" if declared else ""
     if section["captured_bytes"] < 0:
         more = f"{section['last']} captured {counted(-section['captured_bytes'], 'byte')} more than {section['first']}"
-        return f"{more}: packets were added between {where}, bound 0{hint}"
+        return f"{more}: packets were added between {captures_text}, bound 0{hint}"
     lost = counted(section["captured_bytes"], "byte")
     bound = "bound 0"
     if links := section["links"]:
         bound = count_differs(listed(links), section["counted_bytes"], section["probed_bytes_max"])
-    return f"captures show a loss of {lost} between {where}, {bound}{hint}"
+    return f"captures show a loss of {lost} between {captures_text}, {bound}{hint}"
 
 
 def count_differs(links: str, counted_bytes: int, probed_bytes_max: int) -> str:
@@ -88,9 +88,9 @@ def proofs(sections: Sequence[Section], payload: Payload | None) -> list[str]:
     lines = [_proof(section) for section in sections if agrees(section)]
     if payload is not None and not payload["wrong"] and not payload.get("lossy"):
         missing = payload["world_bytes"] - payload["island_bytes"]
-        left = f", {missing} remain of {counted(payload['open_connections'], 'open connection')}" if missing else ""
+        suffix = f", {missing} remain of {counted(payload['open_connections'], 'open connection')}" if missing else ""
         clients = "; clients received all bytes that arrived" if payload["received_bytes"] is not None else ""
-        lines.append(f"{_payload_text(payload)}{left}{clients}")
+        lines.append(f"{_payload_text(payload)}{suffix}{clients}")
     return lines
 
 

@@ -115,7 +115,7 @@ def likely_causes(lost: LostOutside | None) -> list[str]:
         return []
     return [
         *(_backlog_text(name, lost) for name in lost["machines"] if _is_likely_cause(name, lost)),
-        *_at_ports({port: drops for port, drops in lost["ports"].items() if port not in _beside(lost)}),
+        *_at_ports({port: drops for port, drops in lost["ports"].items() if port not in _outside(lost)}),
     ]
 
 
@@ -126,7 +126,7 @@ def judge_lost_outside(lost: LostOutside | None, *, causes_are_named: bool) -> I
     for name, backlog in lost["machines"].items():
         if _on_cables(backlog) and not (causes_are_named and _is_likely_cause(name, lost)):
             yield caveat(FindingCode.DROPPED_BY_BACKLOG, _backlog_text(name, lost))
-    shown = {port: drops for port, drops in lost["ports"].items() if not causes_are_named or port in _beside(lost)}
+    shown = {port: drops for port, drops in lost["ports"].items() if not causes_are_named or port in _outside(lost)}
     yield from (caveat(FindingCode.DROPPED_BY_SWITCH, text) for text in _at_ports(shown))
     yield from (caveat(FindingCode.DROPPED_BY_SOCKET, text) for text in _at_sockets(lost["hosts"]))
 
@@ -135,8 +135,8 @@ def outside_notes(lost: LostOutside | None) -> list[str]:
     """Return notes on drops that may be others' packets and on unknown counts, a sentence each."""
     if lost is None:
         return []
-    others = (_backlog_text(name, lost) for name, backlog in lost["machines"].items() if not _on_cables(backlog))
-    return [*others, *_unknown(lost["uncounted"])]
+    machine_texts = (_backlog_text(name, lost) for name, backlog in lost["machines"].items() if not _on_cables(backlog))
+    return [*machine_texts, *_unknown(lost["uncounted"])]
 
 
 def _on_cables(backlog: Backlog) -> bool:
@@ -144,13 +144,13 @@ def _on_cables(backlog: Backlog) -> bool:
     return backlog["on_cables_packets"] != 0
 
 
-def _beside(lost: LostOutside) -> Collection[str]:
+def _outside(lost: LostOutside) -> Collection[str]:
     return lost.get("beside", ())  # absent from what older versions analysed
 
 
 def _is_likely_cause(machine: str, lost: LostOutside) -> bool:
     """Whether this machine may have dropped packets that are missing in a capture; its counter covers all senders."""
-    return machine not in _beside(lost) and _on_cables(lost["machines"][machine])
+    return machine not in _outside(lost) and _on_cables(lost["machines"][machine])
 
 
 def _backlog_text(name: str, lost: LostOutside) -> str:
@@ -158,9 +158,9 @@ def _backlog_text(name: str, lost: LostOutside) -> str:
     dropped, on_cables, limit = backlog["dropped_packets"], backlog["on_cables_packets"], backlog["limit_packets"]
     where = "" if on_cables is None else f" ({min(on_cables, dropped) or 'none'} of them on the lab's own cables)"
     bound = "" if limit is None else f"; net.core.netdev_max_backlog is {limit}"
-    waited = f"{counted(dropped, 'packet')} that waited for a processor{where}{bound}"
-    beside = " (not between the captures)" if name in _beside(lost) else ""
-    return f"{machine_text(name)}{beside} dropped {waited}: {_longer_backlog(backlog)}"
+    dropped_text = f"{counted(dropped, 'packet')} that waited for a processor{where}{bound}"
+    outside_text = " (not between the captures)" if name in _outside(lost) else ""
+    return f"{machine_text(name)}{outside_text} dropped {dropped_text}: {_longer_backlog(backlog)}"
 
 
 def _longer_backlog(backlog: Backlog) -> str:
@@ -219,8 +219,8 @@ def _unknown(uncounted: Mapping[str, str]) -> Iterator[str]:
 
 def _count(counts: Mapping[str, int], counter: str) -> int:
     if counter == _UNDELIVERED_DATAGRAMS:  # the kernel counts those of both other causes among them
-        others = sum(counts.get(f"udp.{cause}", 0) for cause in ("receive_buffer_errors", "checksum_errors"))
-        return max(0, counts.get("udp.in_errors", 0) - others)
+        attributed = sum(counts.get(f"udp.{cause}", 0) for cause in ("receive_buffer_errors", "checksum_errors"))
+        return max(0, counts.get("udp.in_errors", 0) - attributed)
     return counts.get(counter, 0)
 
 

@@ -100,16 +100,16 @@ def _links(data: RunData, tables: Tables, summary: Summary) -> Iterator[str]:
             "the boxes did not report the end of the measurement: lateness, loss at the link and queue maximum are "
             "unknown"
         )
-    if any(way.trace for link in data.topology.links for way in (link.to_island, link.to_world)):
+    if any(direction.trace for link in data.topology.links for direction in (link.to_island, link.to_world)):
         yield (
             "a link followed a trace or was changed: sojourn time is RTT minus the RTT at the start; utilisation and "
             "standing queue are relative to the rate of each instant"
         )
     if data.manifest.get("backend") == Backend.TC:
-        for link, way, serialisation in early_starts(data.network, data.topology.links):
+        for link, direction, serialisation in early_starts(data.network, data.topology.links):
             yield (
-                f"{link.box} was emulated by tc: {way.replace('_', ' the ')}, the first packet after an idle time gets "
-                f"no serialisation delay (up to {serialisation.ms:.1f} ms), so its RTT is too short by that"
+                f"{link.box} was emulated by tc: {direction.replace('_', ' the ')}, the first packet after an idle "
+                f"time gets no serialisation delay (up to {serialisation.ms:.1f} ms), so its RTT is too short by that"
             )
     if data.in_virtual_time:
         yield "virtual time: the clock stops while a machine computes, so no departure can be late"
@@ -183,7 +183,7 @@ def _latency(data: RunData, summary: Summary) -> Iterator[str]:
 def _idle(data: RunData) -> Iterator[str]:
     """Return a note on clients without channels that would have some if all capacities were equal."""
     clients, channels = data.plan.placement, data.experiment.traffic.channels
-    idle = [f"{each.host} (capacity {each.capacity:g})" for each in clients if not each.channels]
+    idle = [f"{client.host} (capacity {client.capacity:g})" for client in clients if not client.channels]
     if idle and channels >= len(clients):
         yield f"{', '.join(idle)} got none of the {channels} channels"
 

@@ -188,20 +188,18 @@ def _evidence(silence: SilenceFigures, path_loss: float) -> float:
 
 def judge_silences(figures: Sequence[SilenceFigures], clients: int, loss: float) -> list[tuple[SilenceFigures, bool]]:
     """Silences that are not chance, with whether that is sure; several of the clients count together."""
-    certain = [
-        each for each in figures if each["successive"] >= LEAST_TRIES and _evidence(each, loss) > -math.log(FALSE_ALARM)
-    ]
-    noticed = [each for each in figures if each not in certain and probability(each, loss) < UNLIKELY]
-    together = _joint_silences([each for each in noticed if each["is_client"]], clients, loss)
-    shown = (each for each in figures if each in certain or each in noticed or each["never"])
-    return [(each, each in certain or each in together) for each in shown]
+    certain = [s for s in figures if s["successive"] >= LEAST_TRIES and _evidence(s, loss) > -math.log(FALSE_ALARM)]
+    noticed = [silence for silence in figures if silence not in certain and probability(silence, loss) < UNLIKELY]
+    joint = _joint_silences([silence for silence in noticed if silence["is_client"]], clients, loss)
+    shown = (silence for silence in figures if silence in certain or silence in noticed or silence["never"])
+    return [(silence, silence in certain or silence in joint) for silence in shown]
 
 
 def _joint_silences(noticed: list[SilenceFigures], clients: int, path_loss: float) -> list[SilenceFigures]:
     """The most of them that are not silent at once by chance: Fisher's method, for any choice of so many."""
-    order = sorted(noticed, key=lambda each: -_evidence(each, path_loss))
+    order = sorted(noticed, key=lambda silence: -_evidence(silence, path_loss))
     for count in range(len(order), 1, -1):
-        total = sum(_evidence(each, path_loss) for each in order[:count])
+        total = sum(_evidence(silence, path_loss) for silence in order[:count])
         tail = sum(math.exp(k * math.log(total) - math.lgamma(k + 1) - total) for k in range(count))
         if math.comb(clients, count) * tail < FALSE_ALARM:
             return order[:count]

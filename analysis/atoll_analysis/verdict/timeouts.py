@@ -31,14 +31,14 @@ def silence_figures(
     if data.window is None or not any(channels.values()) or rtts is None or not clients:
         return []
     world, island = traffic_hosts(data)
-    seen_servers = {host.name: _payload_span(data, servers[host.name], (host,), island) for host in world}
-    seen_clients = {host.name: _payload_span(data, clients[host.name], world, (host,)) for host in island}
-    last_s = [seen.last_s for seen in (*seen_servers.values(), *seen_clients.values()) if seen.last_s is not None]
+    server_spans = {host.name: _payload_span(data, servers[host.name], (host,), island) for host in world}
+    client_spans = {host.name: _payload_span(data, clients[host.name], world, (host,)) for host in island}
+    last_s = [span.last_s for span in (*server_spans.values(), *client_spans.values()) if span.last_s is not None]
     return silences(
-        seen_servers,
-        {name: seen for name, seen in seen_clients.items() if channels.get(name)},
+        server_spans,
+        {name: span for name, span in client_spans.items() if channels.get(name)},
         channels,
-        _logged_flows(tables, seen_servers),
+        _logged_flows(tables, server_spans),
         min(max([*last_s, ping_last_s or 0.0]), data.window.seconds),
         timeout_s(rtts[1]),
         _longest_pause_s(data),
@@ -57,10 +57,10 @@ def lost_on(data: RunData, links: tuple[Link, ...], *, blocked: bool = False) ->
     Packets that a full low-priority queue dropped are left out: pings and flows are not marked LE.
     """
     boxes = {link.box for link in links}
-    left_out = {"low_priority"} if blocked else {"low_priority", "blocked"}
+    excluded = {"low_priority"} if blocked else {"low_priority", "blocked"}
 
     def lost(part: Part) -> int:
-        return part.dropped_packets - sum(lost["packets"] for cause, lost in part.losses.items() if cause in left_out)
+        return part.dropped_packets - sum(lost["packets"] for cause, lost in part.losses.items() if cause in excluded)
 
     parts = (part for box in data.measurements if box.box in boxes for part in box.parts if part.in_packets)
     return 1 - prod(1 - lost(part) / part.in_packets for part in parts)
@@ -70,8 +70,8 @@ def ping_blocked_share(data: RunData) -> float:
     """The share of the measured time in which the way of the ping series was blocked, at most."""
     if data.window is None:
         return 0.0
-    paths = [blocked_s(way, _traces_begin_s(data), data.window.seconds) for way in data.topology.ping_links]
-    longest_s = max((sum(end - begin for begin, end in way) for way in paths), default=0.0)
+    paths = [blocked_s(links, _traces_begin_s(data), data.window.seconds) for links in data.topology.ping_links]
+    longest_s = max((sum(end - begin for begin, end in links) for links in paths), default=0.0)
     return min(1.0, longest_s / data.window.seconds)
 
 
@@ -126,8 +126,8 @@ def _traces_begin_s(data: RunData) -> float:
 
 def _logged_flows(tables: Tables, servers: Mapping[str, PayloadSpan]) -> list[FlowLog]:
     """The flows that began before or ended after anything was seen of their server."""
-    first_s = {name: math.inf if seen.first_s is None else seen.first_s for name, seen in servers.items()}
-    last_s = {name: -math.inf if seen.last_s is None else seen.last_s for name, seen in servers.items()}
+    first_s = {name: math.inf if span.first_s is None else span.first_s for name, span in servers.items()}
+    last_s = {name: -math.inf if span.last_s is None else span.last_s for name, span in servers.items()}
     server = pl.col("server")
     rows = (
         tables.scan("channel_flows")

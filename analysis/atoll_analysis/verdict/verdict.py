@@ -149,9 +149,9 @@ def _captures(summary: Summary) -> Iterator[Finding]:
             yield reason(FindingCode.CAPTURE_MISSING, f"capture {name} is missing")
             continue
         if capture["dropped"] is None:
-            why = f"because logs/capture-{name}.out has no counters"
+            reason_text = f"because logs/capture-{name}.out has no counters"
             yield reason(
-                FindingCode.CAPTURE_UNCOUNTED, f"capture {name}: whether packets were dropped is unknown, {why}"
+                FindingCode.CAPTURE_UNCOUNTED, f"capture {name}: whether packets were dropped is unknown, {reason_text}"
             )
         if dropped := capture["dropped"]:
             text = f"capture {name} is missing {counted(dropped, 'packet')}: its ring was full; bound 0"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.run_directory.atomic_files import plain_errors, replace_text
+from atoll_analysis.run_directory.atomic_files import replace_text, write_errors
 from atoll_core.errors import AtollError
 
 
@@ -32,6 +32,6 @@ def read_earlier(path: Path, key: str) -> dict[str, Any]:
 
 def write_results(path: Path, known: Mapping[str, Any]) -> None:
     """Replace the file at once; directories above it are made. Raises AtollError when it cannot be written."""
-    with plain_errors(path):
+    with write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     replace_text(path, json.dumps(known, indent=1) + "\n")

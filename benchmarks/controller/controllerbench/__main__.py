@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.errors import AtollError
-from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
+from atoll_emulation.mininet_lab.namespaces import namespaces_error, unshare_argv
 from benchkit import harness
 from benchkit.json_results import read_earlier
 from benchkit.program import part
@@ -66,7 +66,7 @@ def _merged_ways(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[d
 
 
 def _measured(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    if (reason := why_no_namespaces()) is not None:
+    if (reason := namespaces_error()) is not None:
         raise AtollError(reason)
     with tempfile.TemporaryDirectory() as directory:
         task = Path(directory) / "task.json"

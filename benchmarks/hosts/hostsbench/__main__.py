@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.errors import AtollError
-from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
+from atoll_emulation.mininet_lab.namespaces import namespaces_error, unshare_argv
 from atoll_hosts.binary import find_binary
 from benchkit import harness
 from benchkit.json_results import read_earlier
@@ -52,7 +52,7 @@ def _options() -> argparse.Namespace:
 def _measured(options: argparse.Namespace) -> list[dict[str, Any]]:
     if os.geteuid() != 0:
         raise AtollError("machines with an sshd each take root: run it as root")
-    if (reason := why_no_namespaces()) is not None:
+    if (reason := namespaces_error()) is not None:
         raise AtollError(reason)
     sshd = shutil.which("sshd")
     if sshd is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.errors import LabError, MachineError
-from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
+from atoll_emulation.mininet_lab.namespaces import namespaces_error, unshare_argv
 from benchkit.program import part
 from linkbench.scenarios import ENGINE, SCENARIOS, Scenario
 from linkbench.worker import Task, results_path
@@ -81,7 +81,7 @@ class Result:
 
 def collect(selection: Selection, say: Callable[[str], None]) -> list[Result]:
     """Measure. Raises AtollError if nothing can be measured; a single failure is recorded in its result."""
-    why = why_no_namespaces()
+    why = namespaces_error()
     if why is not None:
         raise MachineError(f"the benchmark needs namespaces, which cannot be made here ({why})")
     lines = _measured(list(_tasks_here(selection)), _in_namespaces)

@@ -35,7 +35,7 @@ def widths(directory: Path) -> list[Widths]:
 def _widths(results: Results) -> Iterator[Widths]:
     for figure in results.shown:
         one, two = results.values(0, figure), results.values(1, figure)
-        seeds = sorted(seed for seed in one.keys() & two.keys() if one[seed].exact and two[seed].exact)
+        seeds = sorted(seed for seed in one.keys() & two.keys() if one[seed].is_exact and two[seed].is_exact)
         if len(seeds) < 6:
             continue
         first, second = (np.array([each[seed].least for seed in seeds]) for each in (one, two))

@@ -59,15 +59,13 @@ def check(
     mistakes: dict[Diagnostic, None] = {}  # an ordered set
     warnings: dict[Diagnostic, None] = {}
     engine_settings: dict[str, dict[str, str]] = {}
-    missing_of_studies: dict[
-        str, None
-    ] = {}  # congestion controls that this machine does not have for a study, a line each
+    missing_controls: dict[str, None] = {}  # of studies, on this machine, a line each
     for path in paths:
         try:
             if is_kind(read_document(path), STUDY):
-                text, missing_controls = _study_summary(path)
-                texts |= {} if missing_controls else {label(path): text}
-                missing_of_studies |= dict.fromkeys(missing_controls)
+                text, missing_of_study = _study_summary(path)
+                texts |= {} if missing_of_study else {label(path): text}
+                missing_controls |= dict.fromkeys(missing_of_study)
                 continue
             network, experiment = load_any(path, settings)
             if experiment and experiment.schedule:
@@ -96,7 +94,7 @@ def check(
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
     machine_check = _check_machine(experiments) if machine else None
-    missing = (*missing_of_studies, *(machine_check.missing if machine_check else ()))
+    missing = (*missing_controls, *(machine_check.missing if machine_check else ()))
     if as_json:
         answer = {
             "ok": not (mistakes or missing),
@@ -116,12 +114,8 @@ def check(
         if machine_check:
             machine_check.print_usable()
         warning_lines = [warning.as_warning for warning in warnings]
-        for line in (
-            *mistakes,
-            *warning_lines,
-            *missing_of_studies,
-            *(machine_check.problem_lines if machine_check else ()),
-        ):
+        machine_lines = machine_check.problem_lines if machine_check else ()
+        for line in (*mistakes, *warning_lines, *missing_controls, *machine_lines):
             print(line, file=sys.stderr)
     if mistakes or (machine_check and machine_check.unknown):
         return DescriptionError.exit_code
@@ -139,9 +133,8 @@ def _study_summary(path: Path) -> tuple[str, list[str]]:
 
     study = load_study(path, tuple(FIGURES), columns())
     configurations = counted(len(study.configurations), "configuration")
-    return f"study: {configurations}; `atoll sweep {path} --dry-run` estimates its runs", [
-        str(each) for each in study.missing_controls
-    ]
+    text = f"study: {configurations}; `atoll sweep {path} --dry-run` estimates its runs"
+    return text, list(map(str, study.missing_controls))
 
 
 def _inventory_summary(path: Path, labs: list[Network]) -> str:
@@ -178,11 +171,11 @@ class _MachineCheck:
             print(f"{name:<19} {fact}")
         for platform in self.platforms:
             if not platform.missing:
-                print(f"{f'--on {platform.platform}':<19} works {platform.how}", flush=True)
+                print(f"{f'--on {platform.platform}':<19} works {platform.description}", flush=True)
 
     def to_json(self) -> dict[str, Any]:
         platforms = {
-            platform.platform: {"works": not platform.missing, "how": platform.how, "lacks": platform.missing}
+            platform.platform: {"works": not platform.missing, "how": platform.description, "lacks": platform.missing}
             for platform in self.platforms
         }
         return {"machine": self.facts, "ways": platforms, "lacks": self.missing}
@@ -190,16 +183,16 @@ class _MachineCheck:
 
 def _check_machine(experiments: list[Experiment]) -> _MachineCheck:
     from atoll_emulation.this_machine.congestion_controls import (
+        has_unknown_control,
+        local_controls,
         missing_controls,
-        names_unknown,
-        offered_by_virtual_kernel,
-        offered_here,
+        virtual_controls,
     )
     from atoll_emulation.this_machine.host_requirements import (
+        add_missing,
         check_platforms,
         describe_machine,
         missing_by_platform,
-        with_missing,
     )
     from atoll_hosts.binary import find_binary
 
@@ -207,15 +200,15 @@ def _check_machine(experiments: list[Experiment]) -> _MachineCheck:
     try:
         find_binary()
     except MachineError as error:  # the agent is needed on every platform
-        platforms = tuple(with_missing(platform, [str(error)]) for platform in platforms)
+        platforms = tuple(add_missing(platform, [str(error)]) for platform in platforms)
     not_met = [line for platform in platforms if platform.platform == MININET for line in platform.missing]
     control_lines: list[str] = []
     faulty: set[str] = set()
-    host_kernel, virtual_kernel = offered_here(), offered_by_virtual_kernel()
+    host_kernel, virtual_kernel = local_controls(), virtual_controls()
     for experiment in experiments:
         control_lines += (missing := missing_controls(experiment, host_kernel, virtual_kernel))
         faulty |= {experiment.file} if missing else set()
-    unknown = any(names_unknown(experiment, host_kernel, virtual_kernel) for experiment in experiments)
+    unknown = any(has_unknown_control(experiment, host_kernel, virtual_kernel) for experiment in experiments)
     problem_lines = (*missing_by_platform(platforms), *control_lines)
     return _MachineCheck(describe_machine(), platforms, (*not_met, *control_lines), unknown, faulty, problem_lines)
 

@@ -44,7 +44,7 @@ def import_(
     json: Json = False,
 ) -> None:
     """Count the flows of a file by their size, for flow_sizes of an experiment."""
-    from atoll_analysis.importers.flow_records import FlowFilter, Form, import_flows
+    from atoll_analysis.importers.flow_records import FlowFilter, Format, import_flows
     from atoll_core.description.flow_size_file import flow_sizes_text
     from atoll_core.description.raw_types import parse_network
     from atoll_core.experiment.flow_sizes import from_counts
@@ -52,20 +52,20 @@ def import_(
 
     require_ending("--plot", plot, IMAGE_ENDINGS)
     refuse_overwriting({"--out": out, "--plot": plot}, [records])
-    require_one_of("--format", form, "formats", [_AUTO, *Form])
+    require_one_of("--format", form, "formats", [_AUTO, *Format])
     require_one_of("--protocol", protocol, "protocols", ["tcp", "udp", "icmp"])
     try:
         flow_filter = FlowFilter(parse_network(to) if to else None, protocol)
     except ValueError as error:
         raise UsageError(f"--to: {error}") from None
-    flows = import_flows(records, None if form == _AUTO else Form(form), flow_filter, find_binary)
-    remark = f"made by: atoll distributions import {records.name} --format {flows.form}"
+    flows = import_flows(records, None if form == _AUTO else Format(form), flow_filter, find_binary)
+    remark = f"made by: atoll distributions import {records.name} --format {flows.file_format}"
     remark += "".join(f" {name} {text}" for name, text in (("--to", to), ("--protocol", protocol)) if text)
     write_file("--out", out, flow_sizes_text(sorted(flows.counts.items()), [remark]))
     for warning in flows.warnings:
         print(warning, file=sys.stderr)
-    facts: dict[str, Any] = {"file": str(out), "format": flows.form.value, "records": flows.records}
-    facts |= {"flows": flows.counts.total(), "left_out": flows.left_out, "damaged": flows.damaged}
+    facts: dict[str, Any] = {"file": str(out), "format": flows.file_format.value, "records": flows.records}
+    facts |= {"flows": flows.counts.total(), "left_out": flows.excluded, "damaged": flows.damaged}
     _report(from_counts(out.name, flows.counts), plot, facts, as_json=json)
 
 

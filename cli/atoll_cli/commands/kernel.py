@@ -38,7 +38,7 @@ def build(
     If root builds it, every user has it; otherwise it is built into your own cache.
     ATOLL_KERNEL=6.1 chooses the release to build and to run.
     """
-    from atoll_emulation.uml.build import build_kernel, build_wanted
+    from atoll_emulation.uml.build import build_kernel, build_preferred
     from atoll_emulation.uml.cache import kernel_status
     from atoll_emulation.uml.recipe import RECIPES, VARIABLE, series_of
     from atoll_emulation.uml.source import find_source
@@ -49,7 +49,7 @@ def build(
             find_source(source, RECIPES[0])
             built = build_kernel(source, progress.update)
         else:
-            built = build_wanted(progress.update, progress.print, force=force)
+            built = build_preferred(progress.update, progress.print, force=force)
     status = kernel_status()
     if built and built != status.directory:
         series = series_of(built.name)

@@ -61,16 +61,16 @@ def load(
     aligned: list[RunInDatabase] = []
     with Database(settings) as database:
         for run_dir, mode in readable:
-            tally = load_run(run_dir, database.write, mode, lambda line: print(line["message"], file=sys.stderr))
+            counts = load_run(run_dir, database.write, mode, lambda line: print(line["message"], file=sys.stderr))
             in_database = _run_in_database(run_dir, mode)
             link = in_database and address + run_link(in_database)
             if in_database and mode is Times.ALIGNED:
                 aligned.append(in_database)
-            answer = {"run_dir": str(run_dir.path), "points": tally.delivered, "unfit": tally.unfit, "times": str(mode)}
-            loaded.append({**answer, "grafana": link})
+            answer = {"run_dir": str(run_dir.path), "points": counts.delivered, "unfit": counts.rejected}
+            loaded.append({**answer, "times": str(mode), "grafana": link})
             if not json:
-                refused = f"; {counted(tally.unfit, 'point')} refused" if tally.unfit else ""
-                print(f"{run_dir.path}: {counted(tally.delivered, 'point')}, {mode}, in {settings}{refused}")
+                refused = f"; {counted(counts.rejected, 'point')} refused" if counts.rejected else ""
+                print(f"{run_dir.path}: {counted(counts.delivered, 'point')}, {mode}, in {settings}{refused}")
                 if link:
                     print(f"  in Grafana: {link}")
     comparison = address + comparison_link(aligned) if len(aligned) > 1 else None

@@ -21,7 +21,7 @@ from atoll_studies.results.comparison import comparable, compare
 from atoll_studies.results.result_tables import results_json, write_tables
 from atoll_studies.results.results import Results, read_results
 from atoll_studies.study_directory import StudyDirectory
-from atoll_studies.views.documents import FORMS, results_files
+from atoll_studies.views.documents import SUFFIXES, results_files
 
 
 def rebuild(path: Path, *, as_json: bool) -> None:
@@ -53,7 +53,7 @@ def report_comparison(paths: Sequence[Path], view: View, *, mixed_kernels: bool 
 
     Runs without results are left out with a line each on standard error.
     """
-    require_ending("--out", view.out, FORMS)
+    require_ending("--out", view.out, SUFFIXES)
     refuse_overwriting({"--out": view.out}, paths)
     runs, left_out = comparable(paths)
     for path, reason in left_out.items():
@@ -65,7 +65,7 @@ def report_comparison(paths: Sequence[Path], view: View, *, mixed_kernels: bool 
 
 def report_study(directory: Path, view: View) -> None:
     """`atoll report STUDY`: its results; also writes its tables into its directory, unless it is read-only."""
-    require_ending("--out", view.out, FORMS)
+    require_ending("--out", view.out, SUFFIXES)
     refuse_overwriting({"--out": view.out}, [directory])
     results = read_results(StudyDirectory(directory), view.levels(), view.figures)
     written: list[Path] = []

@@ -32,7 +32,7 @@ from atoll_core.platforms import MININET, VIRTUAL, LabTarget
 from atoll_core.units import Size
 from atoll_daemon.client import Description, lab_in_use
 from atoll_dashboards.grafana.grafana_links import grafana_address
-from atoll_dashboards.influx.influx_settings import settings_mark
+from atoll_dashboards.influx.influx_settings import settings_digest
 from atoll_emulation.this_machine.core_pinning import claimed_core, usable_cores
 from atoll_emulation.this_machine.host_requirements import require_virtual_machine
 from atoll_testbed.preflight.requirements import require_machine_for, require_memory, require_runnable
@@ -104,7 +104,7 @@ def _run_in_real_time(command: RunCommand, request: RunRequest, started_ns: int)
                 started_ns,
                 runtime=command.runtime,
                 analyse=command.analyse,
-                influx=settings_mark(),
+                influx=settings_digest(),
             )
 
     with recorded_runs(live_line, run_dirs):

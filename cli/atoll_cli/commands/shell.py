@@ -16,7 +16,7 @@ from aiohttp import ClientError, WSMsgType, WSServerHandshakeError
 
 from atoll_core.errors import AtollError, LabError
 from atoll_core.platforms import LabTarget
-from atoll_daemon.client import DAEMON_DIED, request_refused, running_lab
+from atoll_daemon.client import DAEMON_DIED, refusal_error, running_lab
 from atoll_daemon.http.http_errors import no_lab_is_up
 from atoll_daemon.socket_lock import daemon_holder
 
@@ -90,7 +90,7 @@ async def _print_output(socket: Any) -> None:
         elif message.type is WSMsgType.TEXT:
             last = json.loads(message.data)
             if last["type"] == "error":
-                raise request_refused(last)
+                raise refusal_error(last)
             return
     raise LabError(DAEMON_DIED)
 

@@ -73,9 +73,9 @@ def sweep_study(
     sweep.require_machine()
     jobs = sweep.jobs(jobs)
     sweep.read(resume=resume or dry_run, mix=mix or dry_run)
-    if sweep.unused:
+    if sweep.unused_runs:
         reason = "belong to no point of the study as it is now; they are kept, and not used"
-        print(f"{study_directory.path}: {counted(sweep.unused, 'run')} {reason}", file=sys.stderr)
+        print(f"{study_directory.path}: {counted(sweep.unused_runs, 'run')} {reason}", file=sys.stderr)
     if dry_run:
         _print_prediction(sweep, jobs, as_json=as_json)
         return 0
@@ -97,7 +97,7 @@ def sweep_study(
             print(f"written: {path}")
     if interrupted:
         raise InterruptedByUserError(
-            f"cancelled; {counts[State.DONE]} of {counted(sweep.taken, 'run')} are in {study_directory.path}; "
+            f"cancelled; {counts[State.DONE]} of {counted(sweep.needed_runs, 'run')} are in {study_directory.path}; "
             "--resume makes the missing ones"
         )
     if counts[State.FAILED]:
@@ -155,7 +155,7 @@ class SweepProgress:
 
     def _footer(self) -> str:
         counts = self._sweep.counts()
-        text = f"{counts[State.DONE]} of {counted(self._sweep.taken, 'run')} done"
+        text = f"{counts[State.DONE]} of {counted(self._sweep.needed_runs, 'run')} done"
         text += f", {counts[State.OPTIONAL]} more if needed" if counts[State.OPTIONAL] else ""
         if self._console.is_terminal:
             text += f", {counts[State.RUNNING]} running" if counts[State.RUNNING] else ""
@@ -181,7 +181,7 @@ class SweepProgress:
 
     def _rows(self) -> Iterator[tuple[RenderableType, ...]]:
         for configuration, points in zip(self._sweep.study.configurations, self._points, strict=True):
-            walls_s = sorted(point.usable.wall_s for point in points if point.usable)
+            walls_s = sorted(point.chosen.wall_s for point in points if point.chosen)
             taken = [point.state for point in points if point.state is not State.OPTIONAL]
             marks = Text.assemble(*(_MARKS[state] for state in taken))
             if len(taken) > _MOST_MARKS:
@@ -195,7 +195,7 @@ def _prediction_json(total: Prediction) -> dict[str, Any]:
 
 def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
     predicted, at_most = sweep.predict(jobs), sweep.predict(jobs, at_most=True)
-    counts, missing = sweep.counts(), [state.point for state in sweep.left()]
+    counts, missing = sweep.counts(), [state.point for state in sweep.remaining()]
     if as_json:
         about: dict[str, Any] = {"directory": str(sweep.directory.path), "points": dict(counts)}
         about |= {**_prediction_json(predicted), "jobs": predicted.jobs, "most": _prediction_json(at_most)}

@@ -522,7 +522,7 @@ class ReplayPointsRequest(Request):
     """The points of a run to return."""
 
     @property
-    def chosen(self) -> frozenset[str]:
+    def measurement_names(self) -> frozenset[str]:
         """The measurements to return; empty: all."""
         return frozenset(name for name in self.measurements.split(",") if name)
 

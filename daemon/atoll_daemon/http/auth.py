@@ -152,8 +152,8 @@ def _token_of(request: web.Request) -> bytes | None:
     scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return credentials.strip().encode(errors="surrogateescape")
-    offered = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
-    tokens = [protocol.strip().removeprefix(_BEARER) for protocol in offered if protocol.strip().startswith(_BEARER)]
+    protocols = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
+    tokens = [protocol.strip().removeprefix(_BEARER) for protocol in protocols if protocol.strip().startswith(_BEARER)]
     return tokens[0].encode(errors="surrogateescape") if tokens else None
 
 

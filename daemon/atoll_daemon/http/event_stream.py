@@ -69,7 +69,7 @@ async def _send_events(request: web.Request, log: EventLog, query: EventsRequest
     try:
         with contextlib.suppress(ConnectionError):
             await send(hello)
-            while (event := await listener.take() if query.follow else listener.take_now()) is not None:
+            while (event := await listener.get() if query.follow else listener.get_nowait()) is not None:
                 await send(event)
     finally:
         log.unsubscribe(listener)

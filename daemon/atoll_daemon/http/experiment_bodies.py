@@ -96,8 +96,8 @@ def apply_merge_patch(tree: Tree, patch: Mapping[str, Any]) -> Tree:
         if value is None:
             result.pop(key, None)
         elif isinstance(value, dict):
-            inner: Any = result.get(key)
-            result[key] = apply_merge_patch(cast("Tree", inner) if isinstance(inner, dict) else {}, cast("Tree", value))
+            old: Any = result.get(key)
+            result[key] = apply_merge_patch(cast("Tree", old) if isinstance(old, dict) else {}, cast("Tree", value))
         else:
             result[key] = copy.deepcopy(value)
     return result
@@ -107,7 +107,7 @@ def current_description(described: DescribedExperiment, experiment: Experiment) 
     """The description of the applied experiment after scheduled changes, which only modify chains and latencies."""
     if experiment is described.experiment:
         return described
-    tree = _unscheduled(described.tree)
+    tree = _without_changes(described.tree)
     tree["chain"] = list(experiment.chain.hops)
     tree["branches"] = {
         branch.name: {"carries": carries_tree(branch.carries), "chain": list(branch.hops)}
@@ -131,7 +131,7 @@ def chain_patch(name: str, chain: Sequence[str], carries: Mapping[str, str]) -> 
     return {"chain": [*chain]}
 
 
-def no_chain_patch(name: str, applied: DescribedExperiment) -> Tree:
+def removal_patch(name: str, applied: DescribedExperiment) -> Tree:
     """The patch that removes a branch. Raises RequestError: 404 for an unknown branch, 422 for ``main``."""
     if name == MAIN:
         raise RequestError(422, f"{MAIN} carries all traffic that no branch carries; it cannot be removed")
@@ -139,20 +139,20 @@ def no_chain_patch(name: str, applied: DescribedExperiment) -> Tree:
     return {"branches": {name: None}}
 
 
-def as_body(patch: Tree) -> Document:
+def patch_document(patch: Tree) -> Document:
     """A patch as the body of a request."""
     return Document(BODY, patch, {(): 0}, ())
 
 
 def latency_classes(network: Network) -> tuple[tuple[str, LatencyClass], ...]:
     """All latency classes with the names of their delay boxes."""
-    return tuple((box.name, each) for box in network.delay_boxes for each in box.classes)
+    return tuple((box.name, latency_class) for box in network.delay_boxes for latency_class in box.classes)
 
 
 def _patched(applied: DescribedExperiment, patch: Tree) -> tuple[Tree, Tree]:
     """The description of the applied experiment with a patch applied, and the settings of links it does not use."""
     current_links: Tree = applied.tree.get("links") or {}
-    base = _unscheduled(applied.tree) if _STEERING_KEYS & patch.keys() else applied.tree
+    base = _without_changes(applied.tree) if _STEERING_KEYS & patch.keys() else applied.tree
     tree = apply_merge_patch(base | {"links": {**applied.unused_links, **current_links}}, patch)
     links, patched_links = tree.get("links"), patch.get("links")
     if not isinstance(links, dict):
@@ -174,7 +174,7 @@ def _strings(tree: Any) -> Iterator[str]:
             yield from _strings(part)
 
 
-def _unscheduled(tree: Tree) -> Tree:
+def _without_changes(tree: Tree) -> Tree:
     """The tree without scheduled changes, which start from chains and latencies that no longer apply."""
     return copy.deepcopy({key: part for key, part in tree.items() if key != "changes"})
 
@@ -200,7 +200,7 @@ def _class_of(text: str, network: Network) -> str:
         rtt = Duration.parse(text)
     except ValueError:
         return text
-    return next((each.name for _, each in latency_classes(network) if each.rtt == rtt), text)
+    return next((latency_class.name for _, latency_class in latency_classes(network) if latency_class.rtt == rtt), text)
 
 
 TAP = "tap"
@@ -211,7 +211,7 @@ Picture = dict[str, Any]
 def picture(network: Network, experiment: Experiment | None, place: str, run: dict[str, Any] | None = None) -> Picture:
     """The data of a lab, with the applied experiment and the run in progress, if there are any."""
     links = {link.box: link for link in experiment.links} if experiment else {}
-    rtts = {each.name: each.rtt.ns for _, each in latency_classes(network)}
+    rtts = {latency_class.name: latency_class.rtt.ns for _, latency_class in latency_classes(network)}
     latency = experiment.latency if experiment else ()
     return {
         "lab": network.name,
@@ -251,7 +251,7 @@ def _figures_json(kind: BoxKind) -> dict[str, Any]:
     """The metrics that boxes of a kind have of their own; empty for those without any."""
     parts = {"counters": kind.counters, "levels": kind.levels}
     return {
-        part: [{"name": each.name, "unit": each.unit, "what": each.what} for each in fields]
+        part: [{"name": figure.name, "unit": figure.unit, "what": figure.what} for figure in fields]
         for part, fields in parts.items()
         if fields
     }
@@ -263,6 +263,6 @@ def _directions_json(link: Link | None) -> dict[str, Any]:
         return {}
     settings = {direction: getattr(link, direction) for direction in DIRECTIONS}
     return {
-        direction: {"rate_bit_s": each.rate.bit_s, "delay_ns": each.delay.ns, "queue_bytes": each.queue.bytes}
-        for direction, each in settings.items()
+        direction: {"rate_bit_s": conf.rate.bit_s, "delay_ns": conf.delay.ns, "queue_bytes": conf.queue.bytes}
+        for direction, conf in settings.items()
     }

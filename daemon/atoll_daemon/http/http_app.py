@@ -25,7 +25,7 @@ _SILENT_LOGGER.setLevel(logging.CRITICAL)
 HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def runner_of(application: web.Application) -> web.AppRunner:
+def make_runner(application: web.Application) -> web.AppRunner:
     """The runner of an application; a request is cancelled when its connection ends."""
     return web.AppRunner(
         application,

@@ -209,7 +209,7 @@ def _tidied(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {
-        key: {name: _tidied(each) for name, each in cast("dict[str, Any]", part).items()}
+        key: {name: _tidied(value) for name, value in cast("dict[str, Any]", part).items()}
         if key == "properties"
         else _tidied(part)
         for key, part in cast("dict[str, Any]", schema).items()

@@ -35,15 +35,15 @@ def lab_json(daemon: LabDaemon) -> dict[str, Any] | None:
     if testbed is None:
         return None
     network, controller = testbed.network, testbed.controller
-    facts = testbed.platform.describe()
+    description = testbed.platform.describe()
     experiment = testbed.experiment
     return {
         "name": network.name,
         "file": network.file,
         "place": testbed.platform.name,
-        "datapath": facts.get("datapath"),
-        "ovs": facts.get("ovs"),
-        "inventory": facts.get("inventory"),
+        "datapath": description.get("datapath"),
+        "ovs": description.get("ovs"),
+        "inventory": description.get("inventory"),
         "controller": controller.runtime,
         "switches": {
             switch.name: "up" if (state := controller.switches.get(switch.dpid)) and state.up else "down"
@@ -175,7 +175,7 @@ async def get_chain(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 async def get_latencies(daemon: LabDaemon, _: web.Request) -> dict[str, Any]:
     """Latencies of all world servers, and all latency classes."""
     experiment, network = daemon.require_applied().experiment, daemon.require_lab()[0].network
-    rtts = {each.name: each.rtt.ns for _, each in latency_classes(network)}
+    rtts = {latency_class.name: latency_class.rtt.ns for _, latency_class in latency_classes(network)}
     latency = dict(experiment.latency)
     return {
         "servers": [
@@ -278,6 +278,6 @@ def _switch(daemon: LabDaemon, request: web.Request) -> Switch:
 
 def _classes_json(network: Network) -> list[dict[str, Any]]:
     return [
-        {"name": each.name, "delay_box": box, "rtt_ns": each.rtt.ns, "jitter_ns": each.jitter.ns, "vlan": each.tag}
-        for box, each in latency_classes(network)
+        {"name": delay.name, "delay_box": box, "rtt_ns": delay.rtt.ns, "jitter_ns": delay.jitter.ns, "vlan": delay.tag}
+        for box, delay in latency_classes(network)
     ]

@@ -20,9 +20,9 @@ from atoll_daemon.http import write_handlers as writes
 from atoll_daemon.http.openapi import DESCRIPTION, Endpoint, document, document_text
 from atoll_daemon.lab_daemon import LabDaemon
 
-_READS = (409, 502)
-_CHANGES = (408, 409, 413, 415, 422, 502, 503)
-_task = partial(Endpoint, lines=True, errors=_CHANGES)
+_READ_ERRORS = (409, 502)
+_CHANGE_ERRORS = (408, 409, 413, 415, 422, 502, 503)
+_task = partial(Endpoint, lines=True, errors=_CHANGE_ERRORS)
 
 
 async def get_openapi(_daemon: LabDaemon, _request: web.Request) -> dict[str, Any]:
@@ -34,10 +34,10 @@ ROUTES: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/status", reads.get_status, models.StatusResponse),
     Endpoint("GET", "/v1/lab", reads.get_lab, models.InventoryResponse),
     Endpoint("DELETE", "/v1/lab", writes.delete_lab, models.EndResponse, models.DownRequest),
-    Endpoint("GET", "/v1/switches", reads.get_switches, models.SwitchesResponse, errors=_READS),
-    Endpoint("GET", "/v1/switches/{name}", reads.get_switch, SwitchReport, errors=_READS),
-    Endpoint("GET", "/v1/switches/{name}/entries", reads.get_entries, models.EntriesResponse, errors=_READS),
-    Endpoint("GET", "/v1/switches/{name}/counters", reads.get_counters, models.CountersResponse, errors=_READS),
+    Endpoint("GET", "/v1/switches", reads.get_switches, models.SwitchesResponse, errors=_READ_ERRORS),
+    Endpoint("GET", "/v1/switches/{name}", reads.get_switch, SwitchReport, errors=_READ_ERRORS),
+    Endpoint("GET", "/v1/switches/{name}/entries", reads.get_entries, models.EntriesResponse, errors=_READ_ERRORS),
+    Endpoint("GET", "/v1/switches/{name}/counters", reads.get_counters, models.CountersResponse, errors=_READ_ERRORS),
     Endpoint("GET", "/v1/boxes", reads.get_boxes, models.BoxesResponse),
     Endpoint("GET", "/v1/experiment", reads.get_experiment, models.ExperimentResponse),
     Endpoint("GET", "/v1/chains", reads.get_chains, models.ChainsResponse),
@@ -66,7 +66,7 @@ ROUTES: tuple[Endpoint, ...] = (
         models.PlanResponse,
         models.DescriptionRequest,
         DESCRIPTION,
-        errors=_CHANGES,
+        errors=_CHANGE_ERRORS,
     ),
     _task("POST", "/v1/diff", writes.post_diff, models.ChangesResponse, models.DescriptionRequest, DESCRIPTION),
     _task("POST", "/v1/apply", writes.post_apply, models.ChangesResponse, models.ApplyRequest, DESCRIPTION),

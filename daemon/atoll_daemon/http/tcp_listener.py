@@ -22,7 +22,7 @@ from atoll_daemon.http.auth import DAEMON_REALM, WATCH_REALM
 from atoll_daemon.http.http_app import PAGE_PATH
 from atoll_daemon.socket_lock import LISTEN_BACKLOG, is_trusted, peer_credentials
 
-FIRST_REQUEST_S = 10.0
+FIRST_REQUEST_TIMEOUT_S = 10.0
 MOST_CONNECTIONS = 128
 MOST_LOCAL_CONNECTIONS = 512
 
@@ -138,16 +138,16 @@ async def serve_locally(listener: socket.socket, requests: web.Server) -> asynci
 
 
 class _Connection(asyncio.Protocol):
-    """Passes a connection to aiohttp within limits; ``others``: the open connections of the same port.
+    """Passes a connection to aiohttp within limits; ``siblings``: the open connections of the same port.
 
     aiohttp itself waits without a limit for the headers of a connection's first request.
     """
 
     _handler: web.RequestHandler
 
-    def __init__(self, requests: web.Server, others: set[asyncio.Protocol], most_connections: int) -> None:
+    def __init__(self, requests: web.Server, siblings: set[asyncio.Protocol], most_connections: int) -> None:
         self._requests = requests
-        self._others = others
+        self._siblings = siblings
         self._most_connections = most_connections
         self._deadline: asyncio.TimerHandle | None = None
         self._last_bytes = b""
@@ -155,14 +155,14 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         connection = transport.get_extra_info("socket")
         foreign = connection.family == socket.AF_UNIX and not is_trusted(peer_credentials(connection)[1])
-        if (foreign or len(self._others) >= self._most_connections) and isinstance(transport, asyncio.Transport):
+        if (foreign or len(self._siblings) >= self._most_connections) and isinstance(transport, asyncio.Transport):
             transport.set_protocol(asyncio.Protocol())  # this one has no handler
             transport.abort()
             return
         self._handler = self._requests()
         self._handler.connection_made(transport)
-        self._others.add(self)
-        self._deadline = asyncio.get_running_loop().call_later(FIRST_REQUEST_S, transport.close)
+        self._siblings.add(self)
+        self._deadline = asyncio.get_running_loop().call_later(FIRST_REQUEST_TIMEOUT_S, transport.close)
 
     def data_received(self, data: bytes) -> None:
         if self._deadline is not None:
@@ -187,7 +187,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
-        self._others.discard(self)
+        self._siblings.discard(self)
         self._handler.connection_lost(exc)
 
 

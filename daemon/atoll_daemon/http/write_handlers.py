@@ -34,11 +34,11 @@ from atoll_daemon.http.api_models import (
 from atoll_daemon.http.auth import is_local
 from atoll_daemon.http.experiment_bodies import (
     DescribedExperiment,
-    as_body,
     chain_patch,
     described_by_body,
     described_by_file,
-    no_chain_patch,
+    patch_document,
+    removal_patch,
     warnings_json,
 )
 from atoll_daemon.http.http_errors import RequestError
@@ -48,11 +48,11 @@ from atoll_daemon.http.responses import answer, cancel_task, json_answer, result
 from atoll_daemon.lab_daemon import ApplyOptions, LabDaemon
 from atoll_daemon.run_registry import RunRecord
 from atoll_daemon.task_runner import JsonObject, Work
-from atoll_dashboards.influx.influx_settings import other_database
+from atoll_dashboards.influx.influx_settings import database_mismatch
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.run.run_request import RunOptions
 
-Read = Callable[[], Awaitable[DescribedExperiment]]
+Reader = Callable[[], Awaitable[DescribedExperiment]]
 
 
 # The lab
@@ -127,7 +127,7 @@ async def delete_chain(daemon: LabDaemon, request: web.Request) -> web.StreamRes
     """Remove a branch; its traffic takes the remaining chains."""
     options = _change_options(request)
     name = request.match_info["name"]
-    return await _apply(daemon, request, _patch_reader(daemon, lambda applied: no_chain_patch(name, applied)), options)
+    return await _apply(daemon, request, _patch_reader(daemon, lambda applied: removal_patch(name, applied)), options)
 
 
 async def put_latency(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
@@ -171,8 +171,8 @@ async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
     record.warnings = warnings_json(daemon.require_lab()[0].network, described)
 
     async def work() -> JsonObject:
-        if query.metrics and query.influx is not None and (other := other_database(query.influx)):
-            daemon.bus.publish(Note(other))
+        if query.metrics and query.influx is not None and (mismatch := database_mismatch(query.influx)):
+            daemon.bus.publish(Note(mismatch))
         return await daemon.run(described, planned, runs, record, analyse=query.analyse)
 
     def begin() -> asyncio.Task[JsonObject]:
@@ -216,7 +216,7 @@ async def post_calibration(daemon: LabDaemon, request: web.Request) -> web.Strea
 # Shared by handlers
 
 
-async def _experiment_reader(daemon: LabDaemon, request: web.Request, query: DescriptionRequest) -> Read:
+async def _experiment_reader(daemon: LabDaemon, request: web.Request, query: DescriptionRequest) -> Reader:
     """A function that makes an experiment from the request's body, for the lab's state when it is called."""
     _require_local(request, "file", query.file)
     daemon.require_lab()
@@ -242,16 +242,16 @@ async def _described(daemon: LabDaemon, document: Document, query: DescriptionRe
     return described
 
 
-def _patch_reader(daemon: LabDaemon, patch: Callable[[DescribedExperiment], dict[str, Any]]) -> Read:
+def _patch_reader(daemon: LabDaemon, patch: Callable[[DescribedExperiment], dict[str, Any]]) -> Reader:
     """A function that makes an experiment from the applied one by a patch."""
 
     async def read() -> DescribedExperiment:
-        return await _described(daemon, as_body(patch(daemon.require_applied())), DescriptionRequest())
+        return await _described(daemon, patch_document(patch(daemon.require_applied())), DescriptionRequest())
 
     return read
 
 
-async def _apply(daemon: LabDaemon, request: web.Request, read: Read, options: ApplyOptions) -> web.StreamResponse:
+async def _apply(daemon: LabDaemon, request: web.Request, read: Reader, options: ApplyOptions) -> web.StreamResponse:
     """Apply the result of ``read``, which is called again if another experiment was applied meanwhile."""
     before = daemon.require_lab()[0].experiment
     described = await read()

@@ -83,7 +83,7 @@ class Replay:
         return f"{self._read_facts().experiment}-{self._dir.name}"
 
     @property
-    def head(self) -> ReplaySummary:
+    def summary(self) -> ReplaySummary:
         """A summary of the run."""
         facts = self._read_facts()
         verdict, reasons, caveats = self._verdict()
@@ -107,7 +107,7 @@ class Replay:
 
     def is_growing(self) -> bool:
         """Whether the run is still being written."""
-        return self._read_facts().outcome == RUNNING and self._dir.written_lately()
+        return self._read_facts().outcome == RUNNING and self._dir.was_written_recently()
 
     def details(self) -> JsonObject:
         """The run without its points: summary, pictures, events, and the times of its start and end.
@@ -115,7 +115,7 @@ class Replay:
         The last event of a run that was analysed is its verdict: no event in the directory, as analyses are repeated.
         """
         request = read_request(self._dir)
-        head, lines = self.head, self._dir.events()
+        summary, lines = self.summary, self._dir.events()
         facts = self._read_facts()
         start_ns = facts.started_ns
         try:
@@ -128,15 +128,15 @@ class Replay:
                 "metrics": facts.metrics,
             }
         except (IndexError, KeyError) as error:
-            what = f"has no {error}" if isinstance(error, KeyError) else "is a change that the experiment does not have"
+            text = f"has no {error}" if isinstance(error, KeyError) else "is a change that the experiment does not have"
             file = self._dir.path / _EVENTS_FILE
-            raise RunDirError(f"{file}: an event {what}; the run cannot be replayed") from None
-        run = head.model_dump()
-        if head.verdict is not None:
+            raise RunDirError(f"{file}: an event {text}; the run cannot be replayed") from None
+        run = summary.model_dump()
+        if summary.verdict is not None:
             verdict = {key: run[key] for key in ("verdict", "reasons", "caveats")}
             events.append(with_text({"type": "verdict", "t_ns": times["to_ns"], **verdict, "seq": len(events) + 1}))
         pictures = [
-            {"from_ns": at_ns, "picture": picture(request.network, version, head.place)} for at_ns, version in versions
+            {"from_ns": t_ns, "picture": picture(request.network, version, summary.place)} for t_ns, version in versions
         ]
         return {**run, **times, "picture": pictures[0]["picture"], "pictures": pictures, "events": events}
 
@@ -195,20 +195,20 @@ class Replays:
 
     def summaries(self) -> list[JsonObject]:
         """Summaries of the runs, latest first; other directories and runs of a newer format are skipped."""
-        heads: dict[str, ReplaySummary] = {}
+        summaries: dict[str, ReplaySummary] = {}
         for path in self._paths()[:MOST_LISTED]:
             try:
-                head = self._replay(path).head
+                summary = self._replay(path).summary
             except RunDirError:
                 continue
-            heads.setdefault(head.id, head)
-        return [head.model_dump() for head in sorted(heads.values(), key=lambda head: head.began_t_ns, reverse=True)]
+            summaries.setdefault(summary.id, summary)
+        return [run.model_dump() for run in sorted(summaries.values(), key=lambda run: run.began_t_ns, reverse=True)]
 
     def find(self, name: str) -> Replay:
         """The run with an id. Raises RequestError (404)."""
         paths = self._paths()
-        with_name = [path for path in paths if name.endswith(path.name)]  # directories may have been renamed
-        for path in [*with_name, *paths[:MOST_LISTED]]:
+        candidates = [path for path in paths if name.endswith(path.name)]  # directories may have been renamed
+        for path in [*candidates, *paths[:MOST_LISTED]]:
             try:
                 replay = self._replay(path)
                 if replay.id == name:
@@ -219,8 +219,8 @@ class Replays:
 
     def _paths(self) -> list[Path]:
         """All directories with a manifest, sorted by name, which begins with the time: latest first."""
-        found = {path.parent for path in self._runs.glob("*/*/manifest.json")}
-        return sorted(found | self._added, key=lambda path: path.name, reverse=True)
+        run_dirs = {path.parent for path in self._runs.glob("*/*/manifest.json")}
+        return sorted(run_dirs | self._added, key=lambda path: path.name, reverse=True)
 
     def _replay(self, path: Path) -> Replay:
         if path not in self._replays:

@@ -20,7 +20,7 @@ from atoll_core.platforms import LabTarget
 from atoll_daemon.client import DaemonConnector
 from atoll_daemon.http.auth import SUBPROTOCOL, WATCH_REALM, AccessControl, local_only_error
 from atoll_daemon.http.event_stream import is_upgrade, serve_websocket
-from atoll_daemon.http.http_app import HttpHandler, add_page, errors_as_json, is_page, runner_of
+from atoll_daemon.http.http_app import HttpHandler, add_page, errors_as_json, is_page, make_runner
 from atoll_daemon.http.http_errors import RequestError, no_lab_error
 from atoll_daemon.http.request_parsing import read_bytes
 from atoll_daemon.http.responses import json_answer
@@ -218,7 +218,7 @@ async def serving_page(target: LabTarget, address: ListenAddress, token: str, re
     async with contextlib.AsyncExitStack() as cleanup:
         upstream = Upstream(target)
         cleanup.push_async_callback(upstream.close)
-        runner = runner_of(_WatchServer(replays, upstream, access).application())
+        runner = make_runner(_WatchServer(replays, upstream, access).application())
         await runner.setup()
         cleanup.push_async_callback(runner.cleanup)
         if runner.server is None:

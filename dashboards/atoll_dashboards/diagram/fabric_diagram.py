@@ -108,9 +108,9 @@ def _lines(network: Network, switch: Switch) -> list[CardLine]:
 
 def _trunks(drawing: Drawing, network: Network, cards: dict[str, _Card]) -> None:
     for trunk in network.trunks:
-        one, other = cards[trunk.a.switch], cards[trunk.b.switch]
+        start, end = cards[trunk.a.switch], cards[trunk.b.switch]
         label = [grey_line(f"{trunk.rate}"), grey_line(f"{trunk.a.port} - {trunk.b.port}")]
-        points, (x, y) = _route(one, other, list(cards.values()))
+        points, (x, y) = _route(start, end, list(cards.values()))
         drawing.line(points, GREY, 1.6)
         width = max(line.width for line in label)
         drawing.card(x - width / 2 - 3, y - 14, width + 6, 28, label, rim=PAPER)
@@ -119,9 +119,9 @@ def _trunks(drawing: Drawing, network: Network, cards: dict[str, _Card]) -> None
 _Point = tuple[float, float]
 
 
-def _route(one: _Card, other: _Card, cards: list[_Card]) -> tuple[list[_Point], _Point]:
+def _route(start: _Card, end: _Card, cards: list[_Card]) -> tuple[list[_Point], _Point]:
     """Return the points of a trunk's line and the position of its label."""
-    near, far = sorted((one, other), key=lambda card: (card.x, card.y))
+    near, far = sorted((start, end), key=lambda card: (card.x, card.y))
     if near.x != far.x:
         x = (near.x + near.width + far.x) / 2
         fraction = (x - near.middle[0]) / (far.middle[0] - near.middle[0])

@@ -21,7 +21,7 @@ _LANE_HEIGHT, _CAPTIONED_LANE_HEIGHT = 84.0, 112.0  # height of a lane alone, an
 _COLUMN_GAP = 26.0
 _TAP_RADIUS = 6.0
 
-_Key = tuple[str, int]  # a box or tap, and 0; or the lane that has it alone
+_HopKey = tuple[str, int]  # a box or tap, and 0; or the lane that has it alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Column:
     lines: list[CardLine]
     width: float
     height: float
-    runs: list[tuple[int, int]]
+    lane_ranges: list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ def graph(network: Network, experiment: Experiment, on_switches: Mapping[str, Se
     island = end_label("Island", network.island_hosts, network.island)
     delay = delay_label(network, experiment)
     sides = [card_size(lines)[0] for lines in (world, delay, island)]
-    notes = [chain_label(chain, experiment) for chain in chains]
-    free_width = max(note.width for note in notes) - sum(column.width for column in columns)
+    captions = [chain_label(chain, experiment) for chain in chains]
+    free_width = max(caption.width for caption in captions) - sum(column.width for column in columns)
     gap = max(_COLUMN_GAP, free_width / (len(columns) + 1))
     left = _MARGIN + sides[0] + (_COLUMN_GAP + sides[1] if delay else 0)
     right = left + sum(column.width + gap for column in columns) + gap
@@ -70,10 +70,10 @@ def graph(network: Network, experiment: Experiment, on_switches: Mapping[str, Se
     area = _LaneArea(left, right, middle - lane * len(chains) / 2, lane)
 
     drawing.text(_MARGIN, _MARGIN + 12, CardLine(drawing.title, 15, bold=True))
-    for number, note in enumerate(notes):
+    for number, caption in enumerate(captions):
         y, colour = area.y(number), LANES[number % len(LANES)]
         drawing.line([(_MARGIN + sides[0], y), (right, y)], colour, 2.6)
-        drawing.text(left + 8, y - 42, replace(note, colour=colour))
+        drawing.text(left + 8, y - 42, replace(caption, colour=colour))
     _draw_columns(drawing, columns, area, gap)
     for lines, x, width in (
         (world, _MARGIN, sides[0]),
@@ -97,7 +97,7 @@ def _arrange(network: Network, experiment: Experiment) -> list[_Column]:
 
     A chain that passes boxes in another order than those before it has columns of its own.
     """
-    keys: list[list[_Key]] = []
+    keys: list[list[_HopKey]] = []
     for lane, hops in enumerate(chain.hops for chain in (experiment.chain, *experiment.branches)):
         shared = [*keys, [(hop, 0) for hop in hops]]
         keys = shared if _order(shared) is not None else [*keys, [(hop, lane) for hop in hops]]
@@ -107,38 +107,38 @@ def _arrange(network: Network, experiment: Experiment) -> list[_Column]:
         lines = box_label(boxes[key[0]], experiment) if key[0] in boxes else tap_label(network.tap(key[0]))
         width, height = card_size(lines, margin=8)
         passing = [lane for lane, hops in enumerate(keys) if key in hops]
-        columns.append(_Column(key[0] in boxes, lines, width, height, _runs(passing)))
+        columns.append(_Column(key[0] in boxes, lines, width, height, _lane_ranges(passing)))
     return columns
 
 
-def _order(lanes: Iterable[list[_Key]]) -> list[_Key] | None:
+def _order(lanes: Iterable[list[_HopKey]]) -> list[_HopKey] | None:
     """All keys in an order that every lane has; None when there is none."""
-    predecessors: dict[_Key, dict[_Key, None]] = {}  # ordered sets: the same drawing in every process
+    predecessors: dict[_HopKey, dict[_HopKey, None]] = {}  # ordered sets: the same drawing in every process
     for hops in lanes:
         for hop in hops:
             predecessors.setdefault(hop, {})
-        for one, other in pairwise(hops):
-            predecessors[other][one] = None
+        for hop, next_hop in pairwise(hops):
+            predecessors[next_hop][hop] = None
     try:
         return list(TopologicalSorter(predecessors).static_order())
     except CycleError:
         return None
 
 
-def _runs(lanes: list[int]) -> list[tuple[int, int]]:
-    runs: list[tuple[int, int]] = []
+def _lane_ranges(lanes: list[int]) -> list[tuple[int, int]]:
+    lane_ranges: list[tuple[int, int]] = []
     for lane in lanes:
-        if runs and runs[-1][1] == lane - 1:
-            runs[-1] = (runs[-1][0], lane)
+        if lane_ranges and lane_ranges[-1][1] == lane - 1:
+            lane_ranges[-1] = (lane_ranges[-1][0], lane)
         else:
-            runs.append((lane, lane))
-    return runs
+            lane_ranges.append((lane, lane))
+    return lane_ranges
 
 
 def _draw_columns(drawing: Drawing, columns: list[_Column], area: _LaneArea, gap: float) -> None:
     x = area.left + gap
     for column in columns:
-        for first, last in column.runs:
+        for first, last in column.lane_ranges:
             if column.is_box:
                 width, height = column.width, max(column.height, area.lane * (last - first) + column.height)
                 top = (area.y(first) + area.y(last)) / 2 - height / 2

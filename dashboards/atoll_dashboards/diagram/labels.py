@@ -25,8 +25,8 @@ def name_ranges(names: Iterable[str]) -> str:
         (match[1], int(match[2])) if (match := re.fullmatch(r"(.*?)([0-9]+)", name)) else (name, -1) for name in names
     ]
     ranges: list[str] = []
-    for _, run in groupby(enumerate(numbered), key=lambda item: (item[1][0], item[1][1] - item[0])):
-        members = [stem if number < 0 else f"{stem}{number}" for _, (stem, number) in run]
+    for _, group in groupby(enumerate(numbered), key=lambda item: (item[1][0], item[1][1] - item[0])):
+        members = [stem if number < 0 else f"{stem}{number}" for _, (stem, number) in group]
         ranges += [f"{members[0]}\u2013{members[-1]}"] if len(members) > 2 else members
     return ", ".join(ranges)
 
@@ -87,12 +87,12 @@ def box_label(box: ChainBox, experiment: Experiment) -> list[CardLine]:
     else:
         directions = ((link.to_island, "→"), (link.to_world, "←"))
         lines += [CardLine(f"{direction.rate}, {direction.delay} {sign}", 10) for direction, sign in directions]
-    one, other = box.world.attached, box.island.attached
-    return [*lines, grey_line(f"{one}, {other.port if one.switch == other.switch else other}")]
+    world, island = box.world.attached, box.island.attached
+    return [*lines, grey_line(f"{world}, {island.port if world.switch == island.switch else island}")]
 
 
 def tap_label(tap: Tap) -> list[CardLine]:
     """Format a tap: name, capture host, port."""
-    where = f"in cable {tap.interface.attached}" if tap.physical else str(tap.interface.attached)
+    position = f"in cable {tap.interface.attached}" if tap.physical else str(tap.interface.attached)
     direction = ["to the island only"] if tap.to_island_only else []
-    return [CardLine(tap.name, 10), *map(grey_line, (tap.host, where, *direction))]
+    return [CardLine(tap.name, 10), *map(grey_line, (tap.host, position, *direction))]

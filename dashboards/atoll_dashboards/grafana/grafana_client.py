@@ -32,8 +32,8 @@ class Grafana:
         """
         require_url(url, "--url", "Grafana's", "http://127.0.0.1:3000")
         self._url = url.rstrip("/")
-        kind = "Basic " + base64.b64encode(token.encode()).decode() if ":" in token else f"Bearer {token}"
-        self._headers = {"Authorization": kind, "Content-Type": "application/json", "Accept": "application/json"}
+        auth = "Basic " + base64.b64encode(token.encode()).decode() if ":" in token else f"Bearer {token}"
+        self._headers = {"Authorization": auth, "Content-Type": "application/json", "Accept": "application/json"}
 
     def install(self, influx: InfluxSettings, folder: Path = FOLDER) -> list[str]:
         """Make or replace data source, folder and dashboards; the dashboards' URLs.
@@ -41,14 +41,14 @@ class Grafana:
         Replaces dashboards with its own unique names only. Raises MachineError.
         """
         self._put_data_source(data_source(influx))
-        if self._ask("GET", f"/api/folders/{_FOLDER_UID}", may_be_absent=True) is None:
-            self._ask("POST", "/api/folders", {"uid": _FOLDER_UID, "title": "atoll"})
+        if self._request("GET", f"/api/folders/{_FOLDER_UID}", may_be_absent=True) is None:
+            self._request("POST", "/api/folders", {"uid": _FOLDER_UID, "title": "atoll"})
         return [self._put_dashboard(json.loads(file.read_text(encoding="utf-8"))) for file in dashboard_files(folder)]
 
     def _put_data_source(self, source: dict[str, Any]) -> None:
-        existing = self._ask("GET", f"/api/datasources/uid/{DATA_SOURCE}", may_be_absent=True)
+        existing = self._request("GET", f"/api/datasources/uid/{DATA_SOURCE}", may_be_absent=True)
         if existing is None:
-            self._ask("POST", "/api/datasources", source)
+            self._request("POST", "/api/datasources", source)
             return
         if existing["readOnly"]:
             raise MachineError(
@@ -60,20 +60,20 @@ class Grafana:
                 f"the data source with uid {DATA_SOURCE!r} of {self._url} belongs to another data source, "
                 f"{existing['name']!r} of type {existing['type']!r}; give it another uid there, then install again"
             )
-        self._ask("PUT", f"/api/datasources/uid/{DATA_SOURCE}", source)
+        self._request("PUT", f"/api/datasources/uid/{DATA_SOURCE}", source)
 
     def _put_dashboard(self, dashboard: dict[str, Any]) -> str:
         """Install a dashboard; its URL. Overwrites only that uid: Grafana would also replace one of that title."""
-        exists = self._ask("GET", f"/api/dashboards/uid/{dashboard['uid']}", may_be_absent=True) is not None
+        exists = self._request("GET", f"/api/dashboards/uid/{dashboard['uid']}", may_be_absent=True) is not None
         body = {"dashboard": dashboard, "folderUid": _FOLDER_UID, "overwrite": exists, "message": "atoll"}
-        answer = cast("dict[str, Any]", self._ask("POST", "/api/dashboards/db", body))
+        answer = cast("dict[str, Any]", self._request("POST", "/api/dashboards/db", body))
         return f"{self._url}{answer['url']}"
 
     def query(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the response of ``/api/ds/query``. Raises MachineError."""
-        return cast("dict[str, Any]", self._ask("POST", "/api/ds/query", body))
+        return cast("dict[str, Any]", self._request("POST", "/api/ds/query", body))
 
-    def _ask(self, method: str, path: str, body: Any = None, *, may_be_absent: bool = False) -> Any:
+    def _request(self, method: str, path: str, body: Any = None, *, may_be_absent: bool = False) -> Any:
         """Send a request; the response as JSON. ``may_be_absent``: None if there is no such object."""
         text = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, text, self._headers, method=method)  # noqa: S310 - checked
@@ -90,16 +90,16 @@ class Grafana:
     def _failure(self, status: int, request: str, answer: str) -> MachineError:
         match status:
             case 401:
-                why = f"{self._url} does not accept this token, or user and password"
+                reason = f"{self._url} does not accept this token, or user and password"
             case 403:
                 remedy = "use a token of a service account with the role Admin"
-                why = f"{self._url} denies {request} with this token; {remedy}"
+                reason = f"{self._url} denies {request} with this token; {remedy}"
             case 409 | 412:
                 remedy = "rename it there, then install again"
-                why = f"{self._url} already has another object of that name; {remedy} ({request})"
+                reason = f"{self._url} already has another object of that name; {remedy} ({request})"
             case _:
                 return MachineError(f"{self._url}: {request}: {status} {answer}")
-        return MachineError(f"{why}: {answer}")
+        return MachineError(f"{reason}: {answer}")
 
 
 def _message(body: bytes) -> str:

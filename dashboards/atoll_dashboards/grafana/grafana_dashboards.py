@@ -169,11 +169,11 @@ def satellite_link() -> Dashboard:
     )
 
 
-def _drops_by_cause(direction: str, to: str) -> Panel:
-    """Of the chosen links in one direction, which is ``to`` somewhere."""
+def _drops_by_cause(direction: str, end: str) -> Panel:
+    """Of the chosen links in one direction, which is ``end`` somewhere."""
     link = Series("link", ("box",), {"box": "$box", "direction": direction})
     return _fine_plot(
-        f"Drops by cause, to the {to}",
+        f"Drops by cause, to the {end}",
         "pps",
         *((link.rate(f"dropped_{name}_packets"), f"$tag_box: {cause}") for name, cause in _CAUSES.items()),
         text="full queues, loss model, AQM, blockage; overload: the emulator's interface did not accept the packet",
@@ -500,11 +500,11 @@ def boxes_of_kind(kind: BoxKind) -> Dashboard:
 
 def files() -> dict[str, str]:
     """The text of each dashboard, by the name of its file; kinds of boxes with figures have one each."""
-    boards = {page.__name__.replace("_", "-") + ".json": page() for page in DASHBOARDS}
-    boards |= {f"{kind.name}.json": boxes_of_kind(kind) for kind in BoxKind.known.values() if kind.measurement}
+    dashboards = {page.__name__.replace("_", "-") + ".json": page() for page in DASHBOARDS}
+    dashboards |= {f"{kind.name}.json": boxes_of_kind(kind) for kind in BoxKind.known.values() if kind.measurement}
     return {
         name: json.dumps(dashboard, cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
-        for name, dashboard in boards.items()
+        for name, dashboard in dashboards.items()
     }
 
 

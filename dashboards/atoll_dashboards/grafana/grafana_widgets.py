@@ -187,7 +187,7 @@ def _run_variable(query: str, *, multi: bool) -> Any:
     return template.sort(dashboard.VariableSort.ALPHABETICAL_DESC)
 
 
-def _to_aligned_runs(uid: str) -> Any:
+def _aligned_runs_link(uid: str) -> Any:
     """A link to the same dashboard at the time range of aligned runs, which includes those in virtual time."""
     begin_ms = ALIGNED_NS // 1_000_000
     time_range = f"from={begin_ms - 30_000}&to={begin_ms + 600_000}"
@@ -240,7 +240,7 @@ def dashboard_page(
     ):
         board.with_variable(template)
     if end == "now":
-        board.refresh("5s").link(_to_aligned_runs(uid))
+        board.refresh("5s").link(_aligned_runs_link(uid))
     for kind, colour in _EVENTS.items():
         board.annotation(_EventMarks(name=kind, datasource=SOURCE, enable=kind != "step", icon_color=colour))
     for panel in panels:

@@ -22,7 +22,7 @@ class DatabaseError(AtollError):
     """The lines are not, or not all, in the database: it does not answer, or its settings do not admit us."""
 
 
-class UnfitError(DatabaseError):
+class RejectedError(DatabaseError):
     """The database refuses some lines for their content.
 
     ``dropped``: their number, if all others were kept; None: unknown. ``reason``: the message without the parts that
@@ -34,9 +34,9 @@ class UnfitError(DatabaseError):
         # 1.8 keeps the lines that it can parse and says dropped=0 of the others; 2 keeps none when it cannot parse one.
         dropped = None if "unable to parse" in answer else _DROPPED_COUNT.search(answer)
         self.dropped = int(dropped[1]) if dropped else None
-        why = _AGED_POINTS.sub(r"\1", _DROPPED_COUNT.sub("", answer))
-        self.reason = f"{message}: {_short(why)}"
-        super().__init__(f"{message}: {_short(answer)}")
+        reason = _AGED_POINTS.sub(r"\1", _DROPPED_COUNT.sub("", answer))
+        self.reason = f"{message}: {_shortened(reason)}"
+        super().__init__(f"{message}: {_shortened(answer)}")
 
 
 class Database:
@@ -91,19 +91,19 @@ class Database:
         url, org, bucket = self._settings.url, self._settings.org, self._settings.bucket
         match status:
             case 0:  # the client's number for a TLS connection that did not come about
-                why = f"no answer from {url}: {_without_tls(answer)}"
+                reason = f"no answer from {url}: {_tls_error_text(answer)}"
             case 401 | 403:
                 remedy = "for InfluxDB 1.8 the token is 'user:password'"
-                why = f"{url} does not accept the token ({remedy}): {_short(answer)}"
+                reason = f"{url} does not accept the token ({remedy}): {_shortened(answer)}"
             case 404:
-                why = f"{url} has no database {bucket!r} of {org!r}: {_short(answer)}"
+                reason = f"{url} has no database {bucket!r} of {org!r}: {_shortened(answer)}"
             case 500 if "retention policy not found" in answer:
-                why = f"{url} has no database {bucket!r}: {_short(answer)}"
+                reason = f"{url} has no database {bucket!r}: {_shortened(answer)}"
             case 400 | 413 | 422:
-                return UnfitError(f"{url} rejects some of the points", answer)
+                return RejectedError(f"{url} rejects some of the points", answer)
             case _:
-                why = f"{url} answers {status}: {_short(answer)}"
-        return DatabaseError(why)
+                reason = f"{url} answers {status}: {_shortened(answer)}"
+        return DatabaseError(reason)
 
 
 def _message(body: Any) -> str:
@@ -115,20 +115,20 @@ def _message(body: Any) -> str:
     return " ".join(text.split())
 
 
-def _short(answer: str) -> str:
+def _shortened(answer: str) -> str:
     """The text shortened for messages: the database quotes a line that it cannot parse in full."""
     return answer if len(answer) <= _LONGEST_MESSAGE_CHARACTERS else f"{answer[: _LONGEST_MESSAGE_CHARACTERS - 3]}..."
 
 
-def _without_tls(error: str) -> str:
+def _tls_error_text(error: str) -> str:
     """The error of the TLS library, and the remedy if there is one."""
-    why = "the TLS connection failed"
+    reason = "the TLS connection failed"
     if "WRONG_VERSION_NUMBER" in error:
-        why = "the server at this address does not use TLS; write http://"
+        reason = "the server at this address does not use TLS; write http://"
     if "CERTIFICATE_VERIFY_FAILED" in error:
         remedy = "use one signed by an authority that this machine trusts"
-        why = f"this machine does not trust the server's certificate; {remedy}"
-    return f"{why} ({error})"
+        reason = f"this machine does not trust the server's certificate; {remedy}"
+    return f"{reason} ({error})"
 
 
 def _reason(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.directory import COMPLETED, RUNNING
 from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail
 from atoll_core.errors import RunDirError
-from atoll_dashboards.influx.influx_sink import Tally, WriteLines, WriteMessage, batches, write_fit
+from atoll_dashboards.influx.influx_sink import PointCounts, WriteLines, WriteMessage, batches, write_accepted
 
 ALIGNED_NS = 1_767_225_600_000_000_000
 """2026-01-01 00:00 UTC: where the measurement of an aligned run begins. Virtual time begins there, too."""
@@ -33,31 +33,31 @@ def loadable(
     or when each of them has no points or cannot be aligned.
     """
     loaded: list[tuple[RunDir, Times]] = []
-    left_out: list[tuple[Path, str, bool]] = []
+    skipped: list[tuple[Path, str, bool]] = []
     mistakes: list[str] = []
     for path in paths:
         try:
             run_dir = RunDir.open(path)
             run_times = times or default_times(run_dir)
-            reason = _without_points(run_dir)
+            reason = _no_points_reason(run_dir)
         except RunDirError as error:
             mistakes.append(str(error))
             continue
         if reason:
-            left_out.append((path, reason, False))
+            skipped.append((path, reason, False))
             continue
         try:
             shift_ns(run_dir, run_times)
         except RunDirError as error:
-            left_out.append((path, str(error).removeprefix(f"{run_dir.path}: "), True))
+            skipped.append((path, str(error).removeprefix(f"{run_dir.path}: "), True))
         else:
             loaded.append((run_dir, run_times))
     if mistakes or not loaded:
-        raise RunDirError("\n".join([*mistakes, *(f"{path}: {reason}" for path, reason, _ in left_out)]))
-    return loaded, left_out
+        raise RunDirError("\n".join([*mistakes, *(f"{path}: {reason}" for path, reason, _ in skipped)]))
+    return loaded, skipped
 
 
-def _without_points(run_dir: RunDir) -> str | None:
+def _no_points_reason(run_dir: RunDir) -> str | None:
     """Return why a run has no points, or None. Raises RunDirError when its spool cannot be read."""
     if (run_dir.path / SPOOL).exists():
         SpoolTail(run_dir.path / SPOOL).close()
@@ -74,7 +74,7 @@ def _without_points(run_dir: RunDir) -> str | None:
 
 def load_run(
     run_dir: RunDir, write: WriteLines, times: Times | None = None, report: WriteMessage = lambda _: None
-) -> Tally:
+) -> PointCounts:
     """Write all points of a run; points already in the database are unchanged. Reports the reasons for refused lines.
 
     ``times``: by default as recorded, of a run in virtual time aligned. Raises RunDirError, DatabaseError.
@@ -82,12 +82,12 @@ def load_run(
     tail = SpoolTail(run_dir.path / SPOOL)
     try:
         offset_ns = shift_ns(run_dir, times or default_times(run_dir))
-        tally = Tally()
+        counts = PointCounts()
         for lines in batches(tail.frames()):
-            write_fit(write, [shifted(lines, offset_ns)], tally, report)
+            write_accepted(write, [shifted(lines, offset_ns)], counts, report)
     finally:
         tail.close()
-    return tally
+    return counts
 
 
 def default_times(run_dir: RunDir) -> Times:

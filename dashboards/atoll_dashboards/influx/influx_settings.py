@@ -65,7 +65,7 @@ def influx_settings(environment: Mapping[str, str] | None = None) -> InfluxSetti
     return InfluxSettings(**values)
 
 
-def settings_mark(environment: Mapping[str, str] | None = None, salt: str | None = None) -> str:
+def settings_digest(environment: Mapping[str, str] | None = None, salt: str | None = None) -> str:
     """A mark of the user's settings, ``SALT.HMAC`` in hexadecimal: with one salt, equal for equal settings.
 
     Two processes compare their databases by it without sending the token. No settings, and those that cannot be used,
@@ -80,10 +80,10 @@ def settings_mark(environment: Mapping[str, str] | None = None, salt: str | None
     return f"{salt}.{hmac.new(salt.encode(), text.encode(errors='surrogateescape'), sha256).hexdigest()}"
 
 
-def other_database(mark: str, environment: Mapping[str, str] | None = None) -> str | None:
+def database_mismatch(digest: str, environment: Mapping[str, str] | None = None) -> str | None:
     """The message to a client whose mark differs from ours: the database of the points, and the remedy."""
-    salt, _, _ = mark.partition(".")
-    if hmac.compare_digest(mark.encode(errors="replace"), settings_mark(environment, salt).encode()):
+    salt, _, _ = digest.partition(".")
+    if hmac.compare_digest(digest.encode(errors="replace"), settings_digest(environment, salt).encode()):
         return None
     try:
         database = influx_settings(environment)
@@ -96,15 +96,15 @@ def other_database(mark: str, environment: Mapping[str, str] | None = None) -> s
     )
 
 
-def require_url(text: str, where: str, owner: str, example: str) -> None:
+def require_url(text: str, source: str, owner: str, example: str) -> None:
     """Raise UsageError unless the URL names a server and holds no password, which would be shown.
 
-    ``where`` and ``owner``: the setting's place and name, for the message.
+    ``source`` and ``owner``: the setting's place and name, for the message.
     """
     if "@" in text:
-        raise UsageError(f"{where}: {owner} URL is wanted without user and password; their place is the token")
+        raise UsageError(f"{source}: {owner} URL is wanted without user and password; their place is the token")
     if not _is_url(text):
-        raise UsageError(f"{where}: {owner} URL is wanted, such as {example}; it says {text!r}")
+        raise UsageError(f"{source}: {owner} URL is wanted, such as {example}; it says {text!r}")
 
 
 def _is_url(text: str) -> bool:
@@ -118,8 +118,8 @@ def _is_url(text: str) -> bool:
 
 def settings_file(environment: Mapping[str, str]) -> Path:
     """Return the settings file's path."""
-    if named := environment.get(FILE_VARIABLE):
-        return Path(named)
+    if path := environment.get(FILE_VARIABLE):
+        return Path(path)
     home = environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME") or Path.home()) / ".config"
     return Path(home) / "atoll" / "influx.toml"
 

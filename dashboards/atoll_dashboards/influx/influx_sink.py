@@ -17,7 +17,7 @@ from typing import Any
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail
 from atoll_core.errors import AtollError
-from atoll_dashboards.influx.influx_client import Database, DatabaseError, UnfitError
+from atoll_dashboards.influx.influx_client import Database, DatabaseError, RejectedError
 from atoll_dashboards.influx.influx_settings import influx_settings
 
 BATCH_BYTES = 1 << 20  # some 5000 lines, as InfluxDB advises
@@ -36,12 +36,12 @@ WriteLines = Callable[[bytes], None]
 
 
 @dataclass(slots=True)
-class Tally:
-    """Numbers of points (lines) by outcome. ``unfit``: refused by the database for their content."""
+class PointCounts:
+    """Numbers of points (lines) by outcome. ``rejected``: refused by the database for their content."""
 
     delivered: int = 0
-    unfit: int = 0
-    left: int = 0
+    rejected: int = 0
+    remaining: int = 0
     _reasons: set[str] = field(default_factory=set[str], compare=False, repr=False)
 
     def is_new(self, reason: str) -> bool:
@@ -65,7 +65,7 @@ def batches(frames: Iterable[bytes], most_bytes: int = BATCH_BYTES) -> Iterator[
         yield pending
 
 
-def write_fit(write: WriteLines, pieces: list[bytes], tally: Tally, report: WriteMessage) -> None:
+def write_accepted(write: WriteLines, pieces: list[bytes], counts: PointCounts, report: WriteMessage) -> None:
     """Write pieces of whole lines in order; a piece leaves the list when its lines are counted.
 
     When lines are refused, ``report`` gets the reason unless the tally has it already. Their number is taken from the
@@ -77,17 +77,17 @@ def write_fit(write: WriteLines, pieces: list[bytes], tally: Tally, report: Writ
         count = lines.count(b"\n")
         try:
             write(lines)
-        except UnfitError as error:
+        except RejectedError as error:
             if count > 1 and not (error.dropped and error.dropped <= count and _message_covers_all(lines)):
                 pieces[:1] = _halves(lines)
                 continue
-            if tally.is_new(error.reason):
+            if counts.is_new(error.reason):
                 report({"type": "problem", "message": error.reason})
-            unfit = min(error.dropped or 1, count)
-            tally.unfit += unfit
-            tally.delivered += count - unfit
+            rejected = min(error.dropped or 1, count)
+            counts.rejected += rejected
+            counts.delivered += count - rejected
         else:
-            tally.delivered += count
+            counts.delivered += count
         del pieces[0]
 
 
@@ -122,7 +122,7 @@ class Sink:
         self._ended = ended
         self._report = report
         self._last_error = ""
-        self.tally = Tally()
+        self.counts = PointCounts()
 
     def copy_all(self) -> None:
         """Return when all is delivered, or when the spool has ended and the database accepts nothing.
@@ -133,20 +133,20 @@ class Sink:
             is_last = self._ended.is_set()
             for lines in batches(self._tail.frames()):
                 pieces = [lines]
-                if not self._delivered(pieces):
-                    self.tally.left += sum(piece.count(b"\n") for piece in pieces)
+                if not self._deliver(pieces):
+                    self.counts.remaining += sum(piece.count(b"\n") for piece in pieces)
             if is_last:
                 return
             self._ended.wait(_POLL_S)
 
-    def _delivered(self, pieces: list[bytes]) -> bool:
+    def _deliver(self, pieces: list[bytes]) -> bool:
         """Write a batch, with retries until the spool has ended; False: the lines in ``pieces`` remain."""
-        if self.tally.left:
+        if self.counts.remaining:
             return False
         wait_s = _FIRST_WAIT_S
         while True:
             try:
-                write_fit(self._write, pieces, self.tally, self._report)
+                write_accepted(self._write, pieces, self.counts, self._report)
             except DatabaseError as error:
                 if self._last_error != str(error):
                     self._last_error = str(error)
@@ -187,9 +187,9 @@ def main(run: Path) -> int:
     except AtollError as error:
         _print_message({"type": "problem", "message": str(error)})
         return error.exit_code
-    tally = sink.tally
-    _print_message({"type": "done", "delivered": tally.delivered, "unfit": tally.unfit, "left": tally.left})
-    return 1 if tally.left else 0
+    counts = sink.counts
+    _print_message({"type": "done", "delivered": counts.delivered, "unfit": counts.rejected, "left": counts.remaining})
+    return 1 if counts.remaining else 0
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ WriteLine = Callable[[str], None]
 
 
 @contextlib.asynccontextmanager
-async def feeding(run: Path, note: WriteLine, show: WriteLine) -> AsyncGenerator["_Feeder"]:
+async def sink_for(run: Path, note: WriteLine, show: WriteLine) -> AsyncGenerator["_SinkSupervisor"]:
     """Copy the run's points into the user's database, if one is set, during the block; ``points`` is set after it.
 
     ``note`` gets problems, ``show`` a line when the end takes longer. The spool has ended when the block does. A
@@ -41,15 +41,15 @@ async def feeding(run: Path, note: WriteLine, show: WriteLine) -> AsyncGenerator
     except UsageError as error:
         report(f"metrics are not sent to a database: {error}")
         settings = None
-    feeder = _Feeder(run, report)
+    supervisor = _SinkSupervisor(run, report)
     if settings is None:
-        yield feeder
+        yield supervisor
         return
-    copying = asyncio.create_task(feeder.copy_all())
+    copying = asyncio.create_task(supervisor.copy_all())
     try:
-        yield feeder
+        yield supervisor
     finally:
-        feeder.end()
+        supervisor.end()
         await _wait(copying, f"waiting until {settings} has stored the last metrics, {END_TIMEOUT_S:g} s at most", show)
         if not copying.done():
             report(f"metrics: the database is too slow; `atoll metrics load {run}` stores the remaining points later")
@@ -69,7 +69,7 @@ async def _wait(copying: asyncio.Task[None], text: str, show: WriteLine) -> None
         raise
 
 
-class _Feeder:
+class _SinkSupervisor:
     """The sink's process and its successors. ``points``: those in the database, as a sink reports at its end."""
 
     def __init__(self, run: Path, report: WriteLine) -> None:
@@ -94,7 +94,7 @@ class _Feeder:
         remedy = f"`atoll metrics load {self._run}` stores the points"
         for start in range(1, _MOST_STARTS + 1):
             try:
-                code, done = await self._sink()
+                code, done = await self._run_sink()
             except OSError as error:
                 self._report(f"metrics: the sink cannot be started: {error.strerror}; {remedy}")
                 return
@@ -112,7 +112,7 @@ class _Feeder:
                 async with asyncio.timeout(_PAUSE_S):
                     await self._ended.wait()
 
-    async def _sink(self) -> tuple[int, bool]:
+    async def _run_sink(self) -> tuple[int, bool]:
         """Start a sink and pass on its lines; its exit code, and whether it has copied all that it could."""
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -147,9 +147,9 @@ class _Feeder:
                 if line["unfit"]:
                     self._report(f"metrics: the database refused {counted(line['unfit'], 'point')}")
                 if line["left"]:
-                    left = counted(line["left"], "point")
+                    remaining = counted(line["left"], "point")
                     self._report(
-                        f"metrics: not in a database yet: {left}; `atoll metrics load {self._run}` stores them"
+                        f"metrics: not in a database yet: {remaining}; `atoll metrics load {self._run}` stores them"
                     )
                 return True
             case _:

@@ -13,7 +13,7 @@ from atoll_core.plural import counted, significant
 from atoll_core.units import Rate, Size
 from atoll_dashboards.report.number_format import NOT_MEASURED, count, figure, octets, percent, rate
 
-_SENDING = "; plus the packet being sent"  # it has left the queue
+_PACKET_BEING_SENT = "; plus the packet being sent"  # it has left the queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
     """The key figures of a run. Those that were not measured are left out, except goodput, loss, transfer and UDP."""
     link = summary["links"].get(summary["bottleneck"] or "")
     name_text = f" ({summary['bottleneck']})" if len(summary["links"]) > 1 else ""
-    of_rate = f"of {_rate(link)}{name_text}" if link else ""
+    rate_text = f"of {_rate(link)}{name_text}" if link else ""
     figures = (
         *_regime(summary),
         KeyFigure("goodput", rate(summary["goodput_mbit_s"]), _goodput(summary)),
         KeyFigure("throughput", rate(summary["throughput_mbit_s"]), "IP bytes reaching the island"),
-        KeyFigure("utilisation", percent(summary["utilisation"]), of_rate),
+        KeyFigure("utilisation", percent(summary["utilisation"]), rate_text),
         KeyFigure("loss to the island", percent(summary["loss_fraction"], 2), _losses(summary)),
         *_causes("lost to the island", link.get("losses") if link else None),
         *_bursts(summary),
@@ -47,7 +47,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
             f"of {Size(link['queue_bytes'])}{name_text}" if link else "",
         ),
         *_queue_sojourn(link),
-        *_standing(summary),
+        *_standing_queue(summary),
         *_ping_sojourn(summary),
         KeyFigure("largest ping sojourn", figure(summary["sojourn_max_ms"], "ms", 1), _bound(summary)),
         KeyFigure(
@@ -105,7 +105,7 @@ def _regime(summary: Summary) -> Iterator[KeyFigure]:
         yield KeyFigure("regime", regime["regime"] or "not known", meaning + regime["because"])
 
 
-def _standing(summary: Summary) -> Iterator[KeyFigure]:
+def _standing_queue(summary: Summary) -> Iterator[KeyFigure]:
     if queue := summary.get("standing_queue"):
         mean = f"; its mean then is {octets(queue['mean_bytes'])}, {figure(queue['mean_ms'], 'ms', 1)}"
         least, window = octets(queue["least_bytes"]), figure(queue["window_s"], "s", 1)
@@ -134,9 +134,9 @@ def _behind_coders(summary: Summary) -> Iterator[KeyFigure]:
     for chain, bursts in summary.get("residual_bursts", {}).items():
         name_text = f", chain {chain}" if summary["chains"] else ""
         share = percent(bursts["lost"] / bursts["packets"] if bursts["packets"] else None, 3)
-        rows = f"; {figure(bursts['mean'], '', 1)} in a row on average, at most {count(bursts['longest'])}"
+        runs_text = f"; {figure(bursts['mean'], '', 1)} in a row on average, at most {count(bursts['longest'])}"
         remark = f"of {counted(bursts['packets'], 'packet')} at the taps outside the coders"
-        remark += rows if bursts["lost"] else ""
+        remark += runs_text if bursts["lost"] else ""
         yield KeyFigure(f"lost behind coders{name_text}", f"{count(bursts['lost'])}, {share}", remark)
 
 
@@ -182,9 +182,9 @@ def _flows(summary: Summary) -> Iterator[KeyFigure]:
 def _changes(summary: Summary) -> Iterator[KeyFigure]:
     """The number of scheduled changes that were made, if there were any, and the slowest beyond its drain."""
     if summary["changes"]:
-        made = [change["beyond_drain_ms"] for change in summary["changes"] if change["beyond_drain_ms"] is not None]
-        slowest = f"at most {figure(max(made) / 1e3, 's')} beyond the drain" if made else ""
-        yield KeyFigure("changes made", f"{len(made)} of {len(summary['changes'])}", slowest)
+        done = [change["beyond_drain_ms"] for change in summary["changes"] if change["beyond_drain_ms"] is not None]
+        slowest = f"at most {figure(max(done) / 1e3, 's')} beyond the drain" if done else ""
+        yield KeyFigure("changes made", f"{len(done)} of {len(summary['changes'])}", slowest)
 
 
 def _start(summary: Summary) -> tuple[str, str]:
@@ -238,9 +238,9 @@ def _bound(summary: Summary) -> str:
         return ""
     to_island, to_world = summary.get("sojourn_bound_to_island_ms"), summary.get("sojourn_bound_to_world_ms")
     if to_island is None or to_world is None:  # an older summary, of the queues to the island only
-        return f"full queue (8 x bytes / rate) {figure(bound, 'ms', 1)}{_SENDING}"
-    both = f"{figure(to_island, '', 1)} to the island + {figure(to_world, '', 1)} back"
-    return f"full queues (8 x bytes / rate) {both}{_SENDING}"
+        return f"full queue (8 x bytes / rate) {figure(bound, 'ms', 1)}{_PACKET_BEING_SENT}"
+    bounds_text = f"{figure(to_island, '', 1)} to the island + {figure(to_world, '', 1)} back"
+    return f"full queues (8 x bytes / rate) {bounds_text}{_PACKET_BEING_SENT}"
 
 
 def _udp(summary: Summary) -> tuple[str, str]:

@@ -133,14 +133,14 @@ def draw_legend(axes: Axes, columns: int = 4) -> None:
             handle.set(markersize=max(5.0, handle.get_markersize()), alpha=1.0)  # visible as dots
 
 
-def image(figure: Figure, form: str, *, tight: bool = False, salt: str = "atoll") -> bytes:
+def image(figure: Figure, suffix: str, *, tight: bool = False, salt: str = "atoll") -> bytes:
     """The file of a figure; equal figures give equal bytes.
 
-    ``form``: .svg, .pdf or .png; ``tight``: no margins; ``salt``: of the ids in SVG, one for each image of a page.
+    ``suffix``: .svg, .pdf or .png; ``tight``: no margins; ``salt``: of the ids in SVG, one for each image of a page.
     """
     sink = io.BytesIO()
-    metadata = {".svg": {"Date": None, "Creator": None}, ".pdf": {"CreationDate": None}}.get(form)
+    metadata = {".svg": {"Date": None, "Creator": None}, ".pdf": {"CreationDate": None}}.get(suffix)
     with common_style(), mpl.rc_context({"svg.hashsalt": salt}):
         margins = "tight" if tight else None
-        figure.savefig(sink, format=form.removeprefix("."), metadata=metadata, bbox_inches=margins)
+        figure.savefig(sink, format=suffix.removeprefix("."), metadata=metadata, bbox_inches=margins)
     return sink.getvalue()

@@ -22,7 +22,7 @@ from atoll_core.experiment.experiment import DIRECTIONS, Link
 from atoll_core.experiment.link_over_time import LinkStep
 from atoll_core.experiment.traffic import UdpTraffic
 from atoll_core.units import Size
-from atoll_dashboards.report.downsampling import cloud, extremes, share_points
+from atoll_dashboards.report.downsampling import extremes, scatter_points, share_points
 from atoll_dashboards.report.plot_style import (
     BLUE,
     BROWN,
@@ -280,8 +280,8 @@ def terrestrial_rtt(sources: Sources) -> Figure | None:
     right.barh(rows, 2 * tolerance, left=-tolerance, height=0.56, color=FAINT, label="tolerance")
     right.plot(measured - configured, rows, "o", color=BLUE, markersize=5.5, label="measured \N{MINUS SIGN} configured")
     right.axvline(0, color=GREY, linewidth=0.8)
-    reach = 1.12 * float(max(tolerance.max(), np.abs(measured - configured).max()))
-    right.set_xlim(-reach, reach)
+    limit = 1.12 * float(max(tolerance.max(), np.abs(measured - configured).max()))
+    right.set_xlim(-limit, limit)
     right.set_xlabel("difference (ms)")
     for axes in (left, right):
         axes.set_yticks(rows, names)
@@ -300,7 +300,7 @@ def flows(sources: Sources) -> Figure | None:
     if frame.is_empty():
         return None
     size, seconds = frame["size_bytes"].to_numpy(), frame["seconds"].to_numpy()
-    indices = cloud(size, seconds)
+    indices = scatter_points(size, seconds)
     figure, (axes, shares) = plain_figure(3.4, (1.6, 1.0))
     dots: dict[str, Any] = {"alpha": 0.35, "markersize": 2.65, "markeredgewidth": 0, "rasterized": True}
     axes.plot(size[indices], seconds[indices], "o", color=BLUE, label="completed flow", **dots)
@@ -321,12 +321,12 @@ def flows(sources: Sources) -> Figure | None:
     axes.set_xlabel("flow size (bytes)")
     axes.set_ylabel("connect to last byte (s)")
     draw_legend(axes, 3)
-    order = np.sort(size)
-    points = share_points(order)
-    weights = ((np.ones(len(order)), BLUE, "of flows"), (order.astype(float), PURPLE, "of bytes"))
+    ascending = np.sort(size)
+    points = share_points(ascending)
+    weights = ((np.ones(len(ascending)), BLUE, "of flows"), (ascending.astype(float), PURPLE, "of bytes"))
     for weight, colour, label in weights:
         share = (100 * np.cumsum(weight) / weight.sum())[points]
-        shares.step(order[points], share, where="post", color=colour, linewidth=1.4, label=label)
+        shares.step(ascending[points], share, where="post", color=colour, linewidth=1.4, label=label)
     shares.set_xscale("log")
     shares.set_ylim(0, 102)
     shares.set_xlabel("flow size (bytes)")
@@ -375,12 +375,12 @@ def flow_classes(sources: Sources) -> Figure | None:
 def _percentile_bars(
     axes: Axes, classes: list[FlowClass], name: Literal["completion_s", "rate_mbit_s"], colour: str
 ) -> None:
-    measured = [(at, percentiles) for at, flow_class in enumerate(classes) if (percentiles := flow_class[name])]
-    at = [x for x, _ in measured]
+    measured = [(x, percentiles) for x, flow_class in enumerate(classes) if (percentiles := flow_class[name])]
+    positions = [x for x, _ in measured]
     p50, p90, p99 = ([percentiles[p] for _, percentiles in measured] for p in ("p50", "p90", "p99"))
-    axes.vlines(at, p50, p99, color=colour, linewidth=1.4, alpha=0.6, label="p50 to p99")
-    axes.vlines(at, p50, p90, color=colour, linewidth=7, alpha=0.45, label="p50 to p90")
-    axes.plot(at, p50, "o", color=colour, markersize=5.5, label="p50")
+    axes.vlines(positions, p50, p99, color=colour, linewidth=1.4, alpha=0.6, label="p50 to p99")
+    axes.vlines(positions, p50, p90, color=colour, linewidth=7, alpha=0.45, label="p50 to p90")
+    axes.plot(positions, p50, "o", color=colour, markersize=5.5, label="p50")
     _log_axis(axes)
     axes.set_xticks(range(len(classes)), [_class_label(flow_class) for flow_class in classes])
     axes.set_xlim(-0.6, len(classes) - 0.4)

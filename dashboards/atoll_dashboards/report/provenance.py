@@ -16,7 +16,7 @@ Row = tuple[str, str]
 _UNLISTED_PARTS = ("name", "seed", "changes")  # parts that are no rows of settings
 
 
-def in_one_line(experiment: Experiment) -> str:
+def one_line_summary(experiment: Experiment) -> str:
     """The experiment in a sentence without a verb."""
     links = ((link.box, link.to_island) for link in experiment.links)
     parts = [f"{box}: {direction.rate}, {direction.delay} one way, queue {direction.queue}" for box, direction in links]
@@ -41,22 +41,22 @@ def origin(manifest: Mapping[str, Any]) -> list[Row]:
     started_ns = host.get("started_ns", manifest.get("started_ns"))
     started = datetime.fromtimestamp(started_ns // 10**9, UTC) if isinstance(started_ns, int) else None
     return [
-        *_rows_present(
+        *_non_empty_rows(
             ("started", started and f"{started:%Y-%m-%d %H:%M:%S} UTC"),
             ("outcome", manifest.get("outcome")),
             ("seed", manifest.get("seed")),
         ),
         *platform(manifest),
-        *_rows_present(("host", f"kernel {host['kernel']}, {host['wall_s']:.1f} s of wall time" if host else None)),
+        *_non_empty_rows(("host", f"kernel {host['kernel']}, {host['wall_s']:.1f} s of wall time" if host else None)),
         *program(manifest),
-        *_rows_present(("plan (SHA-256)", manifest.get("plan_sha256")), ("format", manifest.get("format"))),
+        *_non_empty_rows(("plan (SHA-256)", manifest.get("plan_sha256")), ("format", manifest.get("format"))),
     ]
 
 
 def platform(manifest: Mapping[str, Any]) -> list[Row]:
     """The platform of a run and its software except atoll."""
     virtual, version = manifest.get("virtual", {}), manifest.get("ovs")
-    return _rows_present(
+    return _non_empty_rows(
         ("place", manifest.get("place")),
         ("backend", manifest.get("backend")),
         ("switches", f"Open vSwitch {version}, {manifest.get('datapath')} datapath" if version else None),
@@ -70,8 +70,8 @@ def platform(manifest: Mapping[str, Any]) -> list[Row]:
 def program(manifest: Mapping[str, Any]) -> list[Row]:
     """The revision of atoll that made a run, and whether it recorded metrics."""
     metrics = {True: "taken", False: "none"}.get(manifest.get("metrics", None))
-    return _rows_present(("revision", manifest.get("revision")), ("metrics", metrics))
+    return _non_empty_rows(("revision", manifest.get("revision")), ("metrics", metrics))
 
 
-def _rows_present(*rows: tuple[str, object]) -> list[Row]:
+def _non_empty_rows(*rows: tuple[str, object]) -> list[Row]:
     return [(name, str(value)) for name, value in rows if value not in (None, "")]

@@ -61,7 +61,7 @@ def report_page(sources: "Sources") -> str:
         "report.html.j2",
         summary=sources.summary,
         title=sources.experiment.name,
-        experiment=provenance.in_one_line(sources.experiment),
+        experiment=provenance.one_line_summary(sources.experiment),
         proofs=proofs(sources.summary.get("stretches", ()), sources.summary.get("payload")),
         losses=[
             (name, direction, CAUSES[cause], lost)

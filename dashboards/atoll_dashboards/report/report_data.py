@@ -63,8 +63,8 @@ class Sources:
     def in_windows(self, rows: pl.LazyFrame, *columns: str) -> pl.DataFrame:
         """t_s (its beginning) and these columns for every 100 ms window of the measurement; 0 where there is no row."""
         count = max(1, round(self.seconds / WINDOW_S))
-        within = pl.col("window").is_between(0, count, closed="left")
-        measured = rows.filter(within).select("window", *columns).collect(engine="streaming")
+        is_in_measurement = pl.col("window").is_between(0, count, closed="left")
+        measured = rows.filter(is_in_measurement).select("window", *columns).collect(engine="streaming")
         filled = {"t_s": np.arange(count) * WINDOW_S, **{column: np.zeros(count) for column in columns}}
         for column in columns:
             filled[column][measured["window"].to_numpy()] = measured[column]

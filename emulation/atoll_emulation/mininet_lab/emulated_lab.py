@@ -59,7 +59,7 @@ class LabShell:
         if not self._ended:
             await self._lab.request(op="shell-close", id=self._name)
 
-    def take(self, message: dict[str, Any]) -> None:
+    def on_message(self, message: dict[str, Any]) -> None:
         """Process a message of the lab for this session."""
         if message["type"] == "shell-output":
             self._output.put_nowait(base64.b64decode(message["data"]))
@@ -80,7 +80,7 @@ class EmulatedLab:
         self.datapath = ""
         self.ovs_version = ""
         loop = asyncio.get_running_loop()
-        self.dead: asyncio.Future[str] = loop.create_future()  # why the lab ended, whenever and however it did
+        self.ended: asyncio.Future[str] = loop.create_future()  # why the lab ended, whenever and however it did
         self._entered: asyncio.Future[None] = loop.create_future()
         self._ready: asyncio.Future[None] = loop.create_future()
         self._process = process
@@ -130,9 +130,9 @@ class EmulatedLab:
         await self._wait_for_stage(self._ready)
 
     async def _wait_for_stage(self, stage: "asyncio.Future[None]") -> None:
-        await asyncio.wait({stage, self.dead}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
-        if self.dead.done():
-            raise LabError(self.dead.result())
+        await asyncio.wait({stage, self.ended}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+        if self.ended.done():
+            raise LabError(self.ended.result())
         if not stage.done():
             raise LabError(f"the lab was not up within {_START_TIMEOUT_S:g} s")
 
@@ -162,8 +162,8 @@ class EmulatedLab:
     async def _shell(self, **fields: Any) -> LabShell:
         name = next(self._shell_names)
         shell = LabShell(self, name)
-        if self.dead.done():
-            shell.take({"type": "shell-closed", "message": _end_message(self.dead.result())})
+        if self.ended.done():
+            shell.on_message({"type": "shell-closed", "message": _end_message(self.ended.result())})
             return shell
         self._shells[name] = shell
         await self.request(op="shell", id=name, **fields)
@@ -171,7 +171,7 @@ class EmulatedLab:
 
     async def command_twin(self, switch: str, *words: str) -> None:
         """Let the twin of a switch ``reboot``, or ``disconnect`` for a number of seconds. Raises LabError."""
-        answer = await self._ask(op="twin", switch=switch, words=list(words))
+        answer = await self._request_answer(op="twin", switch=switch, words=list(words))
         if answer["refused"]:
             raise LabError(answer["refused"])
 
@@ -182,7 +182,7 @@ class EmulatedLab:
         """
         if self.datapath == "kernel":
             return {}
-        answer = await self._ask(op="packet-sockets")
+        answer = await self._request_answer(op="packet-sockets")
         if failure := answer["unknown"]:
             raise LabError(failure)
         return {interface: PacketSocketCounters(**counters) for interface, counters in answer["sockets"].items()}
@@ -192,28 +192,28 @@ class EmulatedLab:
 
         Raises LabError where they are not known.
         """
-        answer = await self._ask(op="network-state")
+        answer = await self._request_answer(op="network-state")
         if failure := answer["unknown"]:
             raise LabError(failure)
         return answer["hosts"]
 
-    async def _ask(self, **request: Any) -> dict[str, Any]:
+    async def _request_answer(self, **request: Any) -> dict[str, Any]:
         """The lab's answer to a request. Raises LabError if there is none."""
         name = next(self._request_names)
         answer = self._answers[name] = asyncio.get_running_loop().create_future()
         try:
             await self.request(id=name, **request)
-            await asyncio.wait({answer, self.dead}, timeout=_ANSWER_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answer, self.ended}, timeout=_ANSWER_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
             del self._answers[name]
         if not answer.done():
-            raise LabError(self.dead.result() if self.dead.done() else "the lab does not answer")
+            raise LabError(self.ended.result() if self.ended.done() else "the lab does not answer")
         if not answer.result().get("ok", True):
             raise LabError(answer.result()["error"])
         return answer.result()
 
     async def request(self, **message: Any) -> None:
-        """Send one line to the lab's first process. Does nothing when the lab has ended (see ``dead``)."""
+        """Send one line to the lab's first process. Does nothing when the lab has ended (see ``ended``)."""
         stream = self._process.stdin
         if stream is None or stream.is_closing():
             return
@@ -247,8 +247,8 @@ class EmulatedLab:
             signal_text = f" ({signal.Signals(-code).name})" if code < 0 else ""
             self._reason = ": ".join([f"the lab ended unexpectedly{signal_text}", *last_line])
         for shell in self._shells.values():
-            shell.take({"type": "shell-closed", "message": _end_message(self._reason)})
-        self.dead.set_result(self._reason)
+            shell.on_message({"type": "shell-closed", "message": _end_message(self._reason)})
+        self.ended.set_result(self._reason)
 
     async def _read_messages(self) -> None:
         stream = self._process.stdout
@@ -271,13 +271,13 @@ class EmulatedLab:
                     if (answer := self._answers.get(message["id"])) is not None:  # or nobody waits any longer
                         answer.set_result(message)
                 case "shell":  # not understood
-                    self._shells.pop(message["id"]).take({"type": "shell-closed", "message": message["error"]})
+                    self._shells.pop(message["id"]).on_message({"type": "shell-closed", "message": message["error"]})
                 case "shell-input" | "shell-resize" | "shell-close":
                     pass  # not understood: the session has ended
                 case "shell-output":
-                    self._shells[message["id"]].take(message)
+                    self._shells[message["id"]].on_message(message)
                 case "shell-closed":
-                    self._shells.pop(message["id"]).take(message)
+                    self._shells.pop(message["id"]).on_message(message)
                 case kind:
                     self._stderr.append(f"unknown message {kind!r}")
 

@@ -26,7 +26,7 @@ from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters, pa
 DATAPATHS = {"kernel": "kernel", "user": "userspace"}  # Mininet's word: Open vSwitch's and ours
 
 
-class _Lines:
+class _JsonLines:
     """JSON lines on standard input and output; everything else printed goes to standard error."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class _Lines:
 
 def serve() -> NoReturn:
     """Build the lab that the first line describes, then answer requests until the lab or standard input ends."""
-    lines = _Lines()
+    lines = _JsonLines()
     try:
         network = from_json(Network, lines.next()["network"])
         switch, net = build_lab(network, lines)
@@ -74,7 +74,7 @@ def serve() -> NoReturn:
     os._exit(1)
 
 
-def build_lab(network: Network, lines: _Lines) -> tuple[open_vswitch.OpenVSwitch, LabNet]:
+def build_lab(network: Network, lines: _JsonLines) -> tuple[open_vswitch.OpenVSwitch, LabNet]:
     """Bring up Open vSwitch, machines and cables, and when that is requested the switches; check these."""
     datapath = "kernel" if open_vswitch.kernel_has_datapath() else "user"
     lines.send("progress", text=f"Open vSwitch ({DATAPATHS[datapath]} datapath): starting it")
@@ -86,7 +86,7 @@ def build_lab(network: Network, lines: _Lines) -> tuple[open_vswitch.OpenVSwitch
     net = LabNet(topo, datapath)
     net.build()
     make_cables(net)
-    if any(each.twin is not None for each in network.switches):
+    if any(switch.twin is not None for switch in network.switches):
         net.twins = TwinProcess(network, TWIN_PORT, CONTROLLER_PORT)
         for name, port in net.twins.ports.items():
             net.set_twin(name, port)
@@ -116,7 +116,7 @@ def verify_switches(net: LabNet) -> None:
 class _RequestServer:
     """Answer requests while the lab runs: one shell at a time."""
 
-    def __init__(self, lines: _Lines, net: LabNet, switch: open_vswitch.OpenVSwitch) -> None:
+    def __init__(self, lines: _JsonLines, net: LabNet, switch: open_vswitch.OpenVSwitch) -> None:
         self._lines = lines
         self._net = net
         self._switch = switch
@@ -145,7 +145,7 @@ class _RequestServer:
     def answer(self, request: dict[str, Any]) -> None:
         """Carry out a request. If it has an operation and an id, but is not understood, the answer has the reason."""
         try:
-            is_understood, reason = self._carry_out(request), "unknown operation, or its fields are not as they must be"
+            is_understood, reason = self._perform(request), "unknown operation, or its fields are not as they must be"
         except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:
             is_understood, reason = False, f"{type(error).__name__}: {error}"
         if is_understood:
@@ -156,7 +156,7 @@ class _RequestServer:
             case _:
                 sys.stderr.write(f"lab: ignored {request}\n")
 
-    def _carry_out(self, request: dict[str, Any]) -> bool:
+    def _perform(self, request: dict[str, Any]) -> bool:
         """Carry out a request; whether it is one."""
         match request:
             case {"op": "packet-sockets", "id": name}:
@@ -172,7 +172,7 @@ class _RequestServer:
             case {"op": "shell", "id": name, "script": text}:
                 self._begin_shell(Script(name, self._net, text))
             case {"op": op, "id": name} if self._shell is not None and self._shell.name == name:
-                return self._carry_out_in_shell(self._shell, op, request)
+                return self._perform_in_shell(self._shell, op, request)
             case _:
                 return False
         return True
@@ -211,7 +211,7 @@ class _RequestServer:
         for descriptor in shell.descriptors:
             self._poll.register(descriptor, select.POLLIN)
 
-    def _carry_out_in_shell(self, shell: TerminalSession | Script, op: str, request: dict[str, Any]) -> bool:
+    def _perform_in_shell(self, shell: TerminalSession | Script, op: str, request: dict[str, Any]) -> bool:
         match op:
             case "shell-input" if isinstance(shell, TerminalSession):
                 shell.write(base64.b64decode(request["data"]))

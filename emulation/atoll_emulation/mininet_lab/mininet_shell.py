@@ -195,7 +195,7 @@ def _run_script(net: LabNet, path: Path, output: int) -> NoReturn:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    silent_input, _held = os.pipe()  # Mininet would pass what it reads here on to the command that runs
+    silent_input, _write_end = os.pipe()  # Mininet would pass what it reads here on to the command that runs
     _run_command_line(net, os.fdopen(silent_input), path)
 
 

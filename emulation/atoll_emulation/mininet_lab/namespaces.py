@@ -38,7 +38,7 @@ def nsenter_argv(pid: int) -> list[str]:
     return ["nsenter", f"--target={pid}", *user, "--mount", "--net", "--pid", "--"]
 
 
-def why_no_namespaces() -> str | None:
+def namespaces_error() -> str | None:
     """Try to make namespaces: None if it works, else the system's error."""
     trial = subprocess.run([*unshare_argv(), "true"], capture_output=True, text=True, check=False)
     if trial.returncode == 0:
@@ -60,7 +60,7 @@ def _limit_text() -> str:
     return f"the allowed number of namespaces is in use, user.max_{lowest}_namespaces is {limits[lowest]}"
 
 
-def hidden_in_lab(path: Path) -> bool:
+def is_hidden_in_lab(path: Path) -> bool:
     """Return whether a file or directory is invisible in the lab, which has a /run of its own."""
     return path.resolve().is_relative_to(_RUN_FOLDER)
 

@@ -21,10 +21,10 @@ _KERNEL_NAMES = {"hstcp": "highspeed"}  # net/ipv4/Kconfig's name: the kernel's 
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class Controls:
     """Congestion controls of a kernel. It loads ``loadable`` modules on demand, ``unloaded`` ones by modprobe."""
 
-    kernel: str  # as messages call it
+    name: str  # of the kernel, for messages
     available: frozenset[str]
     loadable: frozenset[str] = frozenset()
     unloaded: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class Offer:
         return ", ".join(sorted(self.usable))
 
 
-def offered_here(available: Path = _AVAILABLE, modules: Path = _MODULES, *, root: bool | None = None) -> Offer:
+def local_controls(available: Path = _AVAILABLE, modules: Path = _MODULES, *, root: bool | None = None) -> Controls:
     """Return the controls of this machine's kernel. It loads modules for root only (CAP_NET_ADMIN, tcp_cong.c)."""
     release = platform.release()
     try:
@@ -49,18 +49,18 @@ def offered_here(available: Path = _AVAILABLE, modules: Path = _MODULES, *, root
     unloaded = frozenset(file.name.split(".")[0][4:] for file in files) - loaded - {"diag"}  # tcp_diag is what ss asks
     kernel = f"this kernel ({release})"
     if os.geteuid() == 0 if root is None else root:
-        return Offer(kernel, loaded, loadable=unloaded)
-    return Offer(kernel, loaded, unloaded=unloaded)
+        return Controls(kernel, loaded, loadable=unloaded)
+    return Controls(kernel, loaded, unloaded=unloaded)
 
 
-def offered_by_virtual_kernel() -> Offer:
+def virtual_controls() -> Controls:
     """Return the congestion controls of the virtual kernel, by the configuration it is built from."""
     options: list[str] = _BUILT_IN.findall(_VIRTUAL_CONFIG.read_text(encoding="utf-8"))
     built_in = [name.lower() for name in options if name != _MENU_OPTION]
-    return Offer("the virtual kernel", frozenset(["reno", *(_KERNEL_NAMES.get(name, name) for name in built_in)]))
+    return Controls("the virtual kernel", frozenset(["reno", *(_KERNEL_NAMES.get(name, name) for name in built_in)]))
 
 
-def permit_everywhere() -> None:
+def allow_all_controls() -> None:
     """Permit all congestion controls of this kernel in every namespace, also as the default.
 
     For virtual kernels only, in their first network namespace: a machine's own kernel is not changed. Raises OSError
@@ -69,62 +69,66 @@ def permit_everywhere() -> None:
     _ALLOWED.write_text(_AVAILABLE.read_text(encoding="ascii"), encoding="ascii")
 
 
-def require_controls(experiment: Experiment, offer: Offer, virtual: Offer | None = None) -> None:
+def require_controls(experiment: Experiment, kernel: Controls, virtual: Controls | None = None) -> None:
     """Refuse congestion controls that :func:`missing_controls` reports.
 
     Raises PlanError when neither kernel knows one of them (probably a misspelling), else MachineError.
     """
-    if missing := missing_controls(experiment, offer, virtual):
-        raise (PlanError if names_unknown(experiment, offer, virtual) else MachineError)("\n".join(missing))
+    if missing := missing_controls(experiment, kernel, virtual):
+        raise (PlanError if has_unknown_control(experiment, kernel, virtual) else MachineError)("\n".join(missing))
 
 
-def names_unknown(experiment: Experiment, offer: Offer, virtual: Offer | None = None) -> bool:
+def has_unknown_control(experiment: Experiment, kernel: Controls, virtual: Controls | None = None) -> bool:
     """Return whether the experiment names a congestion control that neither kernel has."""
-    names = offer.usable | offer.unloaded | (virtual or offer).usable
+    names = kernel.usable | kernel.unloaded | (virtual or kernel).usable
     return not names.issuperset(experiment.congestion_controls)
 
 
-def missing_controls(experiment: Experiment, offer: Offer, virtual: Offer | None = None) -> list[str]:
-    """Return a line for each congestion control of the experiment that ``offer`` does not have, with a remedy.
+def missing_controls(experiment: Experiment, kernel: Controls, virtual: Controls | None = None) -> list[str]:
+    """Return a line for each congestion control of the experiment that ``kernel`` does not have, with a remedy.
 
     ``virtual``: those of ``--on virtual``, if that is an alternative.
     """
-    missing = _missing(experiment, offer, virtual)
+    missing = _missing(experiment, kernel, virtual)
     return [f"{experiment.file}: {', '.join(keys)}: {text}" for _, keys, text in missing]
 
 
-def missing_controls(experiment: Experiment, platform: str) -> list[tuple[tuple[str, ...], str, bool]]:
+def missing_on_platform(experiment: Experiment, platform: str) -> list[tuple[tuple[str, ...], str, bool]]:
     """Return keys and message of each control that the platform's kernel does not have, and whether none has it.
 
     Real machines have kernels of their own, of which nothing is known.
     """
-    virtual = offered_by_virtual_kernel()
+    virtual = virtual_controls()
     if platform == HARDWARE:
         return []
-    offer = virtual if platform == VIRTUAL else offered_here()
-    known = offer.usable | offer.unloaded | virtual.usable
-    return [(keys, text, control not in known) for control, keys, text in _missing(experiment, offer, virtual)]
+    kernel = virtual if platform == VIRTUAL else local_controls()
+    known = kernel.usable | kernel.unloaded | virtual.usable
+    return [(keys, text, control not in known) for control, keys, text in _missing(experiment, kernel, virtual)]
 
 
-def _missing(experiment: Experiment, offer: Offer, virtual: Offer | None) -> list[tuple[str, tuple[str, ...], str]]:
+def _missing(
+    experiment: Experiment, kernel: Controls, virtual: Controls | None
+) -> list[tuple[str, tuple[str, ...], str]]:
     """Return name, keys and mistake of each control that :func:`missing_controls` reports."""
     from atoll_core.description.validation_messages import (
         nearest,  # with pydantic: too heavy for a lab that starts, which names nothing wrong
     )
 
-    others = virtual.usable if virtual else frozenset[str]()
+    virtual_only = virtual.usable if virtual else frozenset[str]()
     missing: list[tuple[str, tuple[str, ...], str]] = []
     for control, keys in sorted(experiment.congestion_controls.items()):
-        if control in offer.usable:
+        if control in kernel.usable:
             continue
         name = f"congestion control {control!r}"
-        if control in offer.unloaded:
+        if control in kernel.unloaded:
             missing.append((control, keys, f"{name} is a module that is not loaded: modprobe tcp_{control} (as root)"))
             continue
-        line = f"{name} is not in {offer.kernel}, which has {offer}"
-        if control in others:
+        line = f"{name} is not in {kernel.name}, which has {kernel}"
+        if control in virtual_only:
             line += "; --on virtual has it"
-        elif close := nearest(control, sorted(offer.usable | offer.unloaded | others)):
-            line += f"; did you mean {close!r}?{' --on virtual has it' if close in others - offer.usable else ''}"
+        elif close := nearest(control, sorted(kernel.usable | kernel.unloaded | virtual_only)):
+            line += (
+                f"; did you mean {close!r}?{' --on virtual has it' if close in virtual_only - kernel.usable else ''}"
+            )
         missing.append((control, keys, line))
     return missing

@@ -18,9 +18,9 @@ from atoll_core.plural import listed
 from atoll_core.units import Size
 from atoll_emulation.mininet_lab import namespaces, open_vswitch
 from atoll_emulation.mininet_lab.mininet_path import find_mininet
-from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
+from atoll_emulation.mininet_lab.namespaces import namespaces_error, unshare_argv
 from atoll_emulation.this_machine.box_programs import complete_path
-from atoll_emulation.this_machine.congestion_controls import offered_here
+from atoll_emulation.this_machine.congestion_controls import local_controls
 from atoll_emulation.this_machine.network_state import network_state
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
 
@@ -94,7 +94,7 @@ def missing_namespaces() -> list[str]:
     """Return a line if namespaces cannot be made, as root or as a plain user."""
     if any(shutil.which(tool) is None for tool in ("unshare", "setpriv")):
         return []  # said already
-    if (reason := why_no_namespaces()) is None:
+    if (reason := namespaces_error()) is None:
         return []
     if os.geteuid() == 0:
         return [f"root may not make namespaces here ({reason}): in a container, give it CAP_SYS_ADMIN"]
@@ -118,7 +118,7 @@ def missing_tun() -> list[str]:
 def hidden_installation() -> list[str]:
     """Return a line if this program is installed below /run, which the lab replaces by its own."""
     folders = (Path(__file__).parent, Path(sys.prefix), Path(sys.base_prefix))
-    hidden = [str(place) for place in folders if namespaces.hidden_in_lab(place)]
+    hidden = [str(place) for place in folders if namespaces.is_hidden_in_lab(place)]
     if not hidden:
         return []
     return [
@@ -139,7 +139,7 @@ def describe_machine() -> dict[str, Any]:
     """Facts of this machine, for ``check --machine``."""
     _complete_path()
     tc_problems = missing_for_tc()
-    controls = offered_here()
+    controls = local_controls()
     return {
         "kernel": platform.release(),
         "architecture": platform.machine(),
@@ -185,7 +185,7 @@ def missing_for_tc() -> list[str]:
     """Return a line for each prerequisite of the tc backend that is missing on this machine."""
     if shutil.which("tc") is None or shutil.which("ip") is None:
         return ["the tc backend needs tc and ip: apt install iproute2"]
-    if (reason := why_no_namespaces()) is not None:
+    if (reason := namespaces_error()) is not None:
         return [f"the tc backend could not be tested, because namespaces cannot be made here ({reason})"]
     if not (missing := missing_in_kernel()):
         return []
@@ -204,7 +204,7 @@ class PlatformCheck:
     """A platform: how labs run there, or a line with a remedy for each missing prerequisite."""
 
     platform: str  # as --on calls it
-    how: str = ""
+    description: str = ""
     missing: tuple[str, ...] = ()
 
 
@@ -224,7 +224,7 @@ def missing_by_platform(checks: Iterable[PlatformCheck]) -> list[str]:
     return [f"{listed(names)} not available: {line}" for line, names in options.items()]
 
 
-def with_missing(check: PlatformCheck, lines: Iterable[str]) -> PlatformCheck:
+def add_missing(check: PlatformCheck, lines: Iterable[str]) -> PlatformCheck:
     """Add missing prerequisites to a platform, each once."""
     return PlatformCheck(check.platform, missing=tuple(dict.fromkeys((*check.missing, *lines))))
 

@@ -38,7 +38,7 @@ class ConstellationService:
     constellation: Constellation
     least_elevation_deg: float  # least elevation, at either end
     period: Duration  # between decisions on the satellite in use
-    keeps: bool  # whether a satellite stays in use until it sets, or gives way to any higher one
+    keeps_satellite: bool  # whether a satellite stays in use until it sets, or gives way to any higher one
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ MEO = Pass(
         Constellation(altitude_km=8062, inclination_deg=0.04, planes=1, per_plane=20, phasing=0),
         least_elevation_deg=10,
         period=Duration(10**9),
-        keeps=True,
+        keeps_satellite=True,
     ),
     Site(21.67, -158.03),  # Oahu, Hawaii
     Site(-21.20, -159.78),  # Rarotonga, Cook Islands
@@ -80,7 +80,7 @@ LEO = Pass(
         Constellation(altitude_km=550, inclination_deg=53, planes=72, per_plane=22, phasing=39),
         least_elevation_deg=25,
         period=Duration(15 * 10**9),
-        keeps=False,
+        keeps_satellite=False,
     ),
     Site(-18.14, 178.44),  # Suva, Fiji
     Site(-21.14, -175.20),  # Nuku'alofa, Tonga
@@ -96,8 +96,8 @@ cross."""
 
 def pass_trace(setup: Pass) -> LinkTrace:
     """The trace of a link through the service. Raises PlanError when there is no satellite at its beginning."""
-    draw = random.Random(setup.seed)  # noqa: S311 (the hour of the day, not a secret)
-    satellites = setup.service.constellation.satellites(draw.uniform(0, 360), draw.uniform(0, 360))
+    generator = random.Random(setup.seed)  # noqa: S311 (the hour of the day, not a secret)
+    satellites = setup.service.constellation.satellites(generator.uniform(0, 360), generator.uniform(0, 360))
     period = setup.service.period.ns
     duration_ns = setup.duration.ns
     if setup.start is not None:
@@ -107,11 +107,11 @@ def pass_trace(setup: Pass) -> LinkTrace:
         halfway = duration_ns // 2 // period
         revolution = int(setup.service.constellation.period_s * 1e9) // period
         used = _satellites_in_use(setup, satellites, revolution + duration_ns // period + 2)
-        hand_overs = (index for index in range(halfway + 1, revolution) if _hands_over(used, index))
+        hand_overs = (index for index in range(halfway + 1, revolution) if _is_hand_over(used, index))
         first_period = next(hand_overs, halfway) - halfway
-    span = used[first_period : first_period + duration_ns // period + 1]
+    used_in_trace = used[first_period : first_period + duration_ns // period + 1]
     acm = Acm(setup.zenith_db) if setup.rate else None
-    return make_trace(_states(setup, satellites, first_period * period, span, acm), setup.delay_step)
+    return make_trace(_states(setup, satellites, first_period * period, used_in_trace, acm), setup.delay_step)
 
 
 def _satellites_in_use(setup: Pass, satellites: Satellites, count: int) -> list[int | None]:
@@ -125,14 +125,14 @@ def _satellites_in_use(setup: Pass, satellites: Satellites, count: int) -> list[
     used: list[int | None] = []
     current: int | None = None
     for index in range(count):
-        if not (service.keeps and current is not None and lowest[current, index] >= service.least_elevation_deg):
+        if current is None or not service.keeps_satellite or lowest[current, index] < service.least_elevation_deg:
             best = int(highest[index])
             current = best if lowest[best, index] >= service.least_elevation_deg else None
         used.append(current)
     return used
 
 
-def _hands_over(used: list[int | None], index: int) -> bool:
+def _is_hand_over(used: list[int | None], index: int) -> bool:
     return used[index - 1] is not None and used[index] is not None and used[index - 1] != used[index]
 
 
@@ -164,8 +164,8 @@ def _states_of_satellite(
     delays_ns = (up + down) / LIGHT_KM_S * 1e9 + setup.added_delay.ns
     for t_ns, delay_ns, longer_km in zip(times_ns, delays_ns, np.maximum(up, down), strict=True):
         delay = Duration(round(float(delay_ns) / _RESOLUTION_NS) * _RESOLUTION_NS)
-        rate, is_out = _rate(setup, float(longer_km), acm)
-        yield TraceRow(Duration(t_ns), rate=rate, delay=delay, blocked=is_out or t_ns < open_ns)
+        rate, is_too_long = _rate(setup, float(longer_km), acm)
+        yield TraceRow(Duration(t_ns), rate=rate, delay=delay, blocked=is_too_long or t_ns < open_ns)
 
 
 def _rate(setup: Pass, longer_km: float, acm: Acm | None) -> tuple[Rate | None, bool]:

@@ -67,9 +67,9 @@ def attenuation_db(fade: RainFade) -> list[float]:
     mean, spread = fade.climate.mean, fade.climate.spread
     start = (math.log(fade.fade_db) - mean) / spread
     steps, fade_step = fade.duration.ns // fade.step.ns + 1, fade.at.ns // fade.step.ns
-    draw = random.Random(fade.seed)  # noqa: S311 (weather, not secrets)
-    after = list(_gauss_markov(start, steps - fade_step, fade, draw))
-    before = list(_gauss_markov(start, fade_step + 1, fade, draw))[:0:-1]
+    generator = random.Random(fade.seed)  # noqa: S311 (weather, not secrets)
+    after = list(_gauss_markov(start, steps - fade_step, fade, generator))
+    before = list(_gauss_markov(start, fade_step + 1, fade, generator))[:0:-1]
     return [math.exp(mean + spread * x) for x in (*before, *after)]
 
 
@@ -88,13 +88,13 @@ def es_n0_loss_db(attenuation: float, system_kelvin: float) -> float:
     return attenuation + 10 * math.log10((system_kelvin + rain_noise_kelvin) / system_kelvin)
 
 
-def _gauss_markov(start: float, count: int, fade: RainFade, draw: random.Random) -> Iterator[float]:
+def _gauss_markov(start: float, count: int, fade: RainFade, generator: random.Random) -> Iterator[float]:
     correlation = math.exp(-fade.dynamics * fade.step.s)
     innovation = math.sqrt(1 - correlation**2)
     x = start
     for _ in range(count):
         yield x
-        x = correlation * x + innovation * draw.gauss(0, 1)
+        x = correlation * x + innovation * generator.gauss(0, 1)
 
 
 def _states(fade: RainFade, acm: Acm) -> Iterator[TraceRow]:

@@ -121,7 +121,7 @@ async def _serve_lab() -> None:
     if "twins" not in description:
         raise ValueError("standard input describes no twins; --driver names the hardware of a single one")
     controller = ("127.0.0.1", int(description["controller"]))
-    specs = [from_json(TwinSpec, each) for each in description["twins"]]
+    specs = [from_json(TwinSpec, spec) for spec in description["twins"]]
     await _serve({spec.switch: TwinProxy(spec, controller) for spec in specs}, lines)
 
 
@@ -134,7 +134,7 @@ async def _open_standard_input() -> asyncio.StreamReader:
 async def _serve(proxies: dict[str, TwinProxy], lines: asyncio.StreamReader) -> None:
     """Serve twins until there are no more lines of commands. Raises OSError if a port is not available."""
     server_task = asyncio.create_task(serve_twins(proxies.values()))
-    command_task = asyncio.create_task(_take_commands(lines, proxies))
+    command_task = asyncio.create_task(_perform_commands(lines, proxies))
     await asyncio.wait({server_task, command_task}, return_when=asyncio.FIRST_COMPLETED)
     if server_task.done():
         server_task.result()
@@ -143,7 +143,7 @@ async def _serve(proxies: dict[str, TwinProxy], lines: asyncio.StreamReader) -> 
         await server_task
 
 
-async def _take_commands(lines: asyncio.StreamReader, proxies: dict[str, TwinProxy]) -> None:
+async def _perform_commands(lines: asyncio.StreamReader, proxies: dict[str, TwinProxy]) -> None:
     """Carry out commands until there are no more."""
     async for line in lines:
         match json.loads(line):

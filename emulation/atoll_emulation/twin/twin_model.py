@@ -53,12 +53,12 @@ class _Entry:
 class _Actions:
     """Actions of the switch at an instant: messages to the controller and flow-mods to the bridge, each in their order.
 
-    ``counters_wanted``: the bridge's entries are to be read, and given to ``take_counters``.
+    ``needs_counters``: the bridge's entries are to be read, and given to ``set_counters``.
     """
 
     replies: list[bytes] = field(default_factory=list[bytes])
     operations: list[bytes] = field(default_factory=list[bytes])
-    counters_wanted: bool = False
+    needs_counters: bool = False
 
 
 class TwinModel:
@@ -89,7 +89,7 @@ class TwinModel:
         self._reading = False
         self._counted_request: bytes | None = None  # the request that has current counters
 
-    def forget_messages(self) -> None:
+    def drop_messages(self) -> None:
         """Forget messages that were not taken yet, as their connection has ended; entries stay."""
         self._inbox.clear()
 
@@ -130,14 +130,14 @@ class TwinModel:
         actions = _Actions()
         interval_s = self.behaviour.statistics.s
         if interval_s and not self._reading and now >= self._read_s + interval_s:
-            self._reading = actions.counters_wanted = True
+            self._reading = actions.needs_counters = True
         while self._inbox and self._inbox[0][0] <= now and not self._reading:
             self._apply_due(self._inbox[0][0], actions)
             at_s, message = self._inbox[0]
             if self._must_wait(message, at_s):
                 break
             if not interval_s and self._is_statistics_request(message) and self._counted_request is not message:
-                self._reading = actions.counters_wanted = True
+                self._reading = actions.needs_counters = True
                 self._counted_request = message
                 break
             self._inbox.popleft()
@@ -145,7 +145,7 @@ class TwinModel:
         self._apply_due(now, actions)
         return actions
 
-    def take_counters(self, body: bytes, now: float) -> None:
+    def set_counters(self, body: bytes, now: float) -> None:
         """The bridge's entries, as a flow statistics reply has them (7.3.5.2). Raises MalformedError."""
         self._reading = False
         self._read_s = now

@@ -50,7 +50,7 @@ class TwinSpec:
 class _Pending:
     """The reason for a message to the bridge, and the controller's own transaction id or message behind it."""
 
-    reason: str  # operation, counters, forwarded, fence
+    reason: str  # operation, counters, forwarded, barrier
     message: bytes = b""
 
 
@@ -71,7 +71,7 @@ class TwinProxy:
         self._xids = itertools.count(1)
         self._pending: dict[int, _Pending] = {}
         self._counter_bytes = b""
-        self._needs_fence = False  # whether packets were sent out since the last barrier
+        self._needs_bridge_barrier = False  # whether packets were sent out since the last barrier
         self._timer: asyncio.TimerHandle | None = None
         self._connect_from_s = 0.0  # when it may connect to its controller
         self._has_bridge = asyncio.Event()
@@ -91,7 +91,7 @@ class TwinProxy:
     def reboot(self) -> None:
         """Lose all entries at once, and connect to the controller again when the switch has started."""
         self._model.reset(self._loop.time())
-        self._counter_bytes, self._needs_fence = b"", False
+        self._counter_bytes, self._needs_bridge_barrier = b"", False
         self._pending.clear()
         self._install_on_bridge()
         self.disconnect(self._behaviour.reboot.s)
@@ -106,7 +106,7 @@ class TwinProxy:
         try:
             async for messages in _batches(reader):
                 for message in messages:
-                    self._take_from_bridge(message)
+                    self._on_bridge_message(message)
         except encoder.MalformedError as error:
             self._report(f"its bridge sent a malformed message: {error}")
         finally:
@@ -115,7 +115,7 @@ class TwinProxy:
                 self._bridge = None
                 self._has_bridge.clear()
 
-    def _take_from_bridge(self, message: bytes) -> None:
+    def _on_bridge_message(self, message: bytes) -> None:
         kind, xid = message[1], int.from_bytes(message[4:8])
         match kind:
             case 0 | 3:  # hello, echo reply
@@ -129,9 +129,9 @@ class TwinProxy:
             case 10 | 12:  # packet in, port status
                 self._write_controller(message)
             case _:
-                self._take_answer(message, self._pending.get(xid))
+                self._on_bridge_answer(message, self._pending.get(xid))
 
-    def _take_answer(self, message: bytes, pending: _Pending | None) -> None:
+    def _on_bridge_answer(self, message: bytes, pending: _Pending | None) -> None:
         if pending is None:  # of before a reboot
             return
         is_error = message[1] == _ERROR
@@ -141,15 +141,15 @@ class TwinProxy:
                 if is_error:
                     answer = answer[:12] + pending.message[: len(message) - 12]
                 self._write_controller(answer)
-            case "fence":
+            case "barrier":
                 self._model.receive(pending.message, self._loop.time())
-                self._advance()
+                self._advance_model()
             case "counters":
                 self._counter_bytes += b"" if is_error else message[16:]
                 if is_error or not message[11] & 1:
-                    self._model.take_counters(self._counter_bytes, self._loop.time())
+                    self._model.set_counters(self._counter_bytes, self._loop.time())
                     self._counter_bytes = b""
-                    self._advance()
+                    self._advance_model()
             case _ if is_error:
                 self._report(f"its bridge refused a change: error {message[8:12].hex()} of {message[12:].hex()}")
             case _:
@@ -161,8 +161,8 @@ class TwinProxy:
         for change in changes:
             self._send_to_bridge(change, _Pending("operation"))
         if self._model.is_reading:
-            self._model.take_counters(b"", self._loop.time())
-        self._advance()
+            self._model.set_counters(b"", self._loop.time())
+        self._advance_model()
 
     def _send_to_bridge(self, message: bytes, pending: _Pending) -> None:
         xid = next(self._xids) & 0xFFFFFFFF
@@ -195,17 +195,17 @@ class TwinProxy:
                 writer.write(encoder.message(_HELLO))
                 async for messages in _batches(reader):
                     for message in messages:
-                        self._take_from_controller(message)
-                    self._advance()
+                        self._on_controller_message(message)
+                    self._advance_model()
             except encoder.MalformedError as error:
                 self._report(f"its controller sent a malformed message: {error}")
             finally:
                 self._controller = None
-                self._model.forget_messages()
+                self._model.drop_messages()
                 writer.close()
             await asyncio.sleep(min(back_off_s, 0.1))  # a controller that closes at once is not connected to in a loop
 
-    def _take_from_controller(self, message: bytes) -> None:
+    def _on_controller_message(self, message: bytes) -> None:
         now = self._loop.time()
         match message[1]:
             case 0 | 3 | 9:  # hello, echo reply, set config
@@ -215,13 +215,13 @@ class TwinProxy:
             case 5:  # features request
                 features = _FEATURES.pack(self._dpid, 0, len(self._tables), 0, _CAPABILITIES, 0)
                 self._write_controller(encoder.message(_FEATURES_REPLY, message[4:8], features))
-            case encoder.BARRIER_REQUEST if self._needs_fence:  # its packets out are processed by the bridge
-                self._needs_fence = False
-                self._send_to_bridge(message, _Pending("fence", message))
+            case encoder.BARRIER_REQUEST if self._needs_bridge_barrier:  # its packets out are processed by the bridge
+                self._needs_bridge_barrier = False
+                self._send_to_bridge(message, _Pending("barrier", message))
             case kind if kind in _MODEL_MESSAGES or _is_answered_by_model(message):
                 self._model.receive(message, now)
             case kind:
-                self._needs_fence |= kind == encoder.PACKET_OUT
+                self._needs_bridge_barrier |= kind == encoder.PACKET_OUT
                 self._send_to_bridge(message, _Pending("forwarded", message))
 
     def _write_controller(self, message: bytes) -> None:
@@ -230,7 +230,7 @@ class TwinProxy:
 
     # The model
 
-    def _advance(self) -> None:
+    def _advance_model(self) -> None:
         """Do what is due in the model, and come back when there is more."""
         if self._timer is not None:
             self._timer.cancel()
@@ -240,14 +240,14 @@ class TwinProxy:
             self._send_to_bridge(operation, _Pending("operation"))
         for reply in actions.replies:
             self._write_controller(reply)
-        if actions.counters_wanted:
+        if actions.needs_counters:
             if self._bridge is None:
-                self._model.take_counters(b"", self._loop.time())
+                self._model.set_counters(b"", self._loop.time())
             else:
                 self._send_to_bridge(encoder.flow_request(encoder.ALL_TABLES, 0), _Pending("counters"))
         due_s = self._model.next_s()
         if due_s is not None:
-            self._timer = self._loop.call_at(due_s, self._advance)
+            self._timer = self._loop.call_at(due_s, self._advance_model)
 
     def _report(self, text: str) -> None:
         sys.stderr.write(f"twin of {self._spec.switch}: {text}\n")

@@ -82,7 +82,7 @@ class TwinTable:
         for instruction in encoder.split(instructions, 8, length_at=2):
             if int.from_bytes(instruction[:2]) not in _INSTRUCTIONS:
                 raise RefusedError(BAD_INSTRUCTION, UNSUPPORTED_INSTRUCTION)
-        kinds = [int.from_bytes(action[:2]) for each in action_lists(instructions) for action in each]
+        kinds = [int.from_bytes(action[:2]) for actions in action_lists(instructions) for action in actions]
         if not self.actions.issuperset(kinds) or (kinds.count(encoder.OUTPUT) > 1 and not self.several_outputs):
             raise RefusedError(BAD_ACTION, BAD_ACTION_TYPE)
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from atoll_core.errors import LabError, MachineError
-from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
+from atoll_emulation.mininet_lab.namespaces import namespaces_error, unshare_argv
 from atoll_emulation.this_machine.core_pinning import claimed_core
 from atoll_emulation.uml.guest_init import LATE, MOUNT_POINT, Guest
 from atoll_emulation.uml.kernel import UmlKernel
@@ -80,7 +80,7 @@ class RunningKernel:
             problem = f"`{command}` did not end within the virtual-time limit of its User-Mode Linux kernel"
             if status != LATE:
                 problem = f"the User-Mode Linux kernel ended before `{command}` did"
-            raise LabError(f"{problem}{self.last_words()}")
+            raise LabError(f"{problem}{self.last_lines()}")
         return int(status), "".join(f"{line}\n" for line in self._lines())
 
     def stop(self) -> None:
@@ -88,7 +88,7 @@ class RunningKernel:
         self._process.kill()
         self._process.wait()
 
-    def last_words(self) -> str:
+    def last_lines(self) -> str:
         """The last lines of the console, to end a message with; without the dumps of a kernel that panicked."""
         lines = [line for line in self._lines() if line and not _DUMP_LINE.match(line)]
         return "; its last words:\n" + "\n".join(lines[-_TAIL_LINES:]) if lines else "; it printed nothing"
@@ -115,7 +115,7 @@ def start_in_uml(
     that never stops computing stops the virtual clock, so the caller must set a limit in real time. A terminal's
     signals do not reach the kernel. Raises MachineError without namespaces.
     """
-    reason = why_no_namespaces()
+    reason = namespaces_error()
     if reason is not None:
         raise MachineError(
             f"User-Mode Linux needs namespaces, which cannot be made here ({reason}); "
@@ -173,5 +173,5 @@ def run_in_uml(
     ):
         command_exit = running.wait(limit_s)
         if command_exit is None:
-            raise LabError(f"the User-Mode Linux kernel was stopped after {limit_s:g} s{running.last_words()}")
+            raise LabError(f"the User-Mode Linux kernel was stopped after {limit_s:g} s{running.last_lines()}")
         return command_exit

@@ -18,17 +18,17 @@ from pathlib import Path
 from types import MappingProxyType
 
 from atoll_core.errors import LabError, MachineError, UsageError
-from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
+from atoll_emulation.mininet_lab.namespaces import namespaces_error, unshare_argv
 from atoll_emulation.uml.cache import (
     EXECUTABLE,
     SHARED_VARIABLE,
     SHIM,
     cache_directory,
     cache_lock,
+    distrust_reason,
     is_built,
     sha256,
     shared_directory,
-    why_distrusted,
 )
 from atoll_emulation.uml.recipe import (
     SHIM_SOURCE,
@@ -36,9 +36,9 @@ from atoll_emulation.uml.recipe import (
     Recipe,
     chosen_series,
     missing_options,
+    preferred_recipes,
     recipe_for,
     series_of,
-    wanted_recipes,
 )
 from atoll_emulation.uml.source import download, find_source, source_series
 
@@ -67,12 +67,12 @@ _ENVIRONMENT = {
 }
 
 
-def build_wanted(progress: OnBuildProgress, tell: Callable[[str], None], *, force: bool = False) -> Path | None:
+def build_preferred(progress: OnBuildProgress, report: Callable[[str], None], *, force: bool = False) -> Path | None:
     """Build the best of the wanted series whose source is to be had; None if it is there, unless by ``force``.
 
-    ``tell`` takes a line with the source and the reason for it. Raises as :func:`build_kernel` for the last of them.
+    ``report`` takes a line with the source and the reason for it. Raises as :func:`build_kernel` for the last of them.
     """
-    recipes = wanted_recipes()
+    recipes = preferred_recipes()
     reason = f"chosen by {VARIABLE}" if chosen_series() else "the preferred release that is to be had"
     for recipe in recipes:
         if is_built(recipe.series) and not force:
@@ -83,12 +83,12 @@ def build_wanted(progress: OnBuildProgress, tell: Callable[[str], None], *, forc
             if is_built(series) and not force:
                 return None
             origin = source or f"{recipe.package} of Debian's {recipe.suite}"
-            tell(f"Linux {series} ({reason}), from {origin}")
+            report(f"Linux {series} ({reason}), from {origin}")
             return build_kernel(source or recipe, progress)
         except (LabError, MachineError) as error:
             if recipe == recipes[-1]:
                 raise
-            tell(f"Linux {recipe.series} is not built: {error}")
+            report(f"Linux {recipe.series} is not built: {error}")
     return None
 
 
@@ -119,7 +119,7 @@ def _make_cache(cache: Path) -> None:
     if cache == shared_directory():
         for directory in missing:
             directory.chmod(0o755)
-    if reason := why_distrusted(cache):
+    if reason := distrust_reason(cache):
         raise MachineError(
             f"kernels in {cache} are not used: {reason}; correct this, or name another place in "
             f"{SHARED_VARIABLE if cache == shared_directory() else 'XDG_CACHE_HOME'}"
@@ -152,8 +152,8 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -
         tools = _Tools(scratch, log.write)
         archive = _archive(origin, scratch / "download", tools, progress)
         progress("unpacking the source", 0, 0)
-        left_out = [f"--exclude=linux-*/{pattern}" for pattern in _NOT_UNPACKED]
-        unpack = ["tar", "--no-same-owner", "--wildcards", *left_out, "--strip-components=1"]
+        excluded = [f"--exclude=linux-*/{pattern}" for pattern in _NOT_UNPACKED]
+        unpack = ["tar", "--no-same-owner", "--wildcards", *excluded, "--strip-components=1"]
         tools.run([*unpack, "-C", str(source), "-xf", str(archive)], f"{archive} cannot be unpacked")
         release = _makefile_release(source / "Makefile")
         recipe, series, chosen = recipe_for(release), series_of(release), chosen_series()
@@ -180,7 +180,7 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -
     shutil.copy2(objects / "linux", result / EXECUTABLE)
     (result / "config").write_text(configuration)
     release = (objects / "include" / "config" / "kernel.release").read_text().strip()
-    facts = {
+    metadata = {
         "release": release,
         "mode": recipe.mode,
         "recipe": recipe.hash,
@@ -189,7 +189,7 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -
         "built": datetime.now(UTC).isoformat(timespec="seconds"),
         **{f"sha256 {name}": sha256(result / name) for name in (EXECUTABLE, SHIM)},
     }
-    (result / "kernel.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (result / "kernel.json").write_text(json.dumps(metadata, indent=1) + "\n")
     return _move_to_cache(result, scratch.parent / f"{release.partition('-')[0]}-{recipe.hash}")
 
 
@@ -249,7 +249,7 @@ class _Tools:
     def __init__(self, scratch: Path, log: Callable[[str], object]) -> None:
         self._scratch = scratch
         self._log = log
-        self._prefix = ["setpriv", "--pdeathsig", "KILL"] if why_no_namespaces() else unshare_argv()
+        self._prefix = ["setpriv", "--pdeathsig", "KILL"] if namespaces_error() else unshare_argv()
 
     def run(self, argv: Sequence[str], failure: str, on_line: Callable[[str], None] | None = None) -> list[str]:
         """Run a program without a network; its last lines. Raises LabError, beginning with ``failure``, if it fails."""

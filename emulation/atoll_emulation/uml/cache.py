@@ -56,7 +56,7 @@ class KernelStatus:
                 untrusted = "".join(
                     f" ({place} does not count: {reason})"
                     for place in (shared_directory(), _own_directory())
-                    if (reason := why_distrusted(place))
+                    if (reason := distrust_reason(place))
                 )
                 return f"no kernel for virtual time{of_series} in {self.directory}{untrusted}; {remedy}"
 
@@ -77,7 +77,7 @@ def kernel_status() -> KernelStatus:
     Raises MachineError when this user cannot look there (the environment may be somebody else's), UsageError when
     ATOLL_KERNEL names no series.
     """
-    kernels = {path: facts for cache in _trusted() for path, facts in _facts(cache).items() if may_run(path.name)}
+    kernels = {path: facts for cache in _caches() for path, facts in _facts(cache).items() if may_run(path.name)}
     if not kernels:
         try:
             _entries(_own_directory())
@@ -93,7 +93,7 @@ def kernel_status() -> KernelStatus:
 
 def is_built(series: str) -> bool:
     """Whether an undamaged kernel of this series is there for this user; for root's builds: in the shared place."""
-    directories = [shared_directory()] if cache_directory() == shared_directory() else _trusted()
+    directories = [shared_directory()] if cache_directory() == shared_directory() else _caches()
     return any(
         series_of(path.name) == series and _is_current(path) and _damage(path, facts) is None
         for directory in directories
@@ -173,22 +173,22 @@ def _own_directory() -> Path:
     return Path(_xdg_cache() or Path.home() / ".cache") / "atoll" / "kernel"
 
 
-def _trusted() -> list[Path]:
+def _caches() -> list[Path]:
     """Where kernels count for this user, the shared place first."""
     trusted: list[Path] = []
     for place in (shared_directory(), _own_directory()):
         with contextlib.suppress(OSError):  # the HOME of another user
             _entries(place)
-            if not why_distrusted(place):
+            if not distrust_reason(place):
                 trusted.append(place)
     return trusted
 
 
 def _own_caches() -> list[Path]:
-    return _trusted() if cache_directory() == shared_directory() else [p for p in _trusted() if p == _own_directory()]
+    return _caches() if cache_directory() == shared_directory() else [p for p in _caches() if p == _own_directory()]
 
 
-def why_distrusted(directory: Path) -> str | None:
+def distrust_reason(directory: Path) -> str | None:
     """Return why kernels in a directory are not trusted; None if they are, or there is no such directory.
 
     Users other than root could have replaced kernels that others run.

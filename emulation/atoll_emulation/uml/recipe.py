@@ -102,7 +102,7 @@ def chosen_series() -> str | None:
     return value or None
 
 
-def wanted_recipes() -> tuple[Recipe, ...]:
+def preferred_recipes() -> tuple[Recipe, ...]:
     """The recipes to build, the best first: the series chosen by ATOLL_KERNEL, else the preferred ones.
 
     Raises UsageError when a series without a recipe was chosen.

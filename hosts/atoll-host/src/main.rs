@@ -78,7 +78,7 @@ enum Command {
 fn main() -> ExitCode {
     // The agent starts its jobs by another name of this file.
     rustix::thread::set_name(c"atoll-host").ok();
-    let outcome = match Arguments::parse().command {
+    let result = match Arguments::parse().command {
         Command::Agent {
             silence,
             guarded,
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
         Command::Flows { arguments } => atoll_traffic::run_flows(&arguments),
         Command::Pcap { arguments } => atoll_pcap::run(&arguments),
     };
-    match outcome {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("atoll-host: {error}");

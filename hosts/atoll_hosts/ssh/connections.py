@@ -80,18 +80,18 @@ class SshConnections:
         except TimeoutError:
             raise LabError(f"{name}: {access} does not answer within {CONNECT_TIMEOUT_S:g} s") from None
         except OSError as error:
-            raise LabError(f"{name}: {access} cannot be reached: {_reason(error)}") from None
+            raise LabError(f"{name}: {access} cannot be reached: {_error_text(error)}") from None
         except asyncssh.HostKeyNotVerifiable as error:
-            raise LabError(_untrusted(name, access, client, error)) from None
+            raise LabError(_untrusted_key_message(name, access, client, error)) from None
         except asyncssh.KeyExchangeFailed as error:
             raise LabError(f"{name}: {access}: no common SSH algorithms: {error.reason}") from None
         except asyncssh.PermissionDenied:
-            who = f"user {access.user!r}" if access.user else "this user"
+            login = f"user {access.user!r}" if access.user else "this user"
             remedy = "add your public key to its ~/.ssh/authorized_keys (ssh-copy-id), or correct `identity`"
-            raise LabError(f"{name}: {access} refuses {who}; {remedy}") from None
+            raise LabError(f"{name}: {access} refuses {login}; {remedy}") from None
         except (asyncssh.Error, ValueError) as error:
-            why = str(getattr(error, "reason", error)) or type(error).__name__
-            raise LabError(f"{name}: {access}: {why}") from None
+            reason = str(getattr(error, "reason", error)) or type(error).__name__
+            raise LabError(f"{name}: {access}: {reason}") from None
 
     async def options(self, name: str, access: SshAccess) -> dict[str, Any]:
         """The options of asyncssh for a machine. Raises LabError if its jump host cannot be reached."""
@@ -109,11 +109,11 @@ class SshConnections:
         return options
 
     async def _connect_jump_host(self, name: str, access: SshAccess) -> asyncssh.SSHClientConnection:
-        hop = jump_host(access)
-        if hop not in self._jump_connections:
-            self._jump_connections[hop] = asyncio.create_task(self.connect(f"jump host {hop.host}", hop))
+        jump = jump_host(access)
+        if jump not in self._jump_connections:
+            self._jump_connections[jump] = asyncio.create_task(self.connect(f"jump host {jump.host}", jump))
         try:
-            return await asyncio.shield(self._jump_connections[hop])
+            return await asyncio.shield(self._jump_connections[jump])
         except LabError as error:
             raise LabError(f"{name}: {error}") from None
 
@@ -146,17 +146,17 @@ def _known_hosts(access: SshAccess) -> Any:
     return existing or asyncssh.import_known_hosts("")
 
 
-def _untrusted(name: str, access: SshAccess, client: _Client, error: asyncssh.HostKeyNotVerifiable) -> str:
+def _untrusted_key_message(name: str, access: SshAccess, client: _Client, error: asyncssh.HostKeyNotVerifiable) -> str:
     if client.shown_key is None:
         return f"{name}: {access}: {error.reason}"
-    shown = client.shown_key.get_fingerprint()
-    where = known_hosts_file(access)
+    digest = client.shown_key.get_fingerprint()
+    file = known_hosts_file(access)
     if _has_keys(access):
         return (
-            f"{name}: the host key of {access} has changed ({shown}): it may be another machine, a new installation "
-            f"or an attack; if you know the reason, remove the old key from {where} and run `atoll hosts enroll`"
+            f"{name}: the host key of {access} has changed ({digest}): it may be another machine, a new installation "
+            f"or an attack; if you know the reason, remove the old key from {file} and run `atoll hosts enroll`"
         )
-    return f"{name}: the host key of {access} is not known ({shown}); `atoll hosts enroll` shows and adds it"
+    return f"{name}: the host key of {access} is not known ({digest}); `atoll hosts enroll` shows and adds it"
 
 
 def _has_keys(access: SshAccess) -> bool:
@@ -164,7 +164,7 @@ def _has_keys(access: SshAccess) -> bool:
     return bool(asyncssh.match_known_hosts(_known_hosts(access), access.host, "", port)[0])
 
 
-def _reason(error: OSError) -> str:
+def _error_text(error: OSError) -> str:
     """The message of the kernel or resolver; asyncio's own messages repeat the address."""
     if error.errno is not None and not isinstance(error, ConnectionRefusedError) and error.strerror:
         return error.strerror.rpartition("] ")[2]

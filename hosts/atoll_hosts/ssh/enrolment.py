@@ -44,7 +44,7 @@ async def show_key(connections: SshConnections, name: str, access: SshAccess) ->
     line = f"{host} {key_fields[0]} {key_fields[1]}\n"
     port = access.port if access.port not in (None, 22) else None
     known_keys = asyncssh.match_known_hosts(str(file), access.host, "", port)[0] if file.is_file() else ()
-    if known_keys and all(other.public_data != key.public_data for other in known_keys):
+    if known_keys and all(known_key.public_data != key.public_data for known_key in known_keys):
         raise LabError(
             f"{name}: {access} shows {key.get_fingerprint()}, but {file} has another key for it; if you know why the "
             f"key changed, remove the old one: ssh-keygen -f {file} -R {access.host}"

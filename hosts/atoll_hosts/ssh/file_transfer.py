@@ -111,7 +111,7 @@ async def _append(
         size = local.tell()
         command = f"{tail} -c +{size + 1} -- {shlex.quote(file.path)}"
         async with connection.create_process(command, encoding=None) as process:
-            while chunk := await _chunk(process.stdout):
+            while chunk := await _read_chunk(process.stdout):
                 if size + len(chunk) > file.size_bytes:
                     connection.abort()  # closing only the channel would receive the bytes in flight
                     raise LabError(
@@ -128,7 +128,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-async def _chunk(stream: asyncssh.SSHReader[bytes]) -> bytes:
+async def _read_chunk(stream: asyncssh.SSHReader[bytes]) -> bytes:
     """The next chunk, empty at the end. Raises TimeoutError if none arrives."""
     async with asyncio.timeout(_SILENCE_TIMEOUT_S):
         return await stream.read(_CHUNK_BYTES)

@@ -34,19 +34,19 @@ def binary_for(arch: str) -> Path:
     older protocol.
     """
     arch = _ALIASES.get(arch, arch)
-    is_own = arch == _ALIASES.get(platform.machine(), platform.machine())
+    is_own_architecture = arch == _ALIASES.get(platform.machine(), platform.machine())
     file = f"atoll-host-{arch}"
     named, released = os.environ.get(FOLDER), _RELEASED / file
     if named and (Path(named) / file).is_file():
         return Path(named) / file
     if not released.is_file():
-        if is_own:
+        if is_own_architecture:
             return find_binary()
         folders = f"{named} or {_RELEASED}" if named else str(_RELEASED)
         raise MachineError(
             f"there is no {file} in {folders}; `make release ARGS={arch}` builds it, or {FOLDER} names its directory"
         )
-    if is_own and (in_use := find_binary()).stat().st_mtime > released.stat().st_mtime:
+    if is_own_architecture and (in_use := find_binary()).stat().st_mtime > released.stat().st_mtime:
         return in_use
     return released
 
@@ -105,7 +105,7 @@ async def run_remote(connection: asyncssh.SSHClientConnection, name: str, comman
             process.stdin.write(content)
             process.stdin.write_eof()
         try:
-            output, errors = await asyncio.gather(_all_of(process.stdout), _all_of(process.stderr))
+            output, errors = await asyncio.gather(_read_all(process.stdout), _read_all(process.stderr))
         except ValueError as error:
             connection.abort()  # closing only the channel would receive the bytes in flight
             raise LabError(f"{program}: {error}") from None
@@ -113,16 +113,16 @@ async def run_remote(connection: asyncssh.SSHClientConnection, name: str, comman
     if result.returncode != 0:
         text = (output + errors).decode(errors="replace")  # nologin(8) complains on standard output
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        why = plain(lines[-1], _LONGEST_ERROR) if lines else f"exit status {result.returncode}"
-        raise LabError(f"{program}: {why}")
+        reason = plain(lines[-1], _LONGEST_ERROR) if lines else f"exit status {result.returncode}"
+        raise LabError(f"{program}: {reason}")
     return output.decode(errors="replace")
 
 
-async def _all_of(stream: "asyncssh.SSHReader[bytes]") -> bytes:
+async def _read_all(stream: "asyncssh.SSHReader[bytes]") -> bytes:
     """The output of a program until its end. Raises ValueError if it is too long."""
     output = b""
-    while part := await stream.read(_MOST_OUTPUT_BYTES):
-        output += part
+    while chunk := await stream.read(_MOST_OUTPUT_BYTES):
+        output += chunk
         if len(output) > _MOST_OUTPUT_BYTES:
             raise ValueError(f"the program prints more than {_MOST_OUTPUT_BYTES} bytes")
     return output

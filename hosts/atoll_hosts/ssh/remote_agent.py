@@ -11,7 +11,7 @@ import asyncssh
 from atoll_core.errors import LabError, plain
 from atoll_core.lab.inventory import SshAccess
 from atoll_hosts.agent import Agent
-from atoll_hosts.line_stream import LineCutter, LineStream
+from atoll_hosts.line_stream import LineSplitter, LineStream
 
 SILENCE_S = 8
 """Timeout of the heartbeat on both sides. The agent then has a second to end its jobs: within 10 s none is left."""
@@ -24,7 +24,7 @@ _NOT_EXECUTABLE = 126
 
 _SUDO_REFUSALS = ("sudo: a password is required", "sudo: a terminal is required")
 _SUDO_WARNING = "sudo: unable to resolve host"  # a warning only
-_SUDOERS = "a file in /etc/sudoers.d that says 'USER ALL=(ALL) NOPASSWD: ALL'"
+_SUDOERS_REMEDY = "a file in /etc/sudoers.d that says 'USER ALL=(ALL) NOPASSWD: ALL'"
 
 _STDERR_LINES = 5  # the last lines explain why a program ended
 _STDERR_BYTES = 4096
@@ -45,13 +45,13 @@ async def start_agent(
     """
 
     async def open_channel(on_line: Callable[[bytes], None], longest: int) -> LineStream:
-        stream = _SshLines(name, access, LineCutter(on_line, longest))
+        stream = _SshLines(name, access, LineSplitter(on_line, longest))
         untyped: Any = connection  # its session's type is a parameter that it leaves open
         try:
             await untyped.create_session(lambda: stream, agent_command(access, silence_s), encoding=None)
         except (asyncssh.Error, OSError) as error:
-            why = getattr(error, "reason", "") or str(error)
-            raise LabError(f"{name}: {access} does not run commands: {why}") from None
+            reason = getattr(error, "reason", "") or str(error)
+            raise LabError(f"{name}: {access} does not run commands: {reason}") from None
         return stream
 
     remedy = f"`atoll hosts install --inventory FILE {name}` installs the right one"
@@ -61,10 +61,10 @@ async def start_agent(
 class _SshLines(asyncssh.SSHClientSession[bytes]):
     """A stream of lines to and from a program at the far end of an SSH channel."""
 
-    def __init__(self, name: str, access: SshAccess, cutter: LineCutter) -> None:
+    def __init__(self, name: str, access: SshAccess, splitter: LineSplitter) -> None:
         self._name = name
         self._access = access
-        self._cutter = cutter
+        self._splitter = splitter
         self._channel: Any = None  # asyncssh.SSHClientChannel[bytes], whose methods are not all typed
         self._stderr = b""  # the end of it
         self._code: int | None = None
@@ -74,7 +74,7 @@ class _SshLines(asyncssh.SSHClientSession[bytes]):
     @property
     def error(self) -> Exception | None:
         """The error in its output that has ended the stream; None if there was none."""
-        return self._cutter.error
+        return self._splitter.error
 
     def write(self, line: bytes) -> None:
         """Send a line with its newline."""
@@ -106,8 +106,8 @@ class _SshLines(asyncssh.SSHClientSession[bytes]):
         if datatype is not None:
             self._stderr = (self._stderr + data)[-_STDERR_BYTES:]  # a chunk may end anywhere in a line
             return
-        self._cutter.take(data)
-        if self._cutter.error is not None:
+        self._splitter.take(data)
+        if self._splitter.error is not None:
             self.kill()
 
     def exit_status_received(self, status: int) -> None:
@@ -123,9 +123,9 @@ class _SshLines(asyncssh.SSHClientSession[bytes]):
         """Take the end of the channel or connection."""
         end_text = f"the connection was lost: {exc}" if exc else "the connection was closed"
         if not self._ended.done():
-            self._ended.set_result(self._signal or (end_text if self._code is None else self._exited(self._code)))
+            self._ended.set_result(self._signal or (end_text if self._code is None else self._exit_text(self._code)))
 
-    def _exited(self, status: int) -> str:
+    def _exit_text(self, status: int) -> str:
         """An exit status in words; special statuses of the shell mean that the program was not started."""
         if status == _NOT_FOUND:
             return f"no {self._access.binary} there; `atoll hosts install` installs it"
@@ -134,6 +134,6 @@ class _SshLines(asyncssh.SSHClientSession[bytes]):
         lines = [plain(line.strip()) for line in self._stderr.decode(errors="replace").splitlines()]
         lines = [line for line in lines if not line.startswith(_SUDO_WARNING)]
         if self._access.sudo and any(line.startswith(_SUDO_REFUSALS) for line in lines):
-            return f"the user of {self._access} may not use sudo without a password there; {_SUDOERS} allows it"
+            return f"the user of {self._access} may not use sudo without a password there; {_SUDOERS_REMEDY} allows it"
         text = "; ".join([line for line in lines if line][-_STDERR_LINES:])
         return f"{text}, exit status {status}" if text else f"exit status {status}"

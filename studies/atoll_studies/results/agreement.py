@@ -44,9 +44,9 @@ class Comparison:
 def comparisons(results: Results) -> Iterator[Comparison]:
     """Each published figure with the runs of each configuration that it is of."""
     for number, levels in enumerate(results.configurations):
-        own = [each for each in results.published if each.of.items() <= levels.items()]
-        tail = OUTSIDE / len(own) if own else 0.0
-        for published in own:
+        own_figures = [published for published in results.published if published.of.items() <= levels.items()]
+        tail = OUTSIDE / len(own_figures) if own_figures else 0.0
+        for published in own_figures:
             yield _compare(results, number, published, tail)
 
 
@@ -55,14 +55,14 @@ def _compare(results: Results, configuration: int, published: Published, tail: f
     values = list(_values(results, configuration, published))
     least, most = sorted(value.least for value in values), sorted(value.most for value in values)
 
-    def at(share: float) -> Limits | None:
+    def limits_at(share: float) -> Limits | None:
         index = round(share * (len(values) - 1))
         return Limits(least[index], most[index]) if values else None
 
     low, high = {"": (tail / 2, 1 - tail / 2), "above": (0, 1 - tail), "below": (tail, 1)}[published.bound]
     quantiles = {_share_below(ends, published.value) for ends in (least, most)} if values else set[float]()
     is_inside = {low <= quantile <= high for quantile in quantiles}
-    median = at(0.5)
+    median = limits_at(0.5)
     # Of fewer runs than two outside of the range, on average, none may be there by chance.
     if len(is_inside) != 1 or median is None or len(values) * tail < 2:
         agreement = Agreement.UNKNOWN
@@ -77,8 +77,8 @@ def _compare(results: Results, configuration: int, published: Published, tail: f
         configuration=configuration,
         runs=len(values),
         median=median,
-        low=at(tail / 2),
-        high=at(1 - tail / 2),
+        low=limits_at(tail / 2),
+        high=limits_at(1 - tail / 2),
         quantile=quantiles.pop() if len(quantiles) == 1 else None,
         agreement=agreement,
     )
@@ -86,7 +86,7 @@ def _compare(results: Results, configuration: int, published: Published, tail: f
 
 def _share_below(values: list[float], value: float) -> float:
     """The share of values below this one; of equal ones half."""
-    return (sum(each < value for each in values) + sum(each == value for each in values) / 2) / len(values)
+    return (sum(item < value for item in values) + sum(item == value for item in values) / 2) / len(values)
 
 
 def _values(results: Results, configuration: int, published: Published) -> Iterator[Limits]:
@@ -96,8 +96,8 @@ def _values(results: Results, configuration: int, published: Published) -> Itera
         yield from by_seed.values()
         return
     levels = {**results.configurations[configuration], **published.relative_to}
-    others = results.values(results.configurations.index(levels), published.figure)
-    for seed in by_seed.keys() & others.keys():
-        own, other = by_seed[seed], others[seed]
+    reference_values = results.values(results.configurations.index(levels), published.figure)
+    for seed in by_seed.keys() & reference_values.keys():
+        own, other = by_seed[seed], reference_values[seed]
         if other.least > 0 and math.isfinite(own.least):
             yield Limits(own.least / other.most, own.most / other.least)

@@ -29,7 +29,7 @@ from atoll_studies.results.results import (
     require_baseline,
     require_figures,
 )
-from atoll_studies.results.similarity import SEED, likeness
+from atoll_studies.results.similarity import SEED, similarity
 from atoll_studies.study_directory import Provenance, StudyDirectory, is_study
 
 
@@ -40,28 +40,28 @@ def comparable(paths: Iterable[Path]) -> tuple[list[RunDir], dict[Path, str]]:
     than two runs remain because others are left out, UsageError for a single one, RunDirError for a path of no run.
     """
     runs: list[RunDir] = []
-    left_out: dict[Path, str] = {}
-    for path in itertools.chain.from_iterable(_runs_of_study(each) if is_study(each) else [each] for each in paths):
+    skipped: dict[Path, str] = {}
+    for path in itertools.chain.from_iterable(_runs_of_study(path) if is_study(path) else [path] for path in paths):
         run = RunDir.open(path, damaged=True)
-        if reason := _nothing_to_compare(run):
-            left_out[path] = reason
+        if reason := _skip_reason(run):
+            skipped[path] = reason
         else:
             runs.append(run)
-    if left_out and len(runs) < 2:
-        lines = [f"{path}: {reason}" for path, reason in left_out.items()]
+    if skipped and len(runs) < 2:
+        lines = [f"{path}: {reason}" for path, reason in skipped.items()]
         lines.append("fewer than two runs are left to compare" if runs else "no run is left to show")
         raise RunError("\n".join(lines))
     if len(runs) < 2:
         raise UsageError(f"report: --compare needs two or more runs, not {len(runs)}; `atoll report RUN` reports one")
-    return runs, left_out
+    return runs, skipped
 
 
 def _runs_of_study(path: Path) -> list[Path]:
     study = StudyDirectory(path)
-    return [each.path for point in study.study()["points"] for each in study.attempts(point["id"])]
+    return [attempt.path for point in study.study()["points"] for attempt in study.attempts(point["id"])]
 
 
-def _nothing_to_compare(run: RunDir) -> str | None:
+def _skip_reason(run: RunDir) -> str | None:
     if damages := run.damages():
         return "; ".join(damages.values())
     if (run.path / "summary.json").exists():
@@ -98,7 +98,7 @@ def compare(
     manifests = [run.manifest() for run in runs]
     if not mixed_kernels:
         _refuse_mixed_kernels(runs, manifests)
-    properties = likeness(manifests)
+    properties = similarity(manifests)
     valid = [summary["verdict"] != Verdict.INVALID for summary in summaries]
     seeds = [int(manifest["experiment"]["seed"]) for manifest in manifests]
     configuration_of, repeats = arrange(
@@ -130,7 +130,7 @@ def compare(
         for number, (run, summary, manifest) in enumerate(zip(runs, summaries, manifests, strict=True))
     ]
     counted_runs = [run for run, is_valid in zip(all_runs, valid, strict=True) if is_valid and run.repeats is None]
-    others = [run for run in all_runs if run not in counted_runs]
+    uncounted = [run for run in all_runs if run not in counted_runs]
     measured_by_any = [name for name in FIGURES if any(_worth_showing(name, run) for run in all_runs)]
     shown = [name for name in FIGURES if name in (figures or measured_by_any)]
     return Results(
@@ -141,11 +141,11 @@ def compare(
         shown=tuple(shown),
         plotted=tuple(name for name in shown if figures or name in USUAL_FIGURES),
         runs=tuple(counted_runs),
-        others=tuple(others),
-        figures=tuple(estimate(counted_runs, baseline_of, others)),
+        uncounted=tuple(uncounted),
+        figures=tuple(estimate(counted_runs, baseline_of, uncounted)),
         described={configuration_of[run]: _descriptions(manifests[run]) for run in first_runs},
         baseline_asked=baseline is not None,
-        likeness=properties,
+        similarity=properties,
     )
 
 
@@ -164,27 +164,27 @@ def arrange(
     """
     with_samples = {kind for kind, is_valid in zip(kinds, valid, strict=True) if is_valid}
     ordered = sorted(dict.fromkeys(kinds), key=lambda kind: kind not in with_samples)
-    first: dict[tuple[object, object], int] = {}
+    first_runs: dict[tuple[object, object], int] = {}
     repeats: list[int | None] = []
     for run, (kind, is_valid, figures) in enumerate(zip(kinds, valid, measured, strict=True)):
-        repeats.append(first.get((kind, figures)) if is_valid else None)
+        repeats.append(first_runs.get((kind, figures)) if is_valid else None)
         if is_valid:
-            first.setdefault((kind, figures), run)
+            first_runs.setdefault((kind, figures), run)
     return [ordered.index(kind) for kind in kinds], repeats
 
 
 def _worth_showing(name: str, run: StudyRun) -> bool:
     """Whether a run measured the figure or its limits; of losses by a cause: whether it had such a loss."""
-    return bool(run.figures[name]) if name in LOSS_FIGURES else run.measured(name) is not None
+    return bool(run.figures[name]) if name in LOSS_FIGURES else run.limits_of(name) is not None
 
 
 def _refuse_mixed_kernels(runs: Sequence[RunDir], manifests: Sequence[Mapping[str, Any]]) -> None:
     """Refuse different kernels: differences of their TCP would look like an effect of settings."""
-    first: dict[str, Path] = {}
+    run_by_kernel: dict[str, Path] = {}
     for run, manifest in zip(runs, manifests, strict=True):
         if "kernel" in (virtual := manifest.get("virtual", {})):
             # Runs made before the mode was recorded had ptrace.
-            first.setdefault(f"Linux {virtual['kernel']} ({virtual.get('mode', 'ptrace')})", run.path)
-    if len(first) > 1:
-        kernels = ", ".join(f"{kernel} in {path}" for kernel, path in first.items())
+            run_by_kernel.setdefault(f"Linux {virtual['kernel']} ({virtual.get('mode', 'ptrace')})", run.path)
+    if len(run_by_kernel) > 1:
+        kernels = ", ".join(f"{kernel} in {path}" for kernel, path in run_by_kernel.items())
         raise UsageError(f"runs in virtual time on different kernels: {kernels}; --mixed-kernels compares them anyway")

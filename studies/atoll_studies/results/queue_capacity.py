@@ -82,9 +82,9 @@ class QueueLevel:
 
 @dataclass(frozen=True, slots=True)
 class QueueAdvice:
-    """The capacities of configurations that are otherwise the same, ascending, and the rules of thumb beside them."""
+    """The capacities of configurations that are otherwise the same, ascending, and the rules of thumb."""
 
-    others: Mapping[str, str]  # levels of other factors; of a factor that sets the queue together with more, its levels
+    other_levels: Mapping[str, str]  # by other factor; of one that sets the queue together with more, its levels
     levels: tuple[QueueLevel, ...]
     product_bytes: int | None  # mean rate x base RTT (Villamizar and Song 1994)
     long_flows: float | None  # open at once, median of all runs
@@ -121,15 +121,15 @@ def queue_advice(results: Results) -> list[QueueAdvice]:
         for number, runs in sorted(runs_of.items()):
             groups.setdefault(_without_queue(results, number, runs[0].link, directions), []).append(number)
         advice = [
-            advise(_others(results, group), [run for number in group for run in runs_of[number]])
+            advise(_other_levels(results, group), [run for number in group for run in runs_of[number]])
             for group in groups.values()
         ]
-        if compared := [each for each in advice if len(each.levels) > 1]:
+        if compared := [item for item in advice if len(item.levels) > 1]:
             return compared
     return []
 
 
-def advise(others: Mapping[str, str], runs: Sequence[QueueRun]) -> QueueAdvice:
+def advise(other_levels: Mapping[str, str], runs: Sequence[QueueRun]) -> QueueAdvice:
     """Return the advice from runs that differ in their queue and seed alone; at least one."""
     by_capacity: dict[int, list[QueueRun]] = {}
     for run in sorted(runs, key=lambda run: run.queue_bytes):
@@ -141,7 +141,7 @@ def advise(others: Mapping[str, str], runs: Sequence[QueueRun]) -> QueueAdvice:
     rtt_ms, long_flows = _median(run.base_rtt_ms for run in runs), _median(run.long_flows for run in runs)
     product = None if rtt_ms is None else round(runs[0].mean_rate_bit_s / 8 * rtt_ms / 1e3)
     return QueueAdvice(
-        others=others,
+        other_levels=other_levels,
         levels=tuple(_level(level, fastest_s, highest) for level in by_capacity.values()),
         product_bytes=product,
         long_flows=long_flows,
@@ -185,7 +185,7 @@ def _level(runs: Sequence[QueueRun], fastest_s: float | None, highest: float | N
         voice_ms=voice_ms,
         regimes=dict(Counter(run.regime or NO_REGIME for run in runs).most_common()),
         unmet=tuple(name for name, fails in criteria.items() if fails),
-        measured=any(each is not None for each in (transfer_s, utilisation, swinging_share, standing)),
+        measured=any(value is not None for value in (transfer_s, utilisation, swinging_share, standing)),
     )
 
 
@@ -221,12 +221,12 @@ def _without_queue(results: Results, number: int, slowest: str, directions: Sequ
     """
     network, experiment = results.described[number]
     links = tuple(
-        replace(link, **{each: replace(getattr(link, each), queue=Size(0)) for each in directions})
+        replace(link, **{name: replace(getattr(link, name), queue=Size(0)) for name in directions})
         if link.box == slowest
         else link
         for link in experiment.links
     )
-    unlike = results.likeness.unlike if results.likeness else ()
+    unlike = results.similarity.unlike if results.similarity else ()
     properties = tuple(results.configurations[number][name] for name, _ in unlike if name not in _NAMES)
     return replace(network, name=""), replace(experiment, name="", seed=0, links=links), properties
 
@@ -234,15 +234,15 @@ def _without_queue(results: Results, number: int, slowest: str, directions: Sequ
 _NAMES = (SEED, "experiment", "lab", "lab file")  # what the network and the experiment of a run have, or no property
 
 
-def _others(results: Results, group: Sequence[int]) -> dict[str, str]:
+def _other_levels(results: Results, group: Sequence[int]) -> dict[str, str]:
     """The levels of a group of configurations, of all factors but those of the queue alone."""
-    others: dict[str, str] = {}
+    other_levels: dict[str, str] = {}
     for factor in results.factors:
         levels = dict.fromkeys(results.configurations[number][factor] for number in group)
         all_levels = {levels_of[factor] for levels_of in results.configurations}
         if len(levels) == 1 or not (factor.endswith("queue") or all_levels == set(levels)):
-            others[factor] = " / ".join(levels)
-    return others
+            other_levels[factor] = " / ".join(levels)
+    return other_levels
 
 
 def _median(values: Iterator[float | None]) -> float | None:
@@ -254,16 +254,16 @@ def advice_json(advice: Sequence[QueueAdvice]) -> list[dict[str, Any]]:
     """The advice as ``--json`` prints it; a transfer that did not finish in half of the runs has no time."""
     return [
         {
-            "others": dict(each.others),
-            "recommended_bytes": each.recommended.queue_bytes if each.recommended else None,
-            "caveats": list(each.caveats),
-            "bandwidth_delay_product_bytes": each.product_bytes,
-            "long_flows": each.long_flows,
-            "product_by_root_bytes": each.root_bytes,
+            "others": dict(item.other_levels),
+            "recommended_bytes": item.recommended.queue_bytes if item.recommended else None,
+            "caveats": list(item.caveats),
+            "bandwidth_delay_product_bytes": item.product_bytes,
+            "long_flows": item.long_flows,
+            "product_by_root_bytes": item.root_bytes,
             "levels": [
                 {**asdict(level), "transfer_s": None if level.transfer_s == math.inf else level.transfer_s}
-                for level in each.levels
+                for level in item.levels
             ],
         }
-        for each in advice
+        for item in advice
     ]

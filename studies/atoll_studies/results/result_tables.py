@@ -74,9 +74,9 @@ def runs_table(results: Results) -> "pl.DataFrame":
     """A row for each run that counts, in the order of configurations and seeds."""
     import polars as pl
 
-    measured = [name for name in FIGURES if any(run.measured(name) for run in results.runs)]
+    measured = [name for name in FIGURES if any(run.limits_of(name) for run in results.runs)]
     rows: list[dict[str, Any]] = []
-    for run in sorted(results.runs, key=lambda each: (each.configuration, results.seeds.index(each.seed))):
+    for run in sorted(results.runs, key=lambda run: (run.configuration, results.seeds.index(run.seed))):
         origin = run.provenance
         software = (origin.platform, origin.revision, origin.kernel, origin.mode)
         rows.append(
@@ -86,7 +86,7 @@ def runs_table(results: Results) -> "pl.DataFrame":
                 "verdict": run.verdict,
                 REGIME_COLUMN: run.regime,
                 **{column_name(name, FIGURES[name][0]): run.figures[name] for name in measured},
-                **{_limit_column(name, each): Limits(*each).finite for name, each in run.limits.items()},
+                **{_limit_column(name, limits): Limits(*limits).finite for name, limits in run.limits.items()},
                 **({} if (size := run.first_flows_bytes) is None else {VARIATE_COLUMN: size}),
                 **dict(zip(ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *software), strict=True)),
             }
@@ -98,54 +98,54 @@ def figures_table(results: Results) -> "pl.DataFrame":
     """A row for each configuration and figure: estimates with their intervals, and differences from the baseline."""
     import polars as pl
 
-    rows = [_figure_row(results, each) for each in results.figures]
+    rows = [_figure_row(results, figure) for figure in results.figures]
     return pl.DataFrame(rows, {**dict.fromkeys(results.factors, str), **FIGURE_COLUMNS})
 
 
-def _figure_row(results: Results, each: ConfigurationFigure) -> dict[str, Any]:
-    pair, controlled, sensitivity = each.difference, each.controlled(), each.sensitivity
-    stopped = results.stops.get(each.configuration) if results.stop and results.stop.figure == each.figure else None
+def _figure_row(results: Results, row: ConfigurationFigure) -> dict[str, Any]:
+    difference, controlled, sensitivity = row.difference, row.controlled(), row.sensitivity
+    stopped = results.stops.get(row.configuration) if results.stop and results.stop.figure == row.figure else None
     return {
-        **results.configurations[each.configuration],
-        "figure": each.figure,
-        "unit": each.unit,
-        "runs": each.median.runs,
-        "finished": len(each.exact) if each.figure in TRANSFER_FIGURES else None,
-        **_limited_columns("median", each.median),
-        **_limited_columns("quartile_1", limited(partial(quantile_estimate, share=0.25), each.values)),
-        **_limited_columns("quartile_3", limited(partial(quantile_estimate, share=0.75), each.values)),
+        **results.configurations[row.configuration],
+        "figure": row.figure,
+        "unit": row.unit,
+        "runs": row.median.runs,
+        "finished": len(row.exact_values) if row.figure in TRANSFER_FIGURES else None,
+        **_limited_columns("median", row.median),
+        **_limited_columns("quartile_1", limited(partial(quantile_estimate, share=0.25), row.values)),
+        **_limited_columns("quartile_3", limited(partial(quantile_estimate, share=0.75), row.values)),
         **{
-            name: _exact(Limits(most(value.least for value in each.values), most(value.most for value in each.values)))
+            name: _exact(Limits(most(value.least for value in row.values), most(value.most for value in row.values)))
             for name, most in (("least", min), ("greatest", max))
         },
-        **_estimate_columns("mean", each.mean()),
+        **_estimate_columns("mean", row.mean()),
         **_estimate_columns("controlled", controlled.estimate if controlled else None),
         "control_correlation": controlled.correlation if controlled else None,
         "stopped": stopped.reason.value if stopped else None,
         "replaced": sensitivity.replaced if sensitivity else 0,
         "median_without_replaced": _exact(sensitivity.without) if sensitivity else None,
         "median_of_first_attempts": _exact(sensitivity.first_attempts) if sensitivity else None,
-        "baseline": None if each.baseline is None else results.label(each.baseline),
-        "pairs": pair.median.runs if pair else None,
-        **_limited_columns("difference", pair.median if pair else None),
-        "pairs_higher": pair.higher if pair else None,
-        "pairs_lower": pair.lower if pair else None,
+        "baseline": None if row.baseline is None else results.label(row.baseline),
+        "pairs": difference.median.runs if difference else None,
+        **_limited_columns("difference", difference.median if difference else None),
+        "pairs_higher": difference.higher if difference else None,
+        "pairs_lower": difference.lower if difference else None,
     }
 
 
-def _estimate_columns(name: str, each: Estimate | None) -> dict[str, float | None]:
-    cells = (each.value, each.low, each.high, each.level) if each else (None,) * len(_SUFFIXES)
+def _estimate_columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    cells = (estimate.value, estimate.low, estimate.high, estimate.level) if estimate else (None,) * len(_SUFFIXES)
     return {f"{name}{part}": value for part, value in zip(_SUFFIXES, cells, strict=True)}
 
 
-def _limited_columns(name: str, each: Estimate | None) -> dict[str, float | str | None]:
+def _limited_columns(name: str, estimate: Estimate | None) -> dict[str, float | str | None]:
     """The columns of an estimate of which limits alone may be known.
 
     ``_limits`` has a sign for each of value, low and high: ``=``, ``>`` or ``<`` the number, ``~`` at least the number
     and less than infinite, ``?`` not known.
     """
-    signs = "".join(limits.sign for limits in each.limits) if each else None
-    numbers = (*(limits.finite for limits in each.limits), each.level) if each else (None,) * len(_SUFFIXES)
+    signs = "".join(limits.sign for limits in estimate.limits) if estimate else None
+    numbers = (*(limits.finite for limits in estimate.limits), estimate.level) if estimate else (None,) * len(_SUFFIXES)
     return {**dict(zip((f"{name}{part}" for part in _SUFFIXES), numbers, strict=True)), f"{name}_limits": signs}
 
 
@@ -154,7 +154,7 @@ def _finite(number: float) -> float | None:
 
 
 def _exact(limits: Limits | None) -> float | None:
-    return limits.least if limits and limits.exact else None
+    return limits.least if limits and limits.is_exact else None
 
 
 def units_of(table: "pl.DataFrame") -> dict[str, str]:
@@ -195,7 +195,7 @@ def results_json(results: Results) -> dict[str, Any]:
     Of runs that are no study's, ``alike`` and ``settings`` have the properties in which they agree and differ,
     ``unlike`` the names of those that are no settings.
     """
-    likeness = results.likeness
+    similarity = results.similarity
     return {
         "name": results.name,
         "factors": list(results.factors),
@@ -220,14 +220,14 @@ def results_json(results: Results) -> dict[str, Any]:
                 "regime": run.regime,
                 "remarks": list(run.remarks),
                 "repeats": run.repeats,
-                "figures": {name: found for name, found in run.figures.items() if name in results.shown},
+                "figures": {name: value for name, value in run.figures.items() if name in results.shown},
                 "limits": {
                     name: [_finite(end) for end in ends] for name, ends in run.limits.items() if name in results.shown
                 },
             }
             for run in results.all_runs
         ],
-        "figures": [_figure_row(results, each) for each in results.figures if each.figure in results.shown],
+        "figures": [_figure_row(results, figure) for figure in results.figures if figure.figure in results.shown],
         "missing": results.missing,
         "warm_up": {
             "rule": results.warm_up.rule,
@@ -248,18 +248,18 @@ def results_json(results: Results) -> dict[str, Any]:
         ],
         "published": [
             {
-                **asdict(each.published),
-                "configuration": letters(each.configuration),
-                "runs": each.runs,
+                **asdict(item.published),
+                "configuration": letters(item.configuration),
+                "runs": item.runs,
                 **{
                     name: None if limits is None else [_finite(limits.least), _finite(limits.most)]
-                    for name, limits in (("median", each.median), ("low", each.low), ("high", each.high))
+                    for name, limits in (("median", item.median), ("low", item.low), ("high", item.high))
                 },
-                "quantile": each.quantile,
-                "agreement": each.agreement.value,
+                "quantile": item.quantile,
+                "agreement": item.agreement.value,
             }
-            for each in comparisons(results)
+            for item in comparisons(results)
         ],
         "queue_capacity": advice_json(queue_advice(results)),
-        **(likeness.to_json() if likeness else {}),
+        **(similarity.to_json() if similarity else {}),
     }

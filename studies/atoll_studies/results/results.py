@@ -21,7 +21,7 @@ from atoll_core.errors import UsageError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_studies.published import Published
-from atoll_studies.results.similarity import Likeness
+from atoll_studies.results.similarity import Similarity
 from atoll_studies.results.study_runs import PointRuns, decisions, ended, points_of, run_figures, settled, warm_up_of
 from atoll_studies.statistics.estimates import (
     Controlled,
@@ -72,7 +72,7 @@ class StudyRun:
     first_flows_bytes: float | None = None  # control variate: mean size of the first flows; None: the study has none
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
-    def measured(self, figure: str) -> Limits | None:
+    def limits_of(self, figure: str) -> Limits | None:
         """A figure, or its limits if the run has those alone; None: neither."""
         value = self.figures.get(figure)
         limits = self.limits.get(figure) if value is None else (value, value)
@@ -104,21 +104,21 @@ class ConfigurationFigure:
     expectation: float = 0.0  # of the control variate
 
     @property
-    def exact(self) -> tuple[float, ...]:
+    def exact_values(self) -> tuple[float, ...]:
         """The values that are known exactly."""
-        return tuple(each.least for each in self.values if each.exact)
+        return tuple(value.least for value in self.values if value.is_exact)
 
     def mean(self) -> Estimate | None:
         """The mean with a bootstrap interval, which only tables have: it takes its time. None: a value is unknown."""
-        return _mean(self.exact) if len(self.exact) == len(self.values) else None
+        return _mean(self.exact_values) if len(self.exact_values) == len(self.values) else None
 
     def controlled(self) -> Controlled | None:
         """The mean that the control variate corrects.
 
         None: the study has no control, or the configuration no channels, or a value is unknown.
         """
-        known = self.controls and len(self.exact) == len(self.values)
-        return _controlled(self.exact, self.controls, self.expectation) if known else None
+        known = self.controls and len(self.exact_values) == len(self.values)
+        return _controlled(self.exact_values, self.controls, self.expectation) if known else None
 
 
 @dataclass(frozen=True)
@@ -132,14 +132,14 @@ class Results:
     shown: tuple[str, ...]  # figures
     plotted: tuple[str, ...]
     runs: tuple[StudyRun, ...]  # that count
-    others: tuple[StudyRun, ...]  # invalid, failed, or a repetition of an earlier run
+    uncounted: tuple[StudyRun, ...]  # invalid, failed, or a repetition of an earlier run
     figures: tuple[ConfigurationFigure, ...]  # that a run measured; by configuration, then by figure
     missing: int = 0  # points of a study at which --resume makes attempts
     warm_up: WarmUp = NO_WARM_UP
     stop: Stop | None = None
     stops: Mapping[int, Decision] = field(default_factory=dict[int, Decision])  # by configuration
     described: Mapping[int, tuple[Network, Experiment]] = field(default_factory=dict[int, tuple[Network, Experiment]])
-    likeness: Likeness | None = None  # of runs that are not a study's: what else they share, and in what they differ
+    similarity: Similarity | None = None  # of runs of no study: what else they share, and in what they differ
 
     published: tuple[Published, ...] = ()
     baseline_asked: bool = False  # of runs that are not a study's: a baseline was named
@@ -153,15 +153,15 @@ class Results:
     @property
     def all_runs(self) -> list[StudyRun]:
         """All runs by their numbers."""
-        return sorted((*self.runs, *self.others), key=lambda run: run.number)
+        return sorted((*self.runs, *self.uncounted), key=lambda run: run.number)
 
     @property
-    def sampled(self) -> bool:
+    def is_sampled(self) -> bool:
         """Whether there is something to say over runs: in a study always, else from three runs of a configuration."""
         counts = [sum(run.configuration == number for run in self.runs) for number in range(len(self.configurations))]
-        return self.likeness is None or any(count >= LEAST_SAMPLES for count in counts)
+        return self.similarity is None or any(count >= LEAST_SAMPLES for count in counts)
 
-    def of(self, configuration: int, figure: str) -> ConfigurationFigure | None:
+    def figure_of(self, configuration: int, figure: str) -> ConfigurationFigure | None:
         """One figure of one configuration."""
         return self._by_configuration.get((configuration, figure))
 
@@ -172,7 +172,7 @@ class Results:
 
     @functools.cached_property
     def _by_configuration(self) -> dict[tuple[int, str], ConfigurationFigure]:
-        return {(each.configuration, each.figure): each for each in self.figures}
+        return {(figure.configuration, figure.figure): figure for figure in self.figures}
 
     def values(self, configuration: int, figure: str) -> dict[int, Limits]:
         """The values of a figure by seed."""
@@ -207,11 +207,11 @@ def read_results(
     warm_up = warm_up_of(study.get("warm_up"), points)
     is_settled = settled(study)
     stops = decisions(stop, warm_up, points, ended(stop, points, is_settled)) if stop else {}
-    points = [each for each in points if not stop or each.repetition < stops[each.configuration].repetitions]
+    points = [point for point in points if not stop or point.repetition < stops[point.configuration].repetitions]
     requests = {
-        each.configuration: from_json(RunRequest, directory.point(each.id)["request"])
-        for each in points
-        if each.repetition == 0
+        point.configuration: from_json(RunRequest, directory.point(point.id)["request"])
+        for point in points
+        if point.repetition == 0
     }
     control = ControlVariate(**study["control"]) if study.get("control") else None
     controlled = {
@@ -220,16 +220,16 @@ def read_results(
         if control and request.experiment.most_channels
     }
     runs: list[StudyRun] = []
-    others: list[StudyRun] = []
+    uncounted: list[StudyRun] = []
     for point in points:
-        for each in point.attempts:
-            if each is point.usable or not each.usable:
-                run = _run_of_point(len(runs) + len(others) + 1, point, each, warm_up)
-                if each.usable and control and (traffic := controlled.get(point.configuration)):
+        for attempt in point.attempts:
+            if attempt is point.chosen or not attempt.is_usable:
+                run = _run_of_point(len(runs) + len(uncounted) + 1, point, attempt, warm_up)
+                if attempt.is_usable and control and (traffic := controlled.get(point.configuration)):
                     run = replace(run, first_flows_bytes=control.of_run(traffic, point.seed))
-                (runs if each.usable else others).append(run)
+                (runs if attempt.is_usable else uncounted).append(run)
     expectations = {number: control.expectation(traffic) for number, traffic in controlled.items()} if control else {}
-    estimates = estimate(runs, baselines(configurations, baseline_levels), others, expectations)
+    estimates = estimate(runs, baselines(configurations, baseline_levels), uncounted, expectations)
     shown = tuple(figures or study["figures"] or USUAL_FIGURES)
     return Results(
         name=study["name"],
@@ -239,26 +239,26 @@ def read_results(
         shown=shown,
         plotted=shown,
         runs=tuple(runs),
-        others=tuple(others),
+        uncounted=tuple(uncounted),
         figures=tuple(
-            replace(each, median=look)  # with the interval that holds at all looks together
-            if stop and each.figure == stop.figure and (look := stops[each.configuration].estimate)
-            else each
-            for each in estimates
+            replace(figure, median=interval)  # with the interval that holds at all looks together
+            if stop and figure.figure == stop.figure and (interval := stops[figure.configuration].estimate)
+            else figure
+            for figure in estimates
         ),
         missing=sum(not is_settled(point) for point in points),
         warm_up=warm_up,
         stop=stop,
         stops=stops,
         described={number: (request.network, request.experiment) for number, request in requests.items()},
-        published=tuple(Published(**each) for each in study.get("published", ())),
+        published=tuple(Published(**fields) for fields in study.get("published", ())),
     )
 
 
 def _run_of_point(number: int, point: PointRuns, attempt: Attempt, warm_up: WarmUp) -> StudyRun:
     run = RunDir(attempt.path)
     analysed = attempt.outcome != FAILED or ((run.path / "summary.json").exists() and not run.damages())
-    summary = cast("Summary", run.summary()) if attempt.usable else None
+    summary = cast("Summary", run.summary()) if attempt.is_usable else None
     return StudyRun(
         number=number,
         path=attempt.path,
@@ -302,19 +302,19 @@ def baselines(configurations: Sequence[Mapping[str, str]], baseline: Mapping[str
     None: it is that one itself, or there is none, as may be among runs that are no study's.
     """
     listed = list(configurations)
-    others = [listed.index(target) if (target := {**own, **baseline}) in listed else None for own in configurations]
-    return [None if other == number else other for number, other in enumerate(others)]
+    targets = [listed.index(target) if (target := {**own, **baseline}) in listed else None for own in configurations]
+    return [None if other == number else other for number, other in enumerate(targets)]
 
 
 def estimate(
     runs: Sequence[StudyRun],
     compared: Sequence[int | None],
-    others: Sequence[StudyRun] = (),
+    uncounted: Sequence[StudyRun] = (),
     expectations: Mapping[int, float] | None = None,
 ) -> Iterable[ConfigurationFigure]:
     """The figures of each configuration; ``compared``: the number of the configuration that each is compared with.
 
-    ``others``: runs that do not count. ``expectations``: of the control variate, by configuration.
+    ``uncounted``: runs that do not count. ``expectations``: of the control variate, by configuration.
     """
     lossless = {name for name in LOSS_FIGURES if not any(run.figures[name] for run in runs)}
     runs_of: list[list[StudyRun]] = [[] for _ in compared]
@@ -322,9 +322,9 @@ def estimate(
         runs_of[run.configuration].append(run)
     for configuration, baseline in enumerate(compared):
         own = runs_of[configuration]
-        first_attempts = _first_attempts([*own, *(run for run in others if run.configuration == configuration)])
+        first_attempts = _first_attempts([*own, *(run for run in uncounted if run.configuration == configuration)])
         for figure, (unit, _, _) in FIGURES.items():
-            measured = [(run, value) for run in own if (value := run.measured(figure))]
+            measured = [(run, value) for run in own if (value := run.limits_of(figure))]
             values = tuple(value for _, value in measured)
             if not values or figure in lossless:
                 continue
@@ -360,8 +360,8 @@ def _sensitivity(first_attempts: Sequence[StudyRun], counted: Collection[int], f
     completed = [run for run in first_attempts if run.verdict != FAILED]
     return Sensitivity(
         replaced=replaced,
-        without=_median(run.measured(figure) for run in completed if run.number in counted),
-        first_attempts=_median(run.measured(figure) for run in completed),
+        without=_median(run.limits_of(figure) for run in completed if run.number in counted),
+        first_attempts=_median(run.limits_of(figure) for run in completed),
     )
 
 
@@ -384,7 +384,7 @@ def _by_seed(runs: Sequence[StudyRun], figure: str) -> dict[int, Limits]:
     """Values by seed; of several runs of one seed, as in real time, their median."""
     by_seed: dict[int, list[Limits]] = {}
     for run in runs:
-        if value := run.measured(figure):
+        if value := run.limits_of(figure):
             by_seed.setdefault(run.seed, []).append(value)
     return {seed: limited(quantile_estimate, values).limits[0] for seed, values in by_seed.items()}
 

@@ -44,7 +44,7 @@ _MOST_GROUPS = 3  # of clients with equally many channels
 
 
 @dataclass(frozen=True)
-class Likeness:
+class Similarity:
     """Properties of several runs, shown before their figures."""
 
     origins: Rows  # what each run is: experiment, laboratory, place, seed, chains, capacities, program
@@ -59,14 +59,14 @@ class Likeness:
     def _follows_from_setting(self, row: tuple[str, tuple[str, ...]]) -> bool:
         """Whether a row is that of channels, and equal for all runs that ask for equally many."""
         name, texts = row
-        channel_counts = next((each.texts for each in self.described if each.key == "traffic.channels"), ())
+        channel_counts = next((setting.texts for setting in self.described if setting.key == "traffic.channels"), ())
         return name == _CHANNELS and len(set(zip(channel_counts, texts, strict=False))) == len(set(channel_counts)) > 1
 
     @cached_property
     def settings(self) -> Rows:
         """Settings that differ; of a part with many differing settings, its number of members."""
         by_part = parts(self.described)
-        details = sum(not each.alike for part, group in by_part.items() if part.startswith(_LAB) for each in group)
+        details = sum(not s.alike for part, group in by_part.items() if part.startswith(_LAB) for s in group)
         most = {part: 0 if part.startswith(_LAB) and details > _MOST_DETAILS else _MOST_DETAILS for part in by_part}
         rows = (row for part, group in by_part.items() for row in _unlike_rows(part, group, most[part]))
         return (*rows, *_channel_rows(self.channels))
@@ -75,7 +75,7 @@ class Likeness:
     def alike(self) -> tuple[tuple[str, str], ...]:
         """Equal properties, a row for each part of the descriptions."""
         by_part = parts(self.described)
-        equal = {part: _alike_text(part, [each for each in group if each.alike]) for part, group in by_part.items()}
+        equal = {part: _alike_text(part, [s for s in group if s.alike]) for part, group in by_part.items()}
         return (
             *((name, texts[0]) for name, texts in self.origins if not differs((name, texts))),
             *((part, text) for part, text in equal.items() if text),
@@ -85,8 +85,8 @@ class Likeness:
     def kinds(self) -> tuple[tuple[str, ...], ...]:
         """By run, its properties except the seed; runs with equal ones are samples of one group."""
         texts = [texts for name, texts in self.unlike if name != SEED]
-        texts += [each.texts for each in self.described if not each.alike]
-        texts += [each for _, each in self.channels]
+        texts += [setting.texts for setting in self.described if not setting.alike]
+        texts += [texts for _, texts in self.channels]
         return tuple(zip(*texts, strict=True)) if texts else tuple(() for _ in self.origins[0][1])
 
     def to_json(self) -> dict[str, Any]:
@@ -94,13 +94,13 @@ class Likeness:
         return {
             "unlike": [name for name, _ in self.unlike],
             "origins": {name: list(texts) for name, texts in self.origins},
-            "settings": {each.key: list(each.texts) for each in self.described if not each.alike},
+            "settings": {setting.key: list(setting.texts) for setting in self.described if not setting.alike},
             "channels": {host: list(texts) for host, texts in self.channels},
-            "alike": {each.key: each.texts[0] for each in self.described if each.alike},
+            "alike": {setting.key: setting.texts[0] for setting in self.described if setting.alike},
         }
 
 
-def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:
+def similarity(manifests: Sequence[Mapping[str, Any]]) -> Similarity:
     """Compare runs by their manifests. Raises KeyError for a run that ended before it had a laboratory."""
     experiments = [from_json(Experiment, manifest["experiment"]) for manifest in manifests]
     networks = [from_json(Network, manifest["network"]) for manifest in manifests]
@@ -110,12 +110,12 @@ def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:
         for experiment, network, placement, manifest in zip(experiments, networks, placements, manifests, strict=True)
     ]
     described = [experiment.described(network) for experiment, network in zip(experiments, networks, strict=True)]
-    settings = (each for each in settings_table("", described) if each.key.partition(".")[0] not in _ORIGIN_KEYS)
+    settings = (s for s in settings_table("", described) if s.key.partition(".")[0] not in _ORIGIN_KEYS)
     labs = [network.described for network in networks]
-    lab = (each for each in settings_table("lab", labs) if each.key != "lab.name")
-    return Likeness(
+    lab = (s for s in settings_table("lab", labs) if s.key != "lab.name")
+    return Similarity(
         origins=_rows(origins),
-        described=(*settings, *(lab if any(each != networks[0] for each in networks) else ())),
+        described=(*settings, *(lab if any(network != networks[0] for network in networks) else ())),
         channels=_channels_of_others(placements),
     )
 
@@ -139,7 +139,7 @@ def _rows(described: Sequence[Mapping[str, str]]) -> Rows:
 
 
 def _origins(experiment: Experiment, network: Network, placement: tuple[ChannelAllocation, ...]) -> dict[str, str]:
-    chains = {"chain": experiment.chain, **{f"chain {each.name}": each for each in experiment.branches}}
+    chains = {"chain": experiment.chain, **{f"chain {branch.name}": branch for branch in experiment.branches}}
     return {
         "experiment": experiment.name,
         "lab": f"{network.name}, SHA-256 {_lab_digest(network)}",

@@ -31,9 +31,9 @@ class PointRuns:
     attempts: Sequence[Attempt]
 
     @property
-    def usable(self) -> Attempt | None:
+    def chosen(self) -> Attempt | None:
         """The attempt whose figures count."""
-        return next((each for each in self.attempts if each.usable), None)
+        return next((attempt for attempt in self.attempts if attempt.is_usable), None)
 
 
 def points_of(directory: StudyDirectory, listed_points: Sequence[Mapping[str, Any]]) -> list[PointRuns]:
@@ -58,7 +58,7 @@ def run_figures(attempt: Attempt, warm_up: WarmUp) -> dict[str, float | None]:
     try:
         return {**figures, **trimmed_figures(attempt.path, warm_up.seconds)}
     except RunDirError:
-        if attempt.usable:
+        if attempt.is_usable:
             raise
         return {**figures, **dict.fromkeys(TRIMMED_FIGURES)}
 
@@ -75,9 +75,9 @@ def _limits(attempt: Attempt, warm_up: WarmUp, figure: str) -> Limits | None:
 def warm_up_of(rule: str | None, points: Sequence[PointRuns]) -> WarmUp:
     """The warm-up of a study by the runs that there are. Raises RunDirError."""
     pilot: dict[int, list[Path]] = {}
-    for each in points:
-        if each.repetition < PILOT_REPETITIONS and each.usable is not None:
-            pilot.setdefault(each.configuration, []).append(each.usable.path)
+    for point in points:
+        if point.repetition < PILOT_REPETITIONS and point.chosen is not None:
+            pilot.setdefault(point.configuration, []).append(point.chosen.path)
     return find_warm_up(rule, pilot)
 
 
@@ -88,12 +88,12 @@ def decisions(
 
     A warm-up that is found depends on the runs of all configurations, so that no look takes place before these ended.
     """
-    is_warmed_up = warm_up.rule != MSER_5 or all(ended(each) for each in points if each.repetition < PILOT_REPETITIONS)
+    is_warmed_up = warm_up.rule != MSER_5 or all(ended(p) for p in points if p.repetition < PILOT_REPETITIONS)
     results: dict[int, Decision] = {}
-    for number in dict.fromkeys(each.configuration for each in points):
-        runs = sorted((each for each in points if each.configuration == number), key=lambda each: each.repetition)
+    for number in dict.fromkeys(point.configuration for point in points):
+        runs = sorted((point for point in points if point.configuration == number), key=lambda point: point.repetition)
         runs = list(itertools.takewhile(ended, runs)) if is_warmed_up else []
-        values = [None if each.usable is None else _limits(each.usable, warm_up, stop.figure) for each in runs]
+        values = [None if point.chosen is None else _limits(point.chosen, warm_up, stop.figure) for point in runs]
         results[number] = decide(stop, values, len(runs))
     return results
 
@@ -110,9 +110,9 @@ def settled(study: Mapping[str, Any]) -> Callable[[PointRuns], bool]:
     """Whether ``--resume`` makes no attempt at a point, by study.json: it has a usable run, or is out of tries."""
     required = Provenance(**study["provenance"]) if study.get("provenance") else None
 
-    def is_settled(each: PointRuns) -> bool:
-        attempts = [attempt for attempt in each.attempts if required in (None, attempt.provenance)]
-        return bool(each.usable) or out_of_tries(attempts, study.get("attempts", ATTEMPTS), study["platform"])
+    def is_settled(point: PointRuns) -> bool:
+        attempts = [attempt for attempt in point.attempts if required in (None, attempt.provenance)]
+        return bool(point.chosen) or out_of_tries(attempts, study.get("attempts", ATTEMPTS), study["platform"])
 
     return is_settled
 
@@ -125,8 +125,8 @@ def ended(
     Such a point has no run if its attempts left none, killed for example.
     """
     last_look: dict[int, int] = {}  # by configuration: repetitions before the last look that took place
-    for each in points:
-        if each.attempts and each.repetition >= stop.least:
-            before = each.repetition - (each.repetition - stop.least) % stop.step
-            last_look[each.configuration] = max(before, last_look.get(each.configuration, 0))
-    return lambda each: each.repetition < last_look.get(each.configuration, 0) or is_settled(each)
+    for point in points:
+        if point.attempts and point.repetition >= stop.least:
+            before = point.repetition - (point.repetition - stop.least) % stop.step
+            last_look[point.configuration] = max(before, last_look.get(point.configuration, 0))
+    return lambda point: point.repetition < last_look.get(point.configuration, 0) or is_settled(point)

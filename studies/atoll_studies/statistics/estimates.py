@@ -28,14 +28,14 @@ class Limits(NamedTuple):
     most: float
 
     @property
-    def exact(self) -> bool:
+    def is_exact(self) -> bool:
         """Whether the number is known."""
         return self.least == self.most
 
     @property
     def sign(self) -> str:
         """``=``; ``>``: greater than ``finite``; ``<``: less than it; ``~``: between finite limits; ``?``: none."""
-        if self.exact:
+        if self.is_exact:
             return "="
         return {(True, True): "~", (True, False): ">", (False, True): "<", (False, False): "?"}[
             math.isfinite(self.least), math.isfinite(self.most)
@@ -51,7 +51,7 @@ class Limits(NamedTuple):
 class Estimate:
     """An estimate with a confidence interval and the level that the interval has.
 
-    With few runs the widest interval, from the least value to the greatest, has a lower level than was asked for:
+    With few runs the widest interval, from the least value to the greatest, has a lower level than requested:
     ``level`` says which. Of one run there is no interval: both bounds are the value, the level is 0. If not all values
     are known exactly, ``value``, ``low`` and ``high`` are lower limits, and ``most`` has the upper ones.
     """
@@ -107,8 +107,8 @@ def quantile(values: Sequence[float], share: float) -> float:
     if math.isinf(ordered[above]):
         return ordered[above]
     # of finite neighbours; never outside of them by rounding
-    between = ordered[below] + (position - below) * (ordered[above] - ordered[below])
-    return min(max(between, ordered[below]), ordered[above])
+    interpolated = ordered[below] + (position - below) * (ordered[above] - ordered[below])
+    return min(max(interpolated, ordered[below]), ordered[above])
 
 
 def quantile_estimate(values: Sequence[float], share: float = 0.5, level: float = LEVEL) -> Estimate:

@@ -57,7 +57,7 @@ class Decision:
         if estimate is None or not estimate.level:
             return None
         width = (estimate.limits[2].most - estimate.low) / 2
-        if not math.isfinite(width) or not estimate.limits[0].exact:
+        if not math.isfinite(width) or not estimate.limits[0].is_exact:
             return None
         return width / abs(estimate.value) if estimate.value else (0.0 if not width else None)
 

@@ -62,7 +62,7 @@ def find_warm_up(rule: str | None, runs: Mapping[int, Sequence[Path]]) -> WarmUp
     if rule != MSER_5:
         return WarmUp(Duration.parse(rule).s, rule)
     values = {number: _mean_goodput(paths) for number, paths in runs.items() if paths}
-    most = min((len(each) // _BATCH_WINDOWS // 2 for each in values.values()), default=0)
+    most = min((len(series) // _BATCH_WINDOWS // 2 for series in values.values()), default=0)
     batches_of = {number: mser(each) for number, each in values.items()}
     settled = {number: batches for number, batches in batches_of.items() if batches is not None and batches <= most}
     unsettled = tuple(number for number in values if number not in settled)
@@ -103,12 +103,12 @@ def mser(values: Sequence[float], batch: int = _BATCH_WINDOWS) -> int | None:
 def _mean_goodput(paths: Sequence[Path]) -> list[float]:
     """Bytes of new payload that reached the island in each 100 ms, averaged over runs, as far as all of them go."""
     series = [_goodput(path) for path in paths]
-    return [sum(each) / len(series) for each in zip(*series, strict=False)]
+    return [sum(values) / len(series) for values in zip(*series, strict=False)]
 
 
 @functools.cache
 def _goodput(path: Path) -> tuple[int, ...]:
-    run = _Run.open(path)
+    run = _RunData.open(path)
     by_window = dict(run.arrived().select("window", "goodput_bytes").iter_rows())
     return tuple(by_window.get(window, 0) for window in range(run.windows))
 
@@ -120,7 +120,7 @@ def trimmed_figures(path: Path, warm_up_s: float) -> Mapping[str, float | None]:
     They are of whole windows of 100 ms, as counted by the arrival capture and the link. Raises RunDirError if the run
     has no such tables, or is not longer than the warm-up.
     """
-    run = _Run.open(path)
+    run = _RunData.open(path)
     first_window = windows_of(warm_up_s)
     if first_window >= run.windows:
         measured_s = run.windows / _WINDOWS_PER_S
@@ -135,7 +135,7 @@ def trimmed_figures(path: Path, warm_up_s: float) -> Mapping[str, float | None]:
     return {name: None if figure is None else round(figure, 9) for name, figure in figures.items()}
 
 
-def _link_figures(run: "_Run", first_window: int) -> dict[str, float | None]:
+def _link_figures(run: "_RunData", first_window: int) -> dict[str, float | None]:
     """Utilisation and loss of the slowest link, in per cent."""
     if run.summary["bottleneck"] is None:
         return {"utilisation": None, "loss": None}
@@ -159,7 +159,7 @@ def _link_figures(run: "_Run", first_window: int) -> dict[str, float | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _RunData:
     """What is read of a run."""
 
     path: Path
@@ -168,7 +168,7 @@ class _Run:
     events: tuple[RecordedEvent, ...]
 
     @classmethod
-    def open(cls, path: Path) -> "_Run":
+    def open(cls, path: Path) -> "_RunData":
         run = RunDir.open(path)
         experiment = from_json(Experiment, run.manifest()["experiment"])
         return cls(path, cast("Summary", run.summary()), experiment, tuple(run.events()))

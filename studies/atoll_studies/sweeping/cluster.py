@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from atoll_analysis.run_directory import RunDir
 from atoll_core.errors import AtollError, MachineError, UsageError
 from atoll_studies.study_directory import FAILED, StudyDirectory
-from atoll_studies.sweeping.pool import Ended, attempt_all
-from atoll_studies.sweeping.remote_attempt import Inputs, Returned, make_attempt, read_inputs, unpack
+from atoll_studies.sweeping.pool import AttemptEnd, attempt_all
+from atoll_studies.sweeping.remote_attempt import AttemptResult, Inputs, make_attempt, read_inputs, unpack
 
 P = ParamSpec("P")
 Client = Any  # distributed.Client, which has only some of its types
@@ -101,23 +101,23 @@ class Cluster:
         return threads
 
     async def run(
-        self, points: Iterable[str], on_start: Callable[[str], None], on_end: Callable[[Ended], bool]
+        self, points: Iterable[str], on_start: Callable[[str], None], on_end: Callable[[AttemptEnd], bool]
     ) -> None:
         """Make attempts at the points, as :func:`attempt_all` does. Raises MachineError if the scheduler is gone."""
         async with _connected(self._address) as client:
 
-            async def attempt(point: str) -> Ended:
-                returned = await self._returned(client, point)
-                if returned.archive:
-                    await _run_to_the_end(self._keep, point, returned)
-                return Ended(point, returned.exit_code, returned.message)
+            async def attempt(point: str) -> AttemptEnd:
+                result = await self._run_attempt(client, point)
+                if result.archive:
+                    await _run_to_the_end(self._store, point, result)
+                return AttemptEnd(point, result.exit_code, result.message)
 
             async def jobs() -> int:
                 return max(1, await self._threads(client))  # without a worker, one waits for the next
 
             await attempt_all(points, attempt, jobs, on_start, on_end)
 
-    async def _returned(self, client: Client, point: str) -> Returned:
+    async def _run_attempt(self, client: Client, point: str) -> AttemptResult:
         from distributed import CancelledError, KilledWorker
 
         inputs = await asyncio.to_thread(read_inputs, self._study, point)
@@ -125,7 +125,7 @@ class Cluster:
         try:
             return await future
         except KilledWorker as error:
-            return Returned(b"", "", _KILLED_EXIT_CODE, " ".join(str(error).split()))
+            return AttemptResult(b"", "", _KILLED_EXIT_CODE, " ".join(str(error).split()))
         except CancelledError:
             raise self._lost_scheduler() from None
         except AtollError:
@@ -148,22 +148,22 @@ class Cluster:
             f"the scheduler at {self._address} no longer answers; repeat the sweep with --resume for the remaining runs"
         )
 
-    def _keep(self, point: str, returned: Returned) -> None:
+    def _store(self, point: str, result: AttemptResult) -> None:
         """Add an attempt that came back to the study's directory. Raises RunError."""
         working = self._study.working / point
         shutil.rmtree(working, ignore_errors=True)
         working.mkdir(parents=True)
-        directory = unpack(returned, working)
+        directory = unpack(result, working)
         attempt = self._study.attempt_in(directory)
         attempt_path = self._study.free_path(point, directory.name)
         if attempt.outcome != FAILED:
             run = RunDir.open(directory)
             run.write_summary({**run.summary(), "run_dir": str(attempt_path)})
-        self._study.keep(directory, point, replace(attempt, path=attempt_path))
+        self._study.add_attempt(directory, point, replace(attempt, path=attempt_path))
         shutil.rmtree(working, ignore_errors=True)
 
 
-def _attempt_on_worker(inputs: Inputs) -> Returned:
+def _attempt_on_worker(inputs: Inputs) -> AttemptResult:
     """The task. Dask removes the worker's folder when the worker ends; if it is killed, when the next one starts."""
     from distributed import get_worker
 

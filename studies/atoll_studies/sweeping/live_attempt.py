@@ -21,6 +21,6 @@ async def run_on_daemon(
     """
     started_ns = time.time_ns()
     async with lab_in_use(target, Description(file.lab_path(), file.lab_settings), on_line, wait=True) as daemon:
-        done = await daemon.run(Description(file.path, file.settings), on_line, runs, options, started_ns)
-    summary: dict[str, Any] = done["summary"]
+        answer = await daemon.run(Description(file.path, file.settings), on_line, runs, options, started_ns)
+    summary: dict[str, Any] = answer["summary"]
     return summary

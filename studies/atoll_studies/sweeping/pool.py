@@ -14,11 +14,11 @@ from atoll_studies.study_directory import NoAttemptError
 
 _LAST_LINES = 10  # of a worker's standard error: several for a DescriptionError or a traceback
 _POLL_S = 1.0  # between two looks at how many there may be: workers of a cluster come and go
-_END_TIMEOUT_S = 60.0  # for a process that was asked to end: a lab of real time takes itself down
+_END_TIMEOUT_S = 60.0  # for a process to end after SIGTERM: a lab of real time takes itself down
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class AttemptEnd:
     """How the process of an attempt ended: with an attempt that was added, or before."""
 
     point: str
@@ -26,12 +26,12 @@ class Ended:
     message: str  # its last lines on standard error
 
     @property
-    def lost(self) -> bool:
+    def is_lost(self) -> bool:
         """Whether its end tells of no attempt: killed, for want of memory, say; or the run did not begin."""
         return self.exit_code != 0
 
 
-Attempt = Callable[[str], Coroutine[Any, Any, Ended]]
+Attempt = Callable[[str], Coroutine[Any, Any, AttemptEnd]]
 """Makes an attempt at a point; cancelled, it ends what it started."""
 
 
@@ -40,14 +40,14 @@ async def attempt_all(
     attempt: Attempt,
     jobs: Callable[[], Awaitable[int]],
     on_start: Callable[[str], None],
-    on_end: Callable[[Ended], bool],
+    on_end: Callable[[AttemptEnd], bool],
 ) -> None:
     """Make attempts at the points in their order, ``jobs`` at a time. ``on_end`` returns whether one is tried again.
 
     Raises RunError if an attempt cannot be recorded.
     """
     queue = deque(points)
-    running: set[asyncio.Task[Ended]] = set()
+    running: set[asyncio.Task[AttemptEnd]] = set()
     try:
         while queue or running:
             while queue and len(running) < await jobs():
@@ -56,11 +56,11 @@ async def attempt_all(
                 running.add(asyncio.create_task(attempt(point)))
             done, running = await asyncio.wait(running, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                ended = task.result()
-                if ended.exit_code > 0 and ended.exit_code != NoAttemptError.exit_code:
-                    raise RunError(ended.message or f"an attempt at point {ended.point} could not be recorded")
-                if on_end(ended):
-                    queue.append(ended.point)
+                end = task.result()
+                if end.exit_code > 0 and end.exit_code != NoAttemptError.exit_code:
+                    raise RunError(end.message or f"an attempt at point {end.point} could not be recorded")
+                if on_end(end):
+                    queue.append(end.point)
     finally:
         for task in running:
             task.cancel()
@@ -80,7 +80,7 @@ class Pool:
         self._jobs = jobs
 
     async def run(
-        self, points: Iterable[str], on_start: Callable[[str], None], on_end: Callable[[Ended], bool]
+        self, points: Iterable[str], on_start: Callable[[str], None], on_end: Callable[[AttemptEnd], bool]
     ) -> None:
         """Make attempts at the points, as :func:`attempt_all` does."""
 
@@ -89,7 +89,7 @@ class Pool:
 
         await attempt_all(points, self._attempt, jobs, on_start, on_end)
 
-    async def _attempt(self, point: str) -> Ended:
+    async def _attempt(self, point: str) -> AttemptEnd:
         process = await asyncio.create_subprocess_exec(
             *("setpriv", "--pdeathsig", "KILL"),
             *(sys.executable, "-m", "atoll_studies.sweeping.worker", str(self._study), point),
@@ -109,7 +109,7 @@ class Pool:
                 process.kill()
                 await process.wait()
             raise
-        return Ended(point, process.returncode or 0, last_lines(errors))
+        return AttemptEnd(point, process.returncode or 0, last_lines(errors))
 
 
 def last_lines(errors: bytes) -> str:

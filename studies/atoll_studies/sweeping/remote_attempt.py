@@ -29,7 +29,7 @@ depends on, but for the software of the worker."""
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class AttemptResult:
     """What came of an attempt: its directory as an archive; or none, with exit code and message of its process."""
 
     archive: bytes
@@ -49,7 +49,7 @@ def read_inputs(directory: StudyDirectory, identity: str) -> Inputs:
     return directory.study(), point, files
 
 
-def make_attempt(inputs: Inputs, parent: Path) -> Returned:
+def make_attempt(inputs: Inputs, parent: Path) -> AttemptResult:
     """Make an attempt in a folder of its own, which is removed."""
     study, point, files = inputs
     with tempfile.TemporaryDirectory(prefix="attempt-", dir=parent) as folder:
@@ -81,15 +81,15 @@ def make_attempt(inputs: Inputs, parent: Path) -> Returned:
         attempts = [attempt.path for attempt in directory.attempts(identity)]
         archive = _pack(attempts[0]) if attempts else b""
         exit_code = 0 if attempts else process.returncode  # the attempt is whole, whatever its process did afterwards
-        return Returned(archive, hashlib.sha256(archive).hexdigest(), exit_code, last_lines(process.stderr))
+        return AttemptResult(archive, hashlib.sha256(archive).hexdigest(), exit_code, last_lines(process.stderr))
 
 
-def unpack(returned: Returned, folder: Path) -> Path:
+def unpack(result: AttemptResult, folder: Path) -> Path:
     """Unpack an attempt in ``folder``; returns its directory. Raises RunError if it is not what the worker packed."""
-    if hashlib.sha256(returned.archive).hexdigest() != returned.sha256:
+    if hashlib.sha256(result.archive).hexdigest() != result.sha256:
         raise RunError("an attempt was damaged on its way from the worker: its SHA-256 differs")
     try:
-        with tarfile.open(fileobj=io.BytesIO(returned.archive)) as archive:
+        with tarfile.open(fileobj=io.BytesIO(result.archive)) as archive:
             for entry in archive:
                 path = Path(entry.name)
                 if not (entry.isfile() or entry.isdir()) or path.is_absolute() or ".." in path.parts:

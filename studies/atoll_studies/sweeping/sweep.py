@@ -21,7 +21,7 @@ from atoll_studies.results.study_runs import PointRuns, decisions, out_of_tries,
 from atoll_studies.study import StudyDescription
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory, is_study
 from atoll_studies.sweeping.cluster import Cluster
-from atoll_studies.sweeping.pool import Ended, Pool
+from atoll_studies.sweeping.pool import AttemptEnd, Pool
 from atoll_studies.sweeping.worker import provenance
 from atoll_testbed.preflight.requirements import fitting_runs, require_machine_for, require_runnable
 from atoll_testbed.virtual.precompile import compile_stale, module_folders
@@ -49,14 +49,14 @@ class PointState:
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     state: State = State.WAITING
     new_attempts: list[Attempt] = field(default_factory=list[Attempt])  # those of this sweep
-    lost: int = 0  # tries of this sweep of which no attempt is left: killed, or ended before the run had a directory
+    lost_tries: int = 0  # of this sweep, that left no attempt: killed, or ended before the run had a directory
     loss_reason: str = ""  # why the last try left none; empty if it left one
     began_s: float | None = None  # time.monotonic() of the attempt that runs
 
     @property
-    def usable(self) -> Attempt | None:
+    def chosen(self) -> Attempt | None:
         """The run whose figures count."""
-        return next((attempt for attempt in self.attempts if attempt.usable), None)
+        return next((attempt for attempt in self.attempts if attempt.is_usable), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,76 +114,76 @@ class Sweep:
                 f"{self.directory.path} belongs to study {name}, but this study is {self.study.name}; name another "
                 "directory"
             )
-        for each in self.points.values():
-            each.attempts = self.directory.attempts(each.point.id)
-        attempts = [attempt for each in self.points.values() for attempt in each.attempts]
+        for entry in self.points.values():
+            entry.attempts = self.directory.attempts(entry.point.id)
+        attempts = [attempt for entry in self.points.values() for attempt in entry.attempts]
         if not resume and (kept := self.directory.count_attempts()):
             raise UsageError(
                 f"{self.directory.path} has {counted(kept, 'run')}; --resume keeps them and makes the missing runs"
             )
-        others = {attempt.provenance for attempt in attempts if attempt.usable} - {self.origin}
-        if others and not mix:
-            made = "\n".join(f"  {other}" for other in sorted(others, key=str))
+        other_origins = {attempt.provenance for attempt in attempts if attempt.is_usable} - {self.origin}
+        if other_origins and not mix:
+            makers = "\n".join(f"  {other}" for other in sorted(other_origins, key=str))
             raise UsageError(
-                f"{self.directory.path} has runs made by\n{made}\nand this is {self.origin}; continue with --mix "
+                f"{self.directory.path} has runs made by\n{makers}\nand this is {self.origin}; continue with --mix "
                 "(results then say so), or name another directory for a new study"
             )
-        for each in self.points.values():
-            each.state = self._state(each)
+        for entry in self.points.values():
+            entry.state = self._state(entry)
         self._update_optional()
 
     @property
-    def unused(self) -> int:
+    def unused_runs(self) -> int:
         """The number of runs in the directory whose points are no longer of the study. They are kept."""
-        return self.directory.count_attempts() - sum(len(each.attempts) for each in self.points.values())
+        return self.directory.count_attempts() - sum(len(entry.attempts) for entry in self.points.values())
 
     def _update_optional(self) -> None:
         """Find out which repetitions a study with ``stop`` takes, as far as its runs show it."""
         if self.study.stop is None:
             return
         runs = {
-            key: PointRuns(key, each.point.configuration, each.point.repetition, each.point.seed, each.attempts)
-            for key, each in self.points.items()
+            key: PointRuns(key, entry.point.configuration, entry.point.repetition, entry.point.seed, entry.attempts)
+            for key, entry in self.points.items()
         }
-        made = (State.DONE, State.INVALID, State.FAILED)
-        looks = decisions(
+        finished = (State.DONE, State.INVALID, State.FAILED)
+        decision_by_configuration = decisions(
             self.study.stop,
             warm_up_of(self.study.warm_up, list(runs.values())),
             list(runs.values()),
-            lambda point: self.points[point.id].state in made,
+            lambda point: self.points[point.id].state in finished,
         )
-        for each in self.points.values():
-            if each.state in (State.WAITING, State.OPTIONAL):
-                taken = each.point.repetition < looks[each.point.configuration].repetitions
-                each.state = State.WAITING if taken else State.OPTIONAL
+        for entry in self.points.values():
+            if entry.state in (State.WAITING, State.OPTIONAL):
+                taken = entry.point.repetition < decision_by_configuration[entry.point.configuration].repetitions
+                entry.state = State.WAITING if taken else State.OPTIONAL
 
-    def _state(self, each: PointState) -> State:
+    def _state(self, entry: PointState) -> State:
         """The state by what is in the directory. Earlier attempts of another provenance are no tries of this one."""
-        if each.usable:
+        if entry.chosen:
             return State.DONE
-        tried = [try_ for try_ in each.attempts if try_.provenance == self.origin or try_ in each.new_attempts]
-        if not out_of_tries(tried, self.study.attempts - each.lost, self.study.platform):
+        tried = [a for a in entry.attempts if a.provenance == self.origin or a in entry.new_attempts]
+        if not out_of_tries(tried, self.study.attempts - entry.lost_tries, self.study.platform):
             return State.WAITING
         return State.FAILED if not tried or tried[-1].outcome == FAILED else State.INVALID
 
     def counts(self) -> dict[State, int]:
         """The number of points in each state."""
-        return {state: sum(each.state is state for each in self.points.values()) for state in State}
+        return {state: sum(entry.state is state for entry in self.points.values()) for state in State}
 
-    def left(self) -> list[PointState]:
+    def remaining(self) -> list[PointState]:
         """Points that are not done, those that run first."""
-        return [each for each in self.points.values() if each.state in (State.RUNNING, State.WAITING)]
+        return [entry for entry in self.points.values() if entry.state in (State.RUNNING, State.WAITING)]
 
     @property
-    def taken(self) -> int:
+    def needed_runs(self) -> int:
         """The number of points that the study takes, as far as is known."""
         return len(self.points) - len(self.optional())
 
     def optional(self) -> list[PointState]:
         """Points that are made only if intervals are still too wide after those before."""
-        return [each for each in self.points.values() if each.state is State.OPTIONAL]
+        return [entry for entry in self.points.values() if entry.state is State.OPTIONAL]
 
-    def jobs(self, wanted: int | None) -> int:
+    def jobs(self, requested: int | None) -> int:
         """The number of attempts at a time: as given, or one a core as far as memory allows; in real time one.
 
         Of a cluster the number of its workers' threads.
@@ -191,37 +191,37 @@ class Sweep:
         Raises UsageError for several in real time, MachineError if not even one has the memory.
         """
         if self.study.platform != VIRTUAL:
-            if wanted not in (None, 1):
-                raise UsageError(f"--jobs {wanted}: runs on {self.study.platform} are made one at a time")
+            if requested not in (None, 1):
+                raise UsageError(f"--jobs {requested}: runs on {self.study.platform} are made one at a time")
             return 1
         if self.cluster is not None:
             return self.cluster.jobs()
-        largest = max(self.study.configurations, key=lambda each: memory(each.network, each.experiment))
+        largest = max(self.study.configurations, key=lambda c: memory(c.network, c.experiment))
         most_jobs = fitting_runs(largest.experiment, memory(largest.network, largest.experiment))
-        return wanted or min(usable_cores(), most_jobs)
+        return requested or min(usable_cores(), most_jobs)
 
     def predict(self, jobs: int, *, at_most: bool = False) -> Prediction:
         """Estimate the wall time and the disk space that is left to do, to a factor of two.
 
         ``at_most``: with all runs that a study with ``stop`` may need; otherwise with those that it needs for certain.
         """
-        runs = [*self.left(), *(self.optional() if at_most else ())]
-        described = [self.study.configurations[each.point.configuration] for each in runs]
+        runs = [*self.remaining(), *(self.optional() if at_most else ())]
+        described = [self.study.configurations[entry.point.configuration] for entry in runs]
         return Prediction(
             runs=len(runs),
-            wall=Duration(round(1e9 * makespan([each.estimate_s for each in runs], jobs))),
-            disk=Size(sum(disk(each.network, each.experiment).bytes for each in described)),
+            wall=Duration(round(1e9 * makespan([entry.estimate_s for entry in runs], jobs))),
+            disk=Size(sum(disk(c.network, c.experiment).bytes for c in described)),
             jobs=jobs,
         )
 
     def time_left_s(self, jobs: int) -> float:
         """The estimated wall time to the end, corrected by how the estimates of ended runs met."""
-        ended = [(each.usable.wall_s, each.estimate_s) for each in self.points.values() if each.usable]
+        ended = [(entry.chosen.wall_s, entry.estimate_s) for entry in self.points.values() if entry.chosen]
         slowness = sum(wall_s for wall_s, _ in ended) / sum(estimated for _, estimated in ended) if ended else 1.0
         now = time.monotonic()
         # read once: attempts end while a terminal's thread is here
-        spent = {each.point.id: now - began_s for each in self.left() if (began_s := each.began_s) is not None}
-        work = [max(0.0, slowness * each.estimate_s - spent.get(each.point.id, 0.0)) for each in self.left()]
+        elapsed_s = {e.point.id: now - began_s for e in self.remaining() if (began_s := e.began_s) is not None}
+        work = [max(0.0, slowness * e.estimate_s - elapsed_s.get(e.point.id, 0.0)) for e in self.remaining()]
         return makespan(work, jobs)
 
     async def run(self, jobs: int) -> None:
@@ -230,32 +230,32 @@ class Sweep:
         Call it under the directory's lock. Raises RunError if an attempt cannot be recorded.
         """
         self.directory.clear_working()
-        points = [each.point for each in self.points.values()]
+        points = [entry.point for entry in self.points.values()]
         self.directory.write(self.study, points, None if self._mix else self.origin, self.inventory)
         await compile_stale(module_folders(), lambda _: None)  # once, not in every process
         try:
             pool = self.cluster or Pool(self.directory.path, jobs)
-            while waiting := [each.point.id for each in self.points.values() if each.state is State.WAITING]:
-                await pool.run(waiting, self._started, self._ended)
+            while waiting := [entry.point.id for entry in self.points.values() if entry.state is State.WAITING]:
+                await pool.run(waiting, self._on_start, self._on_end)
                 self._update_optional()
         finally:
             self.directory.clear_working()
 
-    def _started(self, point: str) -> None:
-        each = self.points[point]
-        each.state, each.began_s = State.RUNNING, time.monotonic()
-        self.on_change(each)
+    def _on_start(self, point: str) -> None:
+        entry = self.points[point]
+        entry.state, entry.began_s = State.RUNNING, time.monotonic()
+        self.on_change(entry)
 
-    def _ended(self, ended: Ended) -> bool:
-        each = self.points[ended.point]
-        before, each.attempts = each.attempts, self.directory.attempts(ended.point)
-        each.new_attempts += [attempt for attempt in each.attempts if attempt not in before]
-        lost = ended.lost and len(each.attempts) == len(before)
-        each.lost += lost
-        each.loss_reason = "" if not lost else "killed" if ended.exit_code < 0 else ended.message
-        each.state, each.began_s = self._state(each), None
-        self.on_change(each)
-        return each.state is State.WAITING
+    def _on_end(self, end: AttemptEnd) -> bool:
+        entry = self.points[end.point]
+        before, entry.attempts = entry.attempts, self.directory.attempts(end.point)
+        entry.new_attempts += [attempt for attempt in entry.attempts if attempt not in before]
+        is_lost = end.is_lost and len(entry.attempts) == len(before)
+        entry.lost_tries += is_lost
+        entry.loss_reason = "" if not is_lost else "killed" if end.exit_code < 0 else end.message
+        entry.state, entry.began_s = self._state(entry), None
+        self.on_change(entry)
+        return entry.state is State.WAITING
 
 
 def require_platform(study: StudyDescription, runs: Path) -> UmlKernel | None:
@@ -263,8 +263,8 @@ def require_platform(study: StudyDescription, runs: Path) -> UmlKernel | None:
 
     Raises MachineError, PlanError, DescriptionError, UsageError.
     """
-    for each in study.configurations:
-        require_runnable(run_request(each.network, each.experiment, study.backend, study.platform), runs)
+    for c in study.configurations:
+        require_runnable(run_request(c.network, c.experiment, study.backend, study.platform), runs)
     require_machine_for(study.platform, study.backend)
     return require_virtual_machine() if study.platform == VIRTUAL else None
 

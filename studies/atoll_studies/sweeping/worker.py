@@ -42,12 +42,12 @@ def provenance(where: str, kernel: UmlKernel | None, inventory: Path | None = No
 
     Raises RunError if the inventory or atoll-host cannot be read, MachineError without atoll-host.
     """
-    made_by, program = revision() or installed_version(), _hash(find_binary())
+    software, program = revision() or installed_version(), _hash(find_binary())
     if kernel is None:
         machines = _hash(inventory) if inventory else None
-        return Provenance(made_by, where, platform.release(), inventory=machines, host_program=program)
+        return Provenance(software, where, platform.release(), inventory=machines, host_program=program)
     build = kernel.executable.parent.name
-    return Provenance(made_by, where, kernel.release, kernel.mode, build, host_program=program)
+    return Provenance(software, where, kernel.release, kernel.mode, build, host_program=program)
 
 
 def _hash(path: Path) -> str:
@@ -64,8 +64,8 @@ class _Worker:
         self._id: str = point["id"]
         self._request = from_json(RunRequest, point["request"])
         self._platform = self._request.platform
-        self._about = directory.study()
-        self._inventory = Path(self._about["inventory"]) if self._about["inventory"] else None
+        self._study = directory.study()
+        self._inventory = Path(self._study["inventory"]) if self._study["inventory"] else None
         self._working = directory.working / self._id
         self._run: RunDir | None = None
 
@@ -75,16 +75,16 @@ class _Worker:
         self.discard()
         kernel = find_virtual_kernel() if self._platform == VIRTUAL else None
         origin = provenance(self._platform, kernel, self._inventory)
-        wanted = self._about["provenance"] and Provenance(**self._about["provenance"])
-        if wanted is not None and origin != wanted:
+        required = self._study["provenance"] and Provenance(**self._study["provenance"])
+        if required is not None and origin != required:
             raise RunError(
-                f"atoll, its kernel or the inventory was changed during the sweep, from {wanted} to {origin}; continue "
-                "with `--resume --mix` (results then say so), or choose another directory for a new study"
+                f"atoll, its kernel or the inventory was changed during the sweep, from {required} to {origin}; "
+                "continue with `--resume --mix` (results then say so), or choose another directory for a new study"
             )
         self._require_programs()
         outcome, message = FAILED, ""
         try:
-            summary = await (self._live() if kernel is None else self._virtual(kernel))
+            summary = await (self._run_live() if kernel is None else self._run_virtual(kernel))
             outcome, message = summary["verdict"], "; ".join(summary["reasons"] or summary.get("caveats", ()))
         except AtollError as error:
             if isinstance(error, RunError) and is_disk_full(error):
@@ -97,11 +97,11 @@ class _Worker:
             raise RunError("the run has no directory")
         self._require_programs()
         self._require_descriptions(self._run)
-        made = self._run.path
-        attempt_path = self._directory.free_path(self._id, made.name)
+        directory = self._run.path
+        attempt_path = self._directory.free_path(self._id, directory.name)
         if outcome != FAILED:
             self._run.write_summary({**self._run.summary(), "run_dir": str(attempt_path)})
-        self._directory.keep(made, self._id, Attempt(attempt_path, outcome, message, wall_s, origin))
+        self._directory.add_attempt(directory, self._id, Attempt(attempt_path, outcome, message, wall_s, origin))
         self.discard()
 
     def _require_programs(self) -> None:
@@ -122,24 +122,24 @@ class _Worker:
         if self._inventory is None and from_json(Network, manifest["network"]) != request.network:
             raise RunError(f"{request.network.file}: {_CHANGED}")
 
-    async def _virtual(self, kernel: UmlKernel) -> dict[str, Any]:
+    async def _run_virtual(self, kernel: UmlKernel) -> dict[str, Any]:
         run = self._run = create_run(self._working, self._request, time.time_ns())
         with claimed_core() as core:
             await measure_in_kernel(run, self._request, kernel, core, lambda _: None)
         return await compress_and_analyse(run)
 
-    async def _live(self) -> dict[str, Any]:
+    async def _run_live(self) -> dict[str, Any]:
         """Run on the lab that is up, else on one of its own, which is taken down afterwards; returns the summary."""
         from atoll_studies.sweeping.live_attempt import run_on_daemon
 
-        def take_line(line: dict[str, Any]) -> None:
+        def on_line(line: dict[str, Any]) -> None:
             if line["type"] == "run":
                 self._run = RunDir.open(Path(line["run_dir"]))
 
         target = LabTarget(self._platform, self._inventory)
-        about = self._point["description"]
-        file = DescriptionFile.read(Path(about["file"]), about["settings"])
-        return await run_on_daemon(target, file, self._request.options, self._working, take_line)
+        description = self._point["description"]
+        file = DescriptionFile.read(Path(description["file"]), description["settings"])
+        return await run_on_daemon(target, file, self._request.options, self._working, on_line)
 
     def discard(self) -> None:
         """Remove what is left in the folder in which the attempt is made."""

@@ -13,7 +13,7 @@ from atoll_studies.results.results import Results
 from atoll_studies.views.tables import OVER_RUNS, Table, headline, tables
 
 IMAGES = (".svg", ".pdf", ".png")
-FORMS = (".html", ".md", ".csv", ".parquet", ".json", *IMAGES)
+SUFFIXES = (".html", ".md", ".csv", ".parquet", ".json", *IMAGES)
 """The endings of names that have a form."""
 
 

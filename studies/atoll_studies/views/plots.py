@@ -59,12 +59,12 @@ _LOG_FROM_RATIO = 5  # an axis whose greatest value is so many times its least o
 def plots(results: Results) -> Iterator[tuple[str, str, Figure]]:
     """All plots of results that their runs have data for: title, the file's name without its ending, the plot."""
     for figure in results.plotted:
-        if not results.sampled or not any(each.figure == figure for each in results.figures):
+        if not results.is_sampled or not any(row.figure == figure for row in results.figures):
             continue
-        slug = re.sub(r"[^a-z0-9]+", "-", figure.lower())
-        yield figure, slug, figure_plot(results, figure)
+        file_name = re.sub(r"[^a-z0-9]+", "-", figure.lower())
+        yield figure, file_name, figure_plot(results, figure)
         if (plot := heat_map(results, figure)) is not None:
-            yield f"{figure}, medians", f"{slug}-map", plot
+            yield f"{figure}, medians", f"{file_name}-map", plot
     if (plot := completion_times(results)) is not None:
         yield "flow completion times", "flow-completion-times", plot
 
@@ -80,7 +80,7 @@ def figure_plot(results: Results, figure: str) -> Figure:
     """
     figures = [row for row in results.figures if row.figure == figure]
     if not figures:
-        group = f"study {results.name}" if results.likeness is None else "the comparison"
+        group = f"study {results.name}" if results.similarity is None else "the comparison"
         raise UsageError(f"no run of {group} measured {figure!r}")
     numeric = _numeric_factors(results)
     axis = max(numeric, key=lambda name: len(set(numeric[name].values())), default=None)
@@ -124,9 +124,9 @@ def _draw_rows(panel: Axes, results: Results, figures: Sequence[ConfigurationFig
                 panel.plot(*np.transpose(points), marker, color=GREY, markersize=3, alpha=0.6, zorder=2)
         middle = estimate.limits[0]
         if middle.finite is not None:
-            arms = np.transpose([_arms(estimate)])
-            panel.errorbar(middle.finite, row, xerr=arms, fmt="none", color=BLUE, capsize=4, zorder=3)
-            if middle.exact:
+            bars = np.transpose([_error_bars(estimate)])
+            panel.errorbar(middle.finite, row, xerr=bars, fmt="none", color=BLUE, capsize=4, zorder=3)
+            if middle.is_exact:
                 panel.plot(middle.finite, row, "o", color=BLUE, markersize=6, zorder=3)
             for position, sign in _limit_marks(estimate):
                 panel.plot(position, row, _MARKERS_ACROSS[sign], color=BLUE, markersize=6, zorder=3)
@@ -169,7 +169,7 @@ def _draw_curves(
             panel.errorbar(
                 [x for x, _, _ in points],
                 [middle for _, middle, _ in points],
-                yerr=np.transpose([_arms(estimate) for _, _, estimate in points]),
+                yerr=np.transpose([_error_bars(estimate) for _, _, estimate in points]),
                 color=colour,
                 marker=_MARKERS[number % len(_MARKERS)],
                 markersize=4.5,
@@ -202,7 +202,7 @@ def _estimate_and_values(
     return row.difference.median, paired(*by_seed)
 
 
-def _arms(estimate: Estimate) -> tuple[float, float]:
+def _error_bars(estimate: Estimate) -> tuple[float, float]:
     """How far the interval goes from the value; to the limit of a bound that is not known."""
     middle, low, high = (limits.finite for limits in estimate.limits)
     if not estimate.level or middle is None:
@@ -213,7 +213,7 @@ def _arms(estimate: Estimate) -> tuple[float, float]:
 def _limit_marks(estimate: Estimate) -> list[tuple[float, str]]:
     """Where the value and the ends of the interval are only limits, and their signs."""
     bounds = estimate.limits[: 3 if estimate.level else 1]
-    return [(at, bound.sign) for bound in bounds if not bound.exact and (at := bound.finite) is not None]
+    return [(position, bound.sign) for bound in bounds if not bound.is_exact and (position := bound.finite) is not None]
 
 
 def _draw_label(
@@ -286,12 +286,12 @@ def heat_map(results: Results, figure: str) -> Figure | None:
     panels = {
         label: configurations
         for label, configurations in _configurations_by_label(results, [x_factor, y_factor]).items()
-        if any(results.of(number, figure) for number in configurations)
+        if any(results.figure_of(number, figure) for number in configurations)
     }
     if len(panels) > _MOST_PANELS:
         return None
     x_levels, y_levels = (sorted(factor, key=lambda level: factor[level]) for factor in (x_numbers, y_numbers))
-    limits = {each.configuration: each.median.limits[0] for each in results.figures if each.figure == figure}
+    limits = {row.configuration: row.median.limits[0] for row in results.figures if row.figure == figure}
     medians = {number: each.finite for number, each in limits.items() if each.finite is not None}
     if not medians:
         return None

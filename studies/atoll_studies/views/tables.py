@@ -63,38 +63,38 @@ class Table:
 def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
     """The tables of results in their order. ``each_run``: also the figures of every run, however many there are."""
     is_few = len(results.all_runs) <= MOST_COLUMNS
-    if results.likeness:
+    if results.similarity:
         yield _listed_runs(results)
         if rows := tuple(_unlike(results)):
             yield _plain("not alike", rows)
-    if results.sampled:
-        if results.likeness or not _labelled(results):
+    if results.is_sampled:
+        if results.similarity or not _has_labels(results):
             yield _configurations(results)
-        yield _figures(results, runs_are_hidden=bool(results.likeness) and not (is_few or each_run))
+        yield _figures(results, runs_are_hidden=bool(results.similarity) and not (is_few or each_run))
         if results.stop:
             yield _repetitions(results, results.stop)
         views = (_published(results), _regimes(results), _control_variate(results), _sensitivity(results))
         yield from (table for table in views if table.rows)
     yield from map(_queue, queue_advice(results))
-    if each_run or not results.sampled or (results.likeness and is_few):
+    if each_run or not results.is_sampled or (results.similarity and is_few):
         yield _runs(results)
-    if results.likeness:
-        yield _plain("alike", results.likeness.alike)
+    if results.similarity:
+        yield _plain("alike", results.similarity.alike)
 
 
 def headline(results: Results) -> str:
     """What the results are of, and whether something other than settings may cause differences."""
     runs = counted(len(results.all_runs), "run")
-    likeness = results.likeness
-    if likeness is None:
+    similarity = results.similarity
+    if similarity is None:
         return f"{results.name}: {counted(len(results.configurations), 'configuration')}, {runs}"
     if len(results.all_runs) == 1:
         return runs
-    if any(name != SEED for name, _ in likeness.unlike):
+    if any(name != SEED for name, _ in similarity.unlike):
         return f"{runs}; they differ in more than settings and seeds: see 'not alike'"
-    differing = [*(["settings"] if likeness.settings else []), *(["seeds"] if len(results.seeds) > 1 else [])]
-    how = f"alike but for their {' and '.join(differing)}" if differing else "identical in all recorded properties"
-    return f"{runs}, {how}"
+    differing = [*(["settings"] if similarity.settings else []), *(["seeds"] if len(results.seeds) > 1 else [])]
+    text = f"alike but for their {' and '.join(differing)}" if differing else "identical in all recorded properties"
+    return f"{runs}, {text}"
 
 
 # Numbers
@@ -113,7 +113,7 @@ def _digits(name: str, number: float | None) -> int:
 
 def limits_text(name: str, limits: Limits | None, sign: str = "") -> str:
     """A value of a figure, or its limits: ``> 580``; without its unit."""
-    if limits is None or limits.exact:
+    if limits is None or limits.is_exact:
         return number_text(name, limits.least if limits else None, sign)
     if limits.sign == "~":
         return f"{number_text(name, limits.least, sign)} to {number_text(name, limits.most, sign)}"
@@ -144,19 +144,19 @@ def heading(name: str) -> str:
 def by_number(numbers: Iterable[int]) -> str:
     """Format ascending numbers of runs: ``#1 #3-5``."""
     parts: list[str] = []
-    for _, some in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        row = [number for _, number in some]
-        parts += [f"#{row[0]}-{row[-1]}"] if len(row) > 2 else [f"#{number}" for number in row]
+    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        span = [number for _, number in group]
+        parts += [f"#{span[0]}-{span[-1]}"] if len(span) > 2 else [f"#{number}" for number in span]
     return " ".join(parts)
 
 
 def configuration_name(results: Results, configuration: int) -> str:
     """A letter and the levels; the letter alone if levels are long."""
     letter = letters(configuration)
-    return f"{letter}  {results.label(configuration)}" if _labelled(results) else letter
+    return f"{letter}  {results.label(configuration)}" if _has_labels(results) else letter
 
 
-def _labelled(results: Results) -> bool:
+def _has_labels(results: Results) -> bool:
     labels = [results.label(number) for number in range(len(results.configurations))]
     return bool(results.factors) and max(map(len, labels)) <= _LONGEST_LABEL and len(set(labels)) == len(labels)
 
@@ -175,7 +175,7 @@ def _listed_runs(results: Results) -> Table:
     common = os.path.commonpath([os.path.dirname(path) for path in paths])  # noqa: PTH120
     rows = tuple(
         (
-            *([letters(run.configuration)] if results.sampled else []),
+            *([letters(run.configuration)] if results.is_sampled else []),
             f"#{run.number}",
             os.path.relpath(path, common),
             *([f"seed {run.seed}"] if len(results.seeds) > 1 else []),
@@ -188,14 +188,14 @@ def _listed_runs(results: Results) -> Table:
 
 def _unlike(results: Results) -> Iterator[tuple[str, str, str]]:
     """Differing properties that are in no table: each text with the runs or configurations that it applies to."""
-    likeness = results.likeness
-    if likeness is None:
+    similarity = results.similarity
+    if similarity is None:
         return
-    long_ones = [row for row in likeness.settings if not _is_short(row[1])]
-    for name, texts in (*(row for row in likeness.unlike if row[0] != SEED), *long_ones):
-        levels = [levels[name] for levels in results.configurations] if results.sampled else texts
+    long_ones = [row for row in similarity.settings if not _is_short(row[1])]
+    for name, texts in (*(row for row in similarity.unlike if row[0] != SEED), *long_ones):
+        levels = [levels[name] for levels in results.configurations] if results.is_sampled else texts
         for row, (members, text) in enumerate(grouped(levels)):
-            names = " ".join(map(letters, members)) if results.sampled else by_number(run + 1 for run in members)
+            names = " ".join(map(letters, members)) if results.is_sampled else by_number(run + 1 for run in members)
             yield ("" if row else name, names, text)
 
 
@@ -205,13 +205,13 @@ def _is_short(texts: Iterable[str]) -> bool:
 
 def _short_settings(results: Results) -> Rows:
     """By run, the settings that differ and fit a column."""
-    if results.likeness is None:
+    if results.similarity is None:
         runs = results.all_runs
         return tuple(
             (factor, tuple(results.configurations[run.configuration][factor] for run in runs))
             for factor in results.factors
         )
-    return tuple(row for row in results.likeness.settings if _is_short(row[1]))
+    return tuple(row for row in results.similarity.settings if _is_short(row[1]))
 
 
 # Configurations
@@ -223,7 +223,7 @@ def _configurations(results: Results) -> Table:
     names = [name for name, _ in _short_settings(results)]
     texts = [
         *((name, [levels[name] for levels in results.configurations]) for name in names),
-        *([("runs", runs)] if results.likeness else []),
+        *([("runs", runs)] if results.similarity else []),
         ("samples", [str(_counted_runs(results, number)) for number in numbers]),
     ]
     return _oriented("configurations", [letters(number) for number in numbers], texts, [])
@@ -235,42 +235,42 @@ _DIFFERENCE_COLUMNS = ("difference", "", "interval", "pairs")
 
 def _figures(results: Results, *, runs_are_hidden: bool) -> Table:
     """The shown figures: a section each, a row for each configuration that measured it."""
-    has_differences = any(each.difference for each in results.figures)
+    has_differences = any(row.difference for row in results.figures)
     sections: list[tuple[str, tuple[tuple[str, ...], ...]]] = []
     equal: list[tuple[str, str]] = []
     for name in results.shown:
-        measured = [each for number in range(len(results.configurations)) if (each := results.of(number, name))]
-        values = {limits_text(name, value) for each in measured for value in each.values}
+        measured = [row for number in range(len(results.configurations)) if (row := results.figure_of(number, name))]
+        values = {limits_text(name, value) for row in measured for value in row.values}
         if len(values) == 1 and len(measured) > 1:
             equal.append((heading(name), values.pop()))
         elif measured:
-            rows = tuple(tuple(_figure_row(results, each, has_differences=has_differences)) for each in measured)
+            rows = tuple(tuple(_figure_row(results, row, has_differences=has_differences)) for row in measured)
             sections.append((heading(name), rows))
     hint = ("figures of every run: --per-run, --out, --json",) if runs_are_hidden else ()
     notes = (*_same_of_all(equal), *_notes(results), *hint)
-    factors = ", ".join(factor.rpartition(".")[2] for factor in results.factors) if _labelled(results) else ""
+    factors = ", ".join(factor.rpartition(".")[2] for factor in results.factors) if _has_labels(results) else ""
     columns = (factors, *_FIGURE_COLUMNS, *(_DIFFERENCE_COLUMNS if has_differences else ()))
     return Table(OVER_RUNS, columns, tuple(sections), text_columns=1, notes=notes)
 
 
-def _figure_row(results: Results, each: ConfigurationFigure, *, has_differences: bool) -> Iterator[str]:
-    pair = each.difference
-    levels = dict.fromkeys(each.level for each in (each.median, *([pair.median] if pair else [])) if each.level)
-    yield configuration_name(results, each.configuration)
-    counted_runs = _counted_runs(results, each.configuration)
-    if each.figure in TRANSFER_FIGURES:
-        yield f"{each.median.runs}, {percent(len(each.exact) / each.median.runs)} finished"
+def _figure_row(results: Results, row: ConfigurationFigure, *, has_differences: bool) -> Iterator[str]:
+    pair = row.difference
+    levels = dict.fromkeys(row.level for row in (row.median, *([pair.median] if pair else [])) if row.level)
+    yield configuration_name(results, row.configuration)
+    counted_runs = _counted_runs(results, row.configuration)
+    if row.figure in TRANSFER_FIGURES:
+        yield f"{row.median.runs}, {percent(len(row.exact_values) / row.median.runs)} finished"
     else:
-        yield str(each.median.runs) if each.median.runs == counted_runs else f"{each.median.runs} of {counted_runs}"
-    yield from _estimate(each.figure, each.median)
+        yield str(row.median.runs) if row.median.runs == counted_runs else f"{row.median.runs} of {counted_runs}"
+    yield from _estimate(row.figure, row.median)
     yield f"{', '.join(f'{100 * level:.1f}' for level in levels)} %" if levels else ""
-    if pair is not None and each.baseline is not None:
-        before = results.of(each.baseline, each.figure)
-        value, interval = _estimate(each.figure, pair.median, sign="+")
+    if pair is not None and row.baseline is not None:
+        before = results.figure_of(row.baseline, row.figure)
+        value, interval = _estimate(row.figure, pair.median, sign="+")
         yield value
         is_single_pair = pair.median.runs == 1 < counted_runs  # one pair of several says nothing about the medians
         yield (
-            percent_text(each.figure, before.median.value, before.median.value + pair.median.value)
+            percent_text(row.figure, before.median.value, before.median.value + pair.median.value)
             if before and not (is_single_pair or before.median.most or pair.median.most)
             else ""
         )
@@ -303,7 +303,7 @@ def _estimate(name: str, estimate: Estimate, sign: str = "") -> tuple[str, str]:
 
 
 def _notes(results: Results) -> Iterator[str]:
-    if any(each.difference for each in results.figures):
+    if any(row.difference for row in results.figures):
         yield "difference: median of the differences from the baseline, over pairs of runs with the same seed"
     elif len(results.configurations) > 1 and results.runs:
         yield "no differences: no seed was run for both the baseline and another configuration"
@@ -315,18 +315,18 @@ def _notes(results: Results) -> Iterator[str]:
             "a transfer that did not finish counts as longer than the rest of its run; if both of a pair did not "
             "finish, their difference is not known"
         )
-    if "loss" in results.shown and any(results.of(n, _RESIDUAL) for n in range(len(results.configurations))):
+    if "loss" in results.shown and any(results.figure_of(n, _RESIDUAL) for n in range(len(results.configurations))):
         yield f"loss: of the slowest link, before coders bring packets back; the rest are {_RESIDUAL!r}"
-    if any(0 < each.median.level < LEVEL for each in results.figures if each.figure in results.shown):
+    if any(0 < row.median.level < LEVEL for row in results.figures if row.figure in results.shown):
         yield (
             f"a 95 % interval needs at least {least_runs()} runs; with fewer runs the interval has the lower level "
             "that is shown"
         )
     if results.missing:
-        them = "it" if results.missing == 1 else "them"
-        yield f"{counted(results.missing, 'run')} of the study missing; `atoll sweep STUDY --resume` makes {them}"
+        pronoun = "it" if results.missing == 1 else "them"
+        yield f"{counted(results.missing, 'run')} of the study missing; `atoll sweep STUDY --resume` makes {pronoun}"
     origins = {run.provenance for run in results.runs}
-    if len(origins) > 1 and results.likeness is None:
+    if len(origins) > 1 and results.similarity is None:
         yield f"runs of different provenance are mixed: {'; '.join(sorted(map(str, origins)))}"
     if results.warm_up.seconds:
         yield (
@@ -335,16 +335,16 @@ def _notes(results: Results) -> Iterator[str]:
         )
     if results.warm_up.unsettled:
         yield (
-            f"warm_up: goodput of {listed([configuration_name(results, each) for each in results.warm_up.unsettled])} "
+            f"warm_up: goodput of {listed([configuration_name(results, n) for n in results.warm_up.unsettled])} "
             "does not settle in the first half of the shortest run; nothing is left out for it, longer runs may settle"
         )
     for bound in dict.fromkeys(results.flow_bounds.values()):
         numbers = [number for number, each in results.flow_bounds.items() if each == bound]
         are_all = len(numbers) == len(results.configurations)
-        where = "" if are_all else f" of {listed([configuration_name(results, each) for each in numbers])}"
+        scope = "" if are_all else f" of {listed([configuration_name(results, number) for number in numbers])}"
         larger = f"{_share(bound.share_of_flows)} of flows are larger, with {_share(bound.share_of_bytes)} of all bytes"
         yield (
-            f"largest flow that a run{where} can receive: {rough_size(Size(bound.largest_bytes))}; "
+            f"largest flow that a run{scope} can receive: {rough_size(Size(bound.largest_bytes))}; "
             f"{larger if bound.share_of_flows else 'no flow is larger'}"
         )
     yield from _caveats(results)
@@ -357,7 +357,7 @@ def _share(share: float) -> str:
 
 def _caveats(results: Results) -> Iterator[str]:
     """The caveats of a study's runs that count. Those of other runs are in the table of runs."""
-    runs = [run for run in results.runs if run.remarks] if results.likeness is None else []
+    runs = [run for run in results.runs if run.remarks] if results.similarity is None else []
     yield from (_with_remarks(results, run) for run in runs[:_MOST_CAVEATS])
     if (more_runs := len(runs) - _MOST_CAVEATS) > 0:
         yield f"{Verdict.CAVEATS}: {counted(more_runs, 'more run')}; `atoll report RUN` names the caveats"
@@ -370,20 +370,20 @@ def _with_remarks(results: Results, run: StudyRun) -> str:
 
 def _not_counted(results: Results) -> Iterator[str]:
     """The runs that do not count. Those of a study are listed nowhere else."""
-    invalid = [run for run in results.others if run.repeats is None]
-    if results.likeness is None:
+    invalid = [run for run in results.uncounted if run.repeats is None]
+    if results.similarity is None:
         yield from (_with_remarks(results, run) for run in invalid)
         return
     if invalid:
         yield f"not counted, invalid: {by_number(run.number for run in invalid)}"
-    if equal := [f"#{run.number} (#{run.repeats})" for run in results.others if run.repeats]:
+    if equal := [f"#{run.number} (#{run.repeats})" for run in results.uncounted if run.repeats]:
         yield f"not counted, because every figure equals that of an earlier run: {', '.join(equal)}"
 
 
 def _measured(results: Results, name: str) -> Iterator[tuple[int, int]]:
     """Of each configuration that measured a figure: the number of runs that did, and of its runs that count."""
     for number in range(len(results.configurations)):
-        measured = results.of(number, name)
+        measured = results.figure_of(number, name)
         if measured:
             yield measured.median.runs, _counted_runs(results, number)
 
@@ -395,8 +395,8 @@ def _figure_sections(results: Results, row: Callable[[ConfigurationFigure], tupl
     """A section for each shown figure, a row for each configuration that has one."""
     sections = [
         (heading(name), tuple(
-            (configuration_name(results, each.configuration), *cells)
-            for each in results.figures if each.figure == name and (cells := row(each)) is not None
+            (configuration_name(results, item.configuration), *cells)
+            for item in results.figures if item.figure == name and (cells := row(item)) is not None
         ))
         for name in results.shown
     ]  # fmt: skip
@@ -407,11 +407,11 @@ def _repetitions(results: Results, stop: Stop) -> Table:
     rows = tuple(
         (
             configuration_name(results, number),
-            each.reason.value,
-            str(each.repetitions),
-            "" if each.half_width is None else f"{100 * each.half_width:.1f} %",
+            decision.reason.value,
+            str(decision.repetitions),
+            "" if decision.half_width is None else f"{100 * decision.half_width:.1f} %",
         )
-        for number, each in results.stops.items()
+        for number, decision in results.stops.items()
     )
     note = (
         f"the interval of {stop.figure} holds at all looks together, and its runs were chosen by it; intervals of "
@@ -424,20 +424,20 @@ def _repetitions(results: Results, stop: Stop) -> Table:
 def _published(results: Results) -> Table:
     """Published figures and the runs of the same set-up; no rows if the study names none."""
 
-    def row(each: Comparison) -> tuple[str, ...]:
-        name, published = each.published.figure, each.published
+    def row(comparison: Comparison) -> tuple[str, ...]:
+        name, published = comparison.published.figure, comparison.published
         is_ratio = bool(published.relative_to)
         text = _ratio_text if is_ratio else partial(limits_text, name)
         levels = ", ".join(f"{factor.rpartition('.')[2]} {level}" for factor, level in published.relative_to.items())
         return (
             f"{name} relative to {levels}" if is_ratio else heading(name),
-            configuration_name(results, each.configuration) if results.factors else "",
+            configuration_name(results, comparison.configuration) if results.factors else "",
             f"{published.bound} {published.value:g}".strip(),
-            text(each.median),
-            f"{text(each.low)} to {text(each.high)}",
-            UNKNOWN if each.quantile is None else f"{100 * each.quantile:.0f} %",
-            str(each.runs),
-            each.agreement.value,
+            text(comparison.median),
+            f"{text(comparison.low)} to {text(comparison.high)}",
+            UNKNOWN if comparison.quantile is None else f"{100 * comparison.quantile:.0f} %",
+            str(comparison.runs),
+            comparison.agreement.value,
             published.source,
         )
 
@@ -451,7 +451,7 @@ def _published(results: Results) -> Table:
 
 
 def _ratio_text(limits: Limits | None) -> str:
-    if limits is None or limits.exact:
+    if limits is None or limits.is_exact:
         return figure(limits.least if limits else None, "", 2)
     return f"{figure(limits.least, '', 2)} to {figure(limits.most, '', 2)}"
 
@@ -459,7 +459,7 @@ def _ratio_text(limits: Limits | None) -> str:
 def _regimes(results: Results) -> Table:
     """How many runs of each configuration were in each regime of the slowest link; no rows if none is known."""
     counts = {number: results.regimes(number) for number in range(len(results.configurations))}
-    names = [name for name in (*map(str, Regime), NO_REGIME) if any(name in each for each in counts.values())]
+    names = [name for name in (*map(str, Regime), NO_REGIME) if any(name in c for c in counts.values())]
     rows = tuple(
         (configuration_name(results, number), *(str(runs_by_regime.get(name, 0)) for name in names))
         for number, runs_by_regime in counts.items()
@@ -470,7 +470,7 @@ def _regimes(results: Results) -> Table:
 
 def _queue(advice: QueueAdvice) -> Table:
     """The capacities of a queue with their criteria, and the recommended one below."""
-    others = ", ".join(f"{factor} {level}" for factor, level in advice.others.items())
+    others = ", ".join(f"{factor} {level}" for factor, level in advice.other_levels.items())
     title = f"queue capacity ({others})" if others else "queue capacity"
     columns = (
         *("queue", "regime", "not met", "runs", "transfer", "utilisation", "full and empty", "standing"),
@@ -513,18 +513,18 @@ def _recommended(advice: QueueAdvice) -> str:
 def _control_variate(results: Results) -> Table:
     """Means without and with the control variate."""
 
-    def row(each: ConfigurationFigure) -> tuple[str, ...] | None:
-        if (controlled := each.controlled()) is None or (mean := each.mean()) is None:
+    def row(item: ConfigurationFigure) -> tuple[str, ...] | None:
+        if (controlled := item.controlled()) is None or (mean := item.mean()) is None:
             return None
         corrected = controlled.estimate
-        cells = _estimate(each.figure, corrected) if corrected else (_why_not_used(controlled, mean.runs), "")
-        return (str(mean.runs), *_estimate(each.figure, mean), *cells, f"{controlled.correlation:+.2f}")
+        cells = _estimate(item.figure, corrected) if corrected else (_unused_reason(controlled, mean.runs), "")
+        return (str(mean.runs), *_estimate(item.figure, mean), *cells, f"{controlled.correlation:+.2f}")
 
     columns = ("", "runs", "mean", "interval", "with control", "interval", "correlation")
     return Table("means with control variate", columns, _figure_sections(results, row), text_columns=1)
 
 
-def _why_not_used(controlled: Controlled, runs: int) -> str:
+def _unused_reason(controlled: Controlled, runs: int) -> str:
     if runs < LEAST_CONTROLLED:
         return f"fewer than {LEAST_CONTROLLED} runs"
     if abs(controlled.correlation) < controlled.least_correlation:
@@ -535,11 +535,11 @@ def _why_not_used(controlled: Controlled, runs: int) -> str:
 def _sensitivity(results: Results) -> Table:
     """Medians if no run were chosen by its verdict."""
 
-    def row(each: ConfigurationFigure) -> tuple[str, ...] | None:
-        if (other := each.sensitivity) is None:
+    def row(item: ConfigurationFigure) -> tuple[str, ...] | None:
+        if (other := item.sensitivity) is None:
             return None
-        medians = (each.median.limits[0], other.without, other.first_attempts)
-        return (str(other.replaced), *(limits_text(each.figure, value) for value in medians))
+        medians = (item.median.limits[0], other.without, other.first_attempts)
+        return (str(other.replaced), *(limits_text(item.figure, value) for value in medians))
 
     columns = ("", "replaced", "median", "without these", "all first attempts")
     note = (
@@ -561,19 +561,19 @@ def _runs(results: Results) -> Table:
     seeds = [(SEED, [str(run.seed) for run in runs])] if len(results.seeds) > 1 else []
     figures = [(heading(name), _cells(name, runs, differences=is_few)) for name in results.shown]
     settings = [(name, list(texts)) for name, texts in _short_settings(results)]
-    if results.likeness is None:  # whose failed runs have no column
+    if results.similarity is None:  # whose failed runs have no column
         settings = [(name, [results.configurations[run.configuration][name] for run in runs]) for name, _ in settings]
-    title = "every run" if results.sampled else ""
+    title = "every run" if results.is_sampled else ""
     table = _oriented(title, [f"#{run.number}" for run in runs], [*seeds, *settings, *verdicts], figures)
     note = f"no differences from the baseline: no configuration has {LEAST_SAMPLES} valid runs, which is the least"
-    return replace(table, notes=(*table.notes, *([note] if results.baseline_asked and not results.sampled else [])))
+    return replace(table, notes=(*table.notes, *([note] if results.baseline_asked and not results.is_sampled else [])))
 
 
 def _cells(name: str, runs: Sequence[StudyRun], *, differences: bool) -> list[str]:
     first = runs[0].figures[name]
-    cells = [limits_text(name, run.measured(name)) for run in runs]
+    cells = [limits_text(name, run.limits_of(name)) for run in runs]
     shares = [percent_text(name, first, run.figures[name]) if differences else "" for run in runs]
-    return ["\n".join(filter(None, (cell, share if place else ""))) for place, (cell, share) in
+    return ["\n".join(filter(None, (cell, share if index else ""))) for index, (cell, share) in
             enumerate(zip(cells, shares, strict=True))]  # fmt: skip
 
 

@@ -163,7 +163,7 @@ class EmulatedPlatform(Platform):
         await self.lab.stop()
 
     async def _watch_lab(self) -> None:
-        self._fail(f"the lab ended: {await asyncio.shield(self.lab.dead)}")
+        self._fail(f"the lab ended: {await asyncio.shield(self.lab.ended)}")
 
     async def _watch_agent(self) -> None:
         await asyncio.shield(self._agent.closed)

@@ -17,9 +17,9 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import HARDWARE, MININET, VIRTUAL
 from atoll_core.units import Size
-from atoll_emulation.mininet_lab.namespaces import hidden_in_lab
+from atoll_emulation.mininet_lab.namespaces import is_hidden_in_lab
 from atoll_emulation.this_machine.box_programs import require_programs
-from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, offered_here, require_controls
+from atoll_emulation.this_machine.congestion_controls import local_controls, require_controls, virtual_controls
 from atoll_emulation.this_machine.host_requirements import free_memory, missing_for_tc, require_machine
 from atoll_testbed.run.run_request import PlannedRun, RunRequest, plan_run
 
@@ -32,7 +32,7 @@ def require_runnable(request: RunRequest, runs: Path) -> PlannedRun:
     """
     require_writable(runs, request.experiment.name)
     planned = plan_run(request)
-    if request.platform == MININET and hidden_in_lab(runs):
+    if request.platform == MININET and is_hidden_in_lab(runs):
         reason = "the lab has its own /run, so captures cannot be written there"
         raise PlanError(f"{runs}: {reason}; name another directory")
     require_platform_controls(request.experiment, request.platform)
@@ -59,9 +59,9 @@ def require_platform_controls(experiment: Experiment, platform: str) -> None:
         if not experiment.tcp.hystart:
             reason = "it is one value for all programs of this machine, and a lab that is killed would leave it off"
             raise PlanError(f"tcp: hystart: false is not for --on mininet: {reason}; use --on virtual or --on hardware")
-        require_controls(experiment, offered_here(), offered_by_virtual_kernel())
+        require_controls(experiment, local_controls(), virtual_controls())
     elif platform == VIRTUAL:
-        require_controls(experiment, offered_by_virtual_kernel())
+        require_controls(experiment, virtual_controls())
 
 
 def require_machine_for(platform: str, backend: Backend) -> None:

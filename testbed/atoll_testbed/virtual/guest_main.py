@@ -20,7 +20,7 @@ from atoll_core.errors import AtollError
 from atoll_core.events.event_bus import EventBus, reporting
 from atoll_core.events.events import STREAMED, StepBegun
 from atoll_core.plan.tc_settings import timer_slack
-from atoll_emulation.this_machine.congestion_controls import permit_everywhere
+from atoll_emulation.this_machine.congestion_controls import allow_all_controls
 from atoll_testbed.platforms.base import EmulatedPlatform
 from atoll_testbed.run.live_run import LiveRun
 from atoll_testbed.run.run_request import plan_run, read_request
@@ -51,7 +51,7 @@ async def measure(directory: Path) -> int:
     events.subscribe(reporting(pace, _report), StepBegun)
     try:
         started_ns = time.time_ns()
-        permit_everywhere()
+        allow_all_controls()
         request = read_request(run_dir)
         planned = plan_run(request)
         testbed = await Testbed.start(request.network, events, slack=timer_slack(request.platform))

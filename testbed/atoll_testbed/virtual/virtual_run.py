@@ -196,7 +196,7 @@ class _Follower:
             if crash is not None:
                 raise crash
             if ended is not None:
-                code = f"exit code {ended[0]}{running.last_words()}"
+                code = f"exit code {ended[0]}{running.last_lines()}"
                 raise RunError(f"the run inside the virtual kernel ended with {code}")
             self._raise_if_stuck(running)
             await asyncio.sleep(_POLL_S)
@@ -232,7 +232,7 @@ class _Follower:
             self._progress_size = (size, now)
         elif now - self._progress_size[1] > self._stuck_s:
             msg = f"the virtual kernel made no progress for {self._stuck_s:g} s at step {self.step}"
-            raise RunError(f"{msg}{running.last_words()}")
+            raise RunError(f"{msg}{running.last_lines()}")
 
 
 def _size(path: Path) -> int:

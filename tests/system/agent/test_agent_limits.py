@@ -17,13 +17,13 @@ from atoll_core.errors import LabError
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, JobLimits, RouteSettings
 from atoll_hosts.agent import Agent, Exit
 from atoll_hosts.binary import find_binary
-from atoll_hosts.message_shapes import OUR_VERSIONS, version_text
+from atoll_hosts.message_shapes import SUPPORTED_VERSIONS, version_text
 from tests.support.agent_lab import alive, eventually, guard_of, guarded_by, pid_here
 
 pytestmark = pytest.mark.lab
 
 MB = 1_000_000
-OURS = version_text(OUR_VERSIONS)
+OURS = version_text(SUPPORTED_VERSIONS)
 
 WITH_GROUPS = ["sh", "-c", 'exec "$1" agent --silence 60', "sh"]
 WITHOUT = ["sh", "-c", 'exec "$1" agent --silence 60 --no-cgroups', "sh"]

@@ -20,7 +20,7 @@ from atoll_core.lab.network import HostRole, measurements_of_kinds
 from atoll_core.metrics.metrics_schema import BY_NAME
 from atoll_dashboards.grafana.grafana_client import Grafana, dashboard_files
 from atoll_dashboards.influx.influx_load import ALIGNED_NS
-from atoll_dashboards.influx.sink_supervisor import feeding
+from atoll_dashboards.influx.sink_supervisor import sink_for
 from tests.support.demo_runs import GEO, Made, changed_run, identity, recorded
 from tests.support.grafana_queries import annotations, ask
 from tests.support.influx_servers import GrafanaServer, Influx, Influx1, Influx2, atoll
@@ -194,7 +194,7 @@ async def test_so_does_influxdb_1_while_a_spool_grows(
         for name, text in influx.variables().items():
             monkeypatch.setenv(name, text)
         (tmp_path / SPOOL).touch()
-        async with feeding(tmp_path, notes.append, lambda _: None):
+        async with sink_for(tmp_path, notes.append, lambda _: None):
             await feed(8)
             for _ in range(2):
                 influx.kill()

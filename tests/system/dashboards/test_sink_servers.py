@@ -17,10 +17,10 @@ import pytest
 from atoll_analysis.run_directory import MetricsSpool, RunDir
 from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail, read_spool
 from atoll_core.metrics.line_protocol import MetricPoint
-from atoll_dashboards.influx.influx_client import Database, DatabaseError, UnfitError
+from atoll_dashboards.influx.influx_client import Database, DatabaseError, RejectedError
 from atoll_dashboards.influx.influx_settings import InfluxSettings
-from atoll_dashboards.influx.influx_sink import Tally, write_fit
-from atoll_dashboards.influx.sink_supervisor import feeding
+from atoll_dashboards.influx.influx_sink import PointCounts, write_accepted
+from atoll_dashboards.influx.sink_supervisor import sink_for
 from tests.support.demo_runs import recorded
 from tests.support.influx_servers import Influx, Influx1, Influx2, atoll, points
 from tests.support.sinks import sink_of
@@ -48,7 +48,7 @@ def test_what_is_refused_is_said_in_a_line(make: type[Influx], tmp_path: Path) -
         with Database(held) as database:
             database.check()
             database.write(b"m n=1i 1\n")
-            with pytest.raises(UnfitError, match="type conflict"):
+            with pytest.raises(RejectedError, match="type conflict"):
                 database.write(b'm n="a text" 2\nm n=3i 3\n')
         assert set(influx.points()) == {("m", (), 1), ("m", (), 3)}
 
@@ -95,7 +95,7 @@ def test_points_that_the_bucket_does_not_keep_so_long_are_counted(make: type[Inf
     young = [b"m n=1i %d\n" % (begin_ns + 5 * 3600 * 10**9 + number) for number in range(1000)]
     with make(tmp_path) as influx:
         influx.start().wait().set_up()
-        settings, tally, answer = influx.keeping_an_hour(), Tally(), []
+        settings, counts, answer = influx.keeping_an_hour(), PointCounts(), []
         with Database(settings) as database:
             asked: list[int] = []
 
@@ -103,9 +103,9 @@ def test_points_that_the_bucket_does_not_keep_so_long_are_counted(make: type[Inf
                 asked.append(lines.count(b"\n"))
                 database.write(lines)
 
-            write_fit(write, [b"".join(old[:5000]), b"".join([*old[5000:], *young])], tally, answer.append)
+            write_accepted(write, [b"".join(old[:5000]), b"".join([*old[5000:], *young])], counts, answer.append)
         there = len(points(settings))
-    assert (tally.delivered, tally.unfit, there) == (1000, 10_000, 1000)
+    assert (counts.delivered, counts.rejected, there) == (1000, 10_000, 1000)
     assert len(asked) < 50
     (line,) = answer
     assert "retention policy" in line["message"]
@@ -127,7 +127,7 @@ async def test_a_run_notes_why_points_are_refused_and_how_many(tmp_path: Path, m
         for name, text in influx.variables().items():
             monkeypatch.setenv(name, text)
         spool = MetricsSpool(tmp_path / SPOOL)
-        async with feeding(tmp_path, note, lambda _: None):
+        async with sink_for(tmp_path, note, lambda _: None):
             for frame in range(3):
                 spool.write(
                     MetricPoint(name, {}, {"n": frame}, 100 * frame + number) for number in range(100) for name in "mk"
@@ -168,7 +168,7 @@ async def test_a_sink_that_is_killed_is_started_again(
         for name, text in influx.variables().items():
             monkeypatch.setenv(name, text)
         spool = MetricsSpool(tmp_path / SPOOL)
-        async with feeding(tmp_path, notes.append, lambda _: None):
+        async with sink_for(tmp_path, notes.append, lambda _: None):
             for frame in range(30):
                 spool.write(MetricPoint("m", {"frame": str(frame)}, {"n": number}, number) for number in range(1000))
                 spool.flush()
@@ -210,15 +210,15 @@ def test_a_figure_that_is_no_number_costs_no_other(make: type[Influx], tmp_path:
     )
     spool.close()
     assert (spool.points, spool.left_out) == (2, 8)
-    tally = Tally()
+    counts = PointCounts()
     with make(tmp_path / "influx") as influx:
         influx.start().wait().set_up()
         with Database(influx.settings) as database:
             for lines in SpoolTail(tmp_path / SPOOL).frames():
-                write_fit(database.write, [lines], tally, lambda line: pytest.fail(str(line)))
+                write_accepted(database.write, [lines], counts, lambda line: pytest.fail(str(line)))
         (series,) = influx.series("SELECT * FROM m")
     assert (series["columns"], series["values"]) == (["time", "n"], [[1, 2**63 - 1], [3, 5]])
-    assert tally == Tally(delivered=2)
+    assert counts == PointCounts(delivered=2)
 
 
 @pytest.mark.parametrize("wrong", ["token", "place"])
@@ -243,7 +243,7 @@ async def test_what_was_wrong_is_made_right_during_a_run(
         spool = MetricsSpool(tmp_path / SPOOL)
         spool.write(MetricPoint("m", {}, {"n": number}, number) for number in range(1000))
         spool.flush()
-        async with feeding(tmp_path, note, lambda _: None):
+        async with sink_for(tmp_path, note, lambda _: None):
             await asyncio.wait_for(noted.wait(), 60)
             noted.clear()
             if wrong == "token":

@@ -220,7 +220,7 @@ async def test_the_shell_is_mininets_command_line_on_the_running_lab(lab: Emulat
     await shell.write(b"\x04")  # Ctrl-D ends the shell, not the lab
     await ended(shell)
     assert inside(lab, "ovs-vsctl", "list-br").split() == sorted(switch.name for switch in network.switches)
-    assert not lab.dead.done()
+    assert not lab.ended.done()
 
 
 @beside_the_lab
@@ -324,7 +324,7 @@ async def test_a_killed_part_takes_the_whole_lab_with_it(pair: Network, victim: 
     parent = int(Path(f"/proc/{init}/stat").read_text().rpartition(")")[2].split()[1])
     ours = {"init": init, "server of requests": server, "unshare": parent}
     os.kill(ours.get(victim) or named(pids, victim)[0], signal.SIGKILL)
-    assert reason in await asyncio.wait_for(lab.dead, 60)
+    assert reason in await asyncio.wait_for(lab.ended, 60)
     assert in_namespace(namespace) == set()
     await lab.stop()
 
@@ -334,7 +334,7 @@ async def test_a_signal_ends_the_lab(pair: Network, number: int) -> None:
     lab = await started_lab(pair)
     pids = lab_processes(lab)
     os.kill(named(pids, "atoll_emulation.mininet_lab.ns_init")[0], number)
-    await asyncio.wait_for(lab.dead, 60)
+    await asyncio.wait_for(lab.ended, 60)
     assert not any(Path(f"/proc/{pid}/ns").exists() for pid in pids)
 
 
@@ -345,7 +345,7 @@ async def test_stop_returns_when_everything_is_gone_and_may_be_repeated(pair: Ne
     await lab.stop()
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     await asyncio.wait_for(visitor.wait(), 60)  # what entered the lab dies with it
-    assert await lab.dead == "it was stopped"
+    assert await lab.ended == "it was stopped"
     await lab.stop()
     assert (await (await lab.open_shell()).read()) == b""
 

@@ -8,7 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.lab
 
-ASK = "from atoll_emulation.mininet_lab.namespaces import why_no_namespaces; print(why_no_namespaces())"
+ASK = "from atoll_emulation.mininet_lab.namespaces import namespaces_error; print(namespaces_error())"
 BOUNDED = f"echo 0 > /proc/sys/user/max_net_namespaces && exec {sys.executable} -c '{ASK}'"
 
 

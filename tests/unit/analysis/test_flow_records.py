@@ -22,7 +22,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 from scapy.utils import rdpcap, wrpcap
 
-from atoll_analysis.importers.flow_records import FlowFilter, Form, import_flows
+from atoll_analysis.importers.flow_records import FlowFilter, Format, import_flows
 from atoll_core.errors import DescriptionError
 from atoll_hosts.binary import find_binary
 from tests.support.sandbox import ATOLL
@@ -35,17 +35,17 @@ DOWNLOADS = Counter({368: 4, 1268: 4, 5268: 2, 20268: 2})
 REQUESTS = Counter({276: 12})  # 8 bytes each
 
 FILES = {
-    "nfdump.csv": Form.NFDUMP,
-    "argus.csv": Form.ARGUS,
-    "conn.log": Form.ZEEK,
-    "sample.pcap": Form.PCAP,
+    "nfdump.csv": Format.NFDUMP,
+    "argus.csv": Format.ARGUS,
+    "conn.log": Format.ZEEK,
+    "sample.pcap": Format.PCAP,
 }
 
 
 @pytest.mark.parametrize(("name", "form"), FILES.items())
-def test_downloads_have_their_sizes_whoever_recorded_them(name: str, form: Form) -> None:
+def test_downloads_have_their_sizes_whoever_recorded_them(name: str, form: Format) -> None:
     found = import_flows(RECORDS / name, None, ISLAND, find_binary)
-    assert (found.form, found.counts, found.damaged) == (form, DOWNLOADS, 0)
+    assert (found.file_format, found.counts, found.damaged) == (form, DOWNLOADS, 0)
     assert import_flows(RECORDS / name, form, FlowFilter(None, "tcp"), find_binary).counts == DOWNLOADS + REQUESTS
 
 
@@ -85,7 +85,12 @@ def test_damaged_records_are_left_out_and_told(name: str, tmp_path: Path) -> Non
 
 def test_the_header_of_nfdump_since_1_7_5_is_read() -> None:
     found = import_flows(RECORDS / "nfdump-1.7.5.csv", None, FlowFilter(IPv4Network("10.20.0.0/16")), find_binary)
-    assert (found.form, found.counts, found.left_out, found.damaged) == (Form.NFDUMP, Counter([14230, 180]), 1, 0)
+    assert (found.file_format, found.counts, found.excluded, found.damaged) == (
+        Format.NFDUMP,
+        Counter([14230, 180]),
+        1,
+        0,
+    )
 
 
 def test_a_damaged_gzip_is_one_line() -> None:
@@ -292,7 +297,7 @@ def test_a_log_by_the_rules_of_zeek_has_the_flows_of_the_capture(traffic: Path, 
     log = tmp_path / "conn.log"
     log.write_text(zeek_log(traffic))
     found = import_flows(log, None, FlowFilter(ISLAND.to), find_binary)
-    assert (found.form, found.counts, found.damaged) == (Form.ZEEK, TO_ISLAND, 0)
+    assert (found.file_format, found.counts, found.damaged) == (Format.ZEEK, TO_ISLAND, 0)
     everything = import_flows(traffic, None, FlowFilter(), find_binary)
     assert import_flows(log, None, FlowFilter(), find_binary).counts == everything.counts
 
@@ -365,7 +370,7 @@ REFUSED = [
         None,
         ":1: its first line has no known format; name the format: --format, one of nfdump, argus, zeek, pcap",
     ),
-    ("a,b\n1,2\n", Form.NFDUMP, ":1: there is no column firstSeen; export with: nfdump -r FILE -o csv (without -q)"),
+    ("a,b\n1,2\n", Format.NFDUMP, ":1: there is no column firstSeen; export with: nfdump -r FILE -o csv (without -q)"),
     (OLD, None, ": has no flow to import: no record"),
     (
         f"{OLD}{AT},TCP,1.2.3.4,1,5.6.7.8,2,9\n",
@@ -401,7 +406,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "form", "message"), REFUSED, ids=[message[-60:] for *_, message in REFUSED])
-def test_what_holds_nothing_is_refused_in_one_line(text: str, form: Form | None, message: str, tmp_path: Path) -> None:
+def test_what_holds_nothing_is_refused_in_one_line(
+    text: str, form: Format | None, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "records.csv"
     path.write_bytes(text.encode())
     with pytest.raises(DescriptionError) as refused:

@@ -86,7 +86,7 @@ def places(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> d
     directory.write(study, [point])
     made = Path(shutil.copytree(runs / "a", directory.working / point.id))
     kept = directory.point_path(point.id) / "20260102T030405Z-1"
-    directory.keep(made, point.id, Attempt(kept, "valid", "", 9.5, Provenance("abc", "virtual", "7.2.12-atoll")))
+    directory.add_attempt(made, point.id, Attempt(kept, "valid", "", 9.5, Provenance("abc", "virtual", "7.2.12-atoll")))
     shutil.rmtree(runs / "a")
     return {"RUN": kept, "OTHER": runs / "b", "STUDY": directory.path, "OUT": tmp_path / "out"}
 

@@ -16,12 +16,12 @@ from atoll_core.plan.plan import Backend
 from atoll_daemon.http.experiment_bodies import (
     DescribedExperiment,
     apply_merge_patch,
-    as_body,
     chain_patch,
     current_description,
     described_by_body,
     described_by_file,
-    no_chain_patch,
+    patch_document,
+    removal_patch,
 )
 from atoll_daemon.http.http_errors import RequestError, error_json
 
@@ -55,7 +55,7 @@ def change(lab: Lab, network: Network, geo: DescribedExperiment):
     def change(
         body: dict[str, Any], standing: DescribedExperiment | None = geo, settings: tuple[str, ...] = ()
     ) -> DescribedExperiment:
-        return described_by_body(as_body(body), lab, network, standing, settings)
+        return described_by_body(patch_document(body), lab, network, standing, settings)
 
     return change
 
@@ -181,16 +181,16 @@ def test_branches_come_change_and_go(change: Any) -> None:
     assert (branch.name, list(branch.hops), str(branch.carries)) == ("coded", CODED, "island 10.20.0.0/30, TCP")
     two = change(chain_patch("coded", ["sat"], {"protocol": "udp"}), one)
     assert str(two.experiment.branches[0].carries) == "UDP"
-    assert change(no_chain_patch("coded", two), two).experiment.branches == ()
+    assert change(removal_patch("coded", two), two).experiment.branches == ()
 
 
 def test_the_main_chain_can_neither_be_removed_nor_be_told_what_it_carries(geo: DescribedExperiment) -> None:
     with pytest.raises(RequestError, match="cannot be removed"):
-        no_chain_patch("main", geo)
+        removal_patch("main", geo)
     with pytest.raises(RequestError, match="remove `carries`"):
         chain_patch("main", [], {"protocol": "tcp"})
     with pytest.raises(RequestError, match="no chain 'coded'; known chains: main") as refused:
-        no_chain_patch("coded", geo)
+        removal_patch("coded", geo)
     assert refused.value.status == 404
 
 

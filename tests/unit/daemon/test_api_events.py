@@ -18,7 +18,7 @@ def log() -> EventLog:
 
 def held(listener: EventListener) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    while (event := listener.take_now()) is not None:
+    while (event := listener.get_nowait()) is not None:
         found.append(event)
     return found
 
@@ -64,7 +64,7 @@ async def test_events_and_samples_come_in_their_order(log: EventLog) -> None:
 
 async def test_a_listener_waits_for_what_is_to_come(log: EventLog) -> None:
     listener = log.subscribe(0, "patient", samples=False, drop=lambda: None)
-    waiting = asyncio.create_task(listener.take())
+    waiting = asyncio.create_task(listener.get())
     await asyncio.sleep(0)
     log.add("note", message="at last")
     event = await waiting
@@ -77,14 +77,14 @@ async def test_who_does_not_read_is_dropped_and_can_learn_of_it(log: EventLog) -
     dropped: list[bool] = []
     slow = log.subscribe(0, "slow", samples=True, drop=lambda: dropped.append(True))
     log.add("note")
-    await slow.take()
+    await slow.get()
     for _ in range(MOST_WAITING):
         log.sample("counters")
     assert not dropped
     quick = log.subscribe(log.seq, "quick", samples=False, drop=lambda: None)
     log.sample("counters")
     assert dropped == [True]
-    assert await slow.take() is None
+    assert await slow.get() is None
     log.sample("counters")
     (answer,) = held(quick)
     assert (answer["type"], answer["listener"], answer["after"]) == ("listener_dropped", "slow", 1)
@@ -94,5 +94,5 @@ async def test_the_end_lets_listeners_go_with_what_there_was(log: EventLog) -> N
     listener = log.subscribe(0, "last", samples=False, drop=lambda: None)
     log.add("lab", state="down")
     log.close()
-    assert (await listener.take() or {})["state"] == "down"
-    assert await listener.take() is None
+    assert (await listener.get() or {})["state"] == "down"
+    assert await listener.get() is None

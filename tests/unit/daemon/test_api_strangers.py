@@ -231,7 +231,7 @@ async def test_a_request_that_never_gets_done_is_ended(api: Api, monkeypatch: py
                 assert (await response.json())["busy"] is None
 
         await assert_served()
-        monkeypatch.setattr(tcp_listener, "FIRST_REQUEST_S", 0.5)
+        monkeypatch.setattr(tcp_listener, "FIRST_REQUEST_TIMEOUT_S", 0.5)
         reader, writer = await asyncio.open_connection("127.0.0.1", api.port)
         writer.write(b"GET /v1/status HTTP/1.1\r\n")
         closed = asyncio.create_task(reader.read())

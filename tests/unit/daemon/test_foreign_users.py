@@ -23,7 +23,7 @@ import pytest
 from atoll_core.errors import LabError
 from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon import socket_lock
-from atoll_daemon.client import connected, wait_gone
+from atoll_daemon.client import connected, wait_until_ended
 from atoll_daemon.http import tcp_listener
 from atoll_daemon.lab_daemon import LabDaemon
 from atoll_daemon.replays.watch_server import Upstream
@@ -148,7 +148,7 @@ except ConnectionResetError: print("closed", b"")
 
 async def test_own_connections_are_few_and_ask_soon(daemon: LabDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(tcp_listener, "FIRST_REQUEST_S", 0.1)
+        patch.setattr(tcp_listener, "FIRST_REQUEST_TIMEOUT_S", 0.1)
         reader, writer = await asyncio.open_unix_connection(socket_lock.socket_address(TARGET))
         assert await reader.read() == b""
         writer.close()
@@ -186,7 +186,7 @@ async def test_each_connection_is_checked_not_only_the_first(
         assert client is not None
         await client.status()
         daemon.end.set()
-        await wait_gone(TARGET, os.getpid())
+        await wait_until_ended(TARGET, os.getpid())
         for _ in range(2):  # the connection that has ended, then a new one
             with pytest.raises(aiohttp.ClientError):
                 await client.status()

@@ -39,7 +39,7 @@ class Watched:
         return self.events.subscribe(0, "somebody", samples=samples, drop=lambda: setattr(self, "dropped", True))
 
     def count(self, box: str, line: dict[str, Any], now_ns: int = 9) -> None:
-        self.points.take_counters(self.testbed, Counters(box, {"type": "counters", **line}), now_ns)
+        self.points.add_counters(self.testbed, Counters(box, {"type": "counters", **line}), now_ns)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def watched(project: Path) -> Watched:
 
 
 async def taken(listener: EventListener) -> dict[str, Any]:
-    message = await listener.take()
+    message = await listener.get()
     assert message is not None
     return message
 
@@ -57,8 +57,8 @@ async def taken(listener: EventListener) -> dict[str, Any]:
 async def test_points_of_a_second_come_together(watched: Watched) -> None:
     listener = watched.listen()
     with watched.points.of_run("geo-1"):
-        watched.points.take([MetricPoint("server", {"host": "w1"}, {"active": 3}, 7)])
-        watched.points.take([MetricPoint("server", {"host": "w2"}, {"active": 4}, 6)])
+        watched.points.add([MetricPoint("server", {"host": "w1"}, {"active": 3}, 7)])
+        watched.points.add([MetricPoint("server", {"host": "w2"}, {"active": 4}, 6)])
         message = await taken(listener)
     assert message == {
         "type": "points",
@@ -74,7 +74,7 @@ async def test_points_are_of_the_run_they_were_taken_in(watched: Watched) -> Non
     listener = watched.listen()
     watched.count("sat", {"t_ns": 1, "to_island": COUNTED})
     with watched.points.of_run("geo-1"):
-        watched.points.take([MetricPoint("event", {}, {"text": "step apply"}, 2)])
+        watched.points.add([MetricPoint("event", {}, {"text": "step apply"}, 2)])
     watched.count("sat", {"t_ns": 3, "to_island": COUNTED})
     runs = [(message["run"], message["t_ns"]) for message in [await taken(listener) for _ in range(3)]]
     assert runs == [(None, 9), ("geo-1", 2), (None, 9)]
@@ -107,7 +107,7 @@ async def test_during_a_run_boxes_are_the_run_s(watched: Watched) -> None:
     with watched.points.of_run("geo-1"):
         watched.count("sat", {"t_ns": 1, "to_island": COUNTED})
         await asyncio.sleep(2 * PERIOD_S)
-    assert listener.take_now() is None
+    assert listener.get_nowait() is None
 
 
 @skipping_waits
@@ -129,17 +129,17 @@ async def test_while_nobody_watches_nothing_is_put_together(watched: Watched) ->
         raise AssertionError("somebody looked at the points")
         yield
 
-    watched.points.take(never())
+    watched.points.add(never())
     watched.count("sat", {"classes": None})
     listener = watched.listen()
     await asyncio.sleep(2 * PERIOD_S)
-    assert listener.take_now() is None
+    assert listener.get_nowait() is None
 
 
 @skipping_waits
 async def test_figures_that_are_none_are_left_out_and_the_rest_is_json(watched: Watched) -> None:
     listener = watched.listen()
-    watched.points.take([MetricPoint("a", {}, {"x": math.nan, "y": 1}, 1), MetricPoint("b", {}, {"x": math.inf}, 2)])
+    watched.points.add([MetricPoint("a", {}, {"x": math.nan, "y": 1}, 1), MetricPoint("b", {}, {"x": math.inf}, 2)])
     message = await taken(listener)
     assert message["points"] == [["a", {}, {"y": 1}, 1]]
     json.dumps(message, allow_nan=False)
@@ -153,15 +153,15 @@ async def test_who_does_not_read_is_dropped_by_points_sooner_than_by_events(watc
     sent = 0
     while not watched.dropped:
         watched.events.sample("points", run=None, points=points)
-        assert reader.take_now() is not None
+        assert reader.get_nowait() is not None
         sent += 1
     assert sent <= MOST_WAITING / 200 + 2
-    assert await slow.take() is None
-    answer = reader.take_now()
+    assert await slow.get() is None
+    answer = reader.get_nowait()
     assert answer is not None
     assert (answer["type"], answer["listener"]) == ("listener_dropped", "somebody")
     watched.events.sample("points", run=None, points=points * 10)
-    assert reader.take_now() is not None
+    assert reader.get_nowait() is not None
 
 
 def test_metering_hands_on_what_it_spools_and_nothing_else(project: Path, tmp_path: Path) -> None:

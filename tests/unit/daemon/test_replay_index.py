@@ -92,9 +92,9 @@ def test_one_damaged_directory_hides_no_other(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("of no run")
     replays = Replays(tmp_path)
     assert [each["id"] for each in replays.summaries()] == [good.id]
-    assert replays.find(good.id).head.id == good.id
+    assert replays.find(good.id).summary.id == good.id
     with pytest.raises(RunDirError, match="has no complete run request"):
-        assert Replay(tmp_path / "geo" / "20261121T155215Z-1").head
+        assert Replay(tmp_path / "geo" / "20261121T155215Z-1").summary
 
 
 def test_a_run_whose_request_or_events_cannot_be_read_is_told_as_such(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_of_very_many_runs_the_latest_are_listed_and_all_are_found(tmp_path: Pat
     listed = [each["id"] for each in replays.summaries()]
     assert len(listed) == MOST_LISTED
     assert oldest.id not in listed
-    assert replays.find(oldest.id).head.began_t_ns == oldest.began_ns
+    assert replays.find(oldest.id).summary.began_t_ns == oldest.began_ns
 
 
 def test_runs_from_elsewhere_are_there_too_and_a_renamed_one_keeps_its_name(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_runs_from_elsewhere_are_there_too_and_a_renamed_one_keeps_its_name(tmp_
     replays = Replays(tmp_path / "runs")
     replays.add(moved)
     assert [each["id"] for each in replays.summaries()] == [run.id]
-    assert replays.find(run.id).head.began_t_ns == run.began_ns
+    assert replays.find(run.id).summary.began_t_ns == run.began_ns
 
 
 @pytest.mark.parametrize("name", ["geo-20261121T155208Z-2", "", "..", "../geo", "/etc/passwd", "geo"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from atoll_analysis import analyse
 from atoll_analysis.summary import Summary
-from atoll_dashboards.report.downsampling import STRETCHES, cloud, extremes, share_points
+from atoll_dashboards.report.downsampling import SEGMENTS, extremes, scatter_points, share_points
 from atoll_dashboards.report.plot_style import image
 from atoll_dashboards.report.plots import PLOTS
 from atoll_dashboards.report.report_data import Sources, read_sources
@@ -23,16 +23,16 @@ HOURS_4 = 4 * 36_000
 PEAK, GAP = 100_001, 50_000
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 40 * STRETCHES))
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40 * SEGMENTS))
 def test_every_stretch_keeps_its_least_and_its_greatest_row(seed: int, count: int) -> None:
     random = np.random.default_rng(seed)
     rows = pl.DataFrame({"t_s": np.arange(count) / 10, "a": random.pareto(1.0, count), "b": random.normal(size=count)})
     thin = extremes(rows, "a", "b")
     assert thin["t_s"].is_sorted()
-    assert len(thin) <= 16 * STRETCHES
+    assert len(thin) <= 16 * SEGMENTS
     assert thin.row(0) == rows.row(0)
     assert thin.row(-1) == rows.row(-1)
-    length = count // STRETCHES
+    length = count // SEGMENTS
     if length <= 8:
         assert thin.equals(rows)
         return
@@ -55,19 +55,19 @@ def test_a_scatter_plot_keeps_a_few_points_of_each_place_and_all_that_are_alone(
     random = np.random.default_rng(1)
     x, y = random.lognormal(8, 0.3, 50_000), random.lognormal(1, 0.3, 50_000)
     x[:2], y[:2] = (1.0, 1e9), (1e-3, 1e3)
-    kept = cloud(x, y)
+    kept = scatter_points(x, y)
     assert {0, 1} <= set(kept.tolist())
     assert len(kept) < 20_000
     assert (np.diff(kept) > 0).all()
-    assert len(cloud(np.ones(50_000), np.ones(50_000))) == 4
+    assert len(scatter_points(np.ones(50_000), np.ones(50_000))) == 4
 
 
 def test_shares_are_exact_where_they_are_drawn() -> None:
     sizes = np.sort(np.random.default_rng(1).pareto(1.1, 100_000) + 1)
     kept = share_points(sizes)
-    assert len(kept) <= STRETCHES
+    assert len(kept) <= SEGMENTS
     assert kept[-1] == len(sizes) - 1
-    drawn = np.searchsorted(sizes, np.geomspace(sizes[0], sizes[-1], STRETCHES), side="right")
+    drawn = np.searchsorted(sizes, np.geomspace(sizes[0], sizes[-1], SEGMENTS), side="right")
     assert set(kept + 1) == set(drawn)
 
 

@@ -20,11 +20,11 @@ from atoll_analysis.run_directory import MetricsSpool, RunDir
 from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail
 from atoll_core.errors import RunDirError, UsageError
 from atoll_core.metrics.line_protocol import MetricPoint
-from atoll_dashboards.influx.influx_client import DatabaseError, UnfitError
+from atoll_dashboards.influx.influx_client import DatabaseError, RejectedError
 from atoll_dashboards.influx.influx_load import ALIGNED_NS, Times, load_run, shift_ns, shifted
 from atoll_dashboards.influx.influx_settings import InfluxSettings, influx_settings
-from atoll_dashboards.influx.influx_sink import Sink, Tally, batches, write_fit
-from atoll_dashboards.influx.sink_supervisor import feeding
+from atoll_dashboards.influx.influx_sink import PointCounts, Sink, batches, write_accepted
+from atoll_dashboards.influx.sink_supervisor import sink_for
 from tests.support.sinks import sink_of
 
 pytestmark = pytest.mark.long
@@ -54,7 +54,7 @@ class Counting:
         if len(fit) == len(found) or self._partly:
             self.lines += [line for line in fit if line not in self.lines]
         if len(fit) < len(found):
-            raise UnfitError("bad lines", self._says(len(found) - len(fit)))
+            raise RejectedError("bad lines", self._says(len(found) - len(fit)))
 
 
 def spool(path: Path, frames: int, points: int = 3) -> MetricsSpool:
@@ -121,10 +121,10 @@ KINDS = {
 def test_unfit_lines_cost_no_other_and_all_of_them_are_counted(where: set[int], kind: dict[str, Any]) -> None:
     """However many of a batch they are, and whether the database keeps the fit ones of it or none."""
     lines = [b"bad n=1i 1" if number in where else b"n=%di 1" % number for number in range(9)]
-    database, tally, answer = Counting(**kind), Tally(), []
-    write_fit(database.write, [b"".join(line + b"\n" for line in lines)], tally, answer.append)
+    database, counts, answer = Counting(**kind), PointCounts(), []
+    write_accepted(database.write, [b"".join(line + b"\n" for line in lines)], counts, answer.append)
     assert numbered(database.lines) == [number for number in range(9) if number not in where]
-    assert (tally.delivered, tally.unfit, len(answer)) == (9 - len(where), len(where), 1)
+    assert (counts.delivered, counts.rejected, len(answer)) == (9 - len(where), len(where), 1)
 
 
 def test_what_the_database_says_of_a_batch_is_believed_where_it_can_know() -> None:
@@ -133,9 +133,9 @@ def test_what_the_database_says_of_a_batch_is_believed_where_it_can_know() -> No
     hour = 3600 * 10**9
 
     def writes(*lines: bytes) -> int:
-        database, tally = Counting(partly=True, says=says), Tally()
-        write_fit(database.write, [b"".join(line + b"\n" for line in lines)], tally, lambda _: None)
-        assert (tally.delivered, tally.unfit) == (2, 2)
+        database, counts = Counting(partly=True, says=says), PointCounts()
+        write_accepted(database.write, [b"".join(line + b"\n" for line in lines)], counts, lambda _: None)
+        assert (counts.delivered, counts.rejected) == (2, 2)
         return database.writes
 
     assert writes(b"n=1i 1", b"bad n=1i 2", b"n=2i 3", b"bad n=1i 4") == 1
@@ -145,16 +145,18 @@ def test_what_the_database_says_of_a_batch_is_believed_where_it_can_know() -> No
 
 def test_reasons_are_told_once_each_and_not_without_end() -> None:
     """A type that conflicts does so in every batch; a line that cannot be parsed is a reason of its own."""
-    tally, answer = Tally(), []
+    counts, answer = PointCounts(), []
     batch = b"bad n=1i 1\nn=1i 1\nbad n=1i 2\n"
     for _ in range(3):
-        write_fit(Counting(partly=True, says="type conflict dropped={}".format).write, [batch], tally, answer.append)
+        write_accepted(
+            Counting(partly=True, says="type conflict dropped={}".format).write, [batch], counts, answer.append
+        )
     assert [line["message"] for line in answer] == ["bad lines: type conflict"]
     for number in range(100):
         says = f"unable to parse line {number}"
-        write_fit(Counting(says=lambda _, says=says: says).write, [b"bad n=1i 1\n"], tally, answer.append)
+        write_accepted(Counting(says=lambda _, says=says: says).write, [b"bad n=1i 1\n"], counts, answer.append)
     assert len(answer) == 10
-    assert (tally.delivered, tally.unfit) == (3, 106)
+    assert (counts.delivered, counts.rejected) == (3, 106)
 
 
 def test_an_outage_amid_a_batch_with_unfit_lines_counts_nothing_twice() -> None:
@@ -168,13 +170,13 @@ def test_an_outage_amid_a_batch_with_unfit_lines_counts_nothing_twice() -> None:
             super().write(lines)
 
     pieces = [b"n=1i 1\nn=2i 1\nn=3i 1\nbad n=1i 1\n"]
-    database, tally = Goes(), Tally()
+    database, counts = Goes(), PointCounts()
     with pytest.raises(DatabaseError):
-        write_fit(database.write, pieces, tally, lambda _: None)
-    assert (tally.delivered, tally.unfit, pieces) == (3, 0, [b"bad n=1i 1\n"])
-    write_fit(database.write, pieces, tally, lambda _: None)
+        write_accepted(database.write, pieces, counts, lambda _: None)
+    assert (counts.delivered, counts.rejected, pieces) == (3, 0, [b"bad n=1i 1\n"])
+    write_accepted(database.write, pieces, counts, lambda _: None)
     assert numbered(database.lines) == [1, 2, 3]
-    assert (tally.delivered, tally.unfit) == (3, 1)
+    assert (counts.delivered, counts.rejected) == (3, 1)
 
 
 class Impatient(threading.Event):
@@ -197,7 +199,7 @@ def test_an_outage_is_told_once_and_nothing_is_lost(tmp_path: Path) -> None:
     carrying.join()
     assert numbered(database.lines) == list(range(12))
     assert [line["type"] for line in answer] == ["problem", "recovered"]
-    assert (sink.tally.delivered, sink.tally.left) == (12, 0)
+    assert (sink.counts.delivered, sink.counts.remaining) == (12, 0)
 
 
 def test_at_the_end_a_database_that_is_away_is_not_waited_for(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_at_the_end_a_database_that_is_away_is_not_waited_for(tmp_path: Path) ->
     ended.set()
     sink = Sink(SpoolTail(run_dir.path / SPOOL), Counting(away=1000).write, ended, lambda _: None)
     sink.copy_all()
-    assert (sink.tally.delivered, sink.tally.left) == (0, 6)
+    assert (sink.counts.delivered, sink.counts.remaining) == (0, 6)
     database = Counting()
     assert load_run(run_dir, database.write).delivered == 6
     assert numbered(database.lines) == list(range(6))
@@ -302,7 +304,7 @@ def fed(run_dir: RunDir, monkeypatch: pytest.MonkeyPatch, url: str) -> list[str]
             notes.append(text)
             noted.set()
 
-        async with feeding(run_dir.path, note, lambda _: None):
+        async with sink_for(run_dir.path, note, lambda _: None):
             spool(run_dir.path / SPOOL, 2).close()
             await noted.wait()
 
@@ -333,13 +335,13 @@ async def test_how_many_points_a_database_took_is_known_at_the_end(
         serving.start()
         monkeypatch.setenv("ATOLL_INFLUX_URL", f"http://127.0.0.1:{server.server_port}")
         try:
-            async with feeding(run_dir.path, pytest.fail, lambda _: None) as fed:
+            async with sink_for(run_dir.path, pytest.fail, lambda _: None) as fed:
                 pass
         finally:
             server.shutdown()
             serving.join()
     assert fed.points == 6
-    async with feeding(run_dir.path, lambda _: None, lambda _: None) as fed:
+    async with sink_for(run_dir.path, lambda _: None, lambda _: None) as fed:
         pass
     assert fed.points == 0
 
@@ -374,7 +376,7 @@ async def test_a_database_that_stands_still_is_waited_for_so_long_and_that_is_sh
     shown: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("ATOLL_INFLUX_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        async with feeding(run_dir.path, notes.append, shown.append):
+        async with sink_for(run_dir.path, notes.append, shown.append):
             pass
     (what_for,) = shown
     assert what_for.startswith("waiting until bucket 'atoll' of http://127.0.0.1:")
@@ -398,7 +400,7 @@ async def test_a_sink_that_is_killed_again_and_again_is_given_up(
         if "was killed" in text:
             deaths.put_nowait(text)
 
-    async with feeding(run_dir.path, note, note):
+    async with sink_for(run_dir.path, note, note):
         for starts in range(1, 5):
             os.kill(await sink_of(run_dir.path), signal.SIGKILL)
             killed = await deaths.get()

@@ -3,7 +3,7 @@
 
 import pytest
 
-from atoll_dashboards.influx.influx_settings import other_database, settings_mark
+from atoll_dashboards.influx.influx_settings import database_mismatch, settings_digest
 
 HELD = {
     "HOME": "/nowhere",
@@ -17,9 +17,9 @@ NONE = {"HOME": "/nowhere"}
 
 def test_equal_settings_have_nothing_to_tell() -> None:
     """Wherever they are from: white space around a token is no difference; nor are two that have none."""
-    assert other_database(settings_mark(HELD), HELD) is None
-    assert other_database(settings_mark({**HELD, "ATOLL_INFLUX_TOKEN": "the-secret\r"}), HELD) is None
-    assert other_database(settings_mark(NONE), NONE) is None
+    assert database_mismatch(settings_digest(HELD), HELD) is None
+    assert database_mismatch(settings_digest({**HELD, "ATOLL_INFLUX_TOKEN": "the-secret\r"}), HELD) is None
+    assert database_mismatch(settings_digest(NONE), NONE) is None
 
 
 @pytest.mark.parametrize(
@@ -34,29 +34,29 @@ def test_equal_settings_have_nothing_to_tell() -> None:
     ],
 )
 def test_whatever_differs_is_told_in_a_line_with_the_database_that_is_used(shell: dict[str, str]) -> None:
-    answer = other_database(settings_mark(shell), HELD)
+    answer = database_mismatch(settings_digest(shell), HELD)
     assert answer is not None
     assert answer.startswith(
         "metrics go to bucket 'b' of http://db:8086, according to the settings with which the lab was brought up"
     )
     assert "\n" not in answer
     assert "the-secret" not in answer
-    back = other_database(settings_mark(HELD), shell)
+    back = database_mismatch(settings_digest(HELD), shell)
     assert back is not None
-    assert "the-secret" not in back + settings_mark(HELD)
+    assert "the-secret" not in back + settings_digest(HELD)
 
 
 def test_a_daemon_without_a_database_says_so() -> None:
-    answer = other_database(settings_mark(HELD), NONE)
+    answer = database_mismatch(settings_digest(HELD), NONE)
     assert answer is not None
     assert answer.startswith("metrics go to no database, according to the settings")
 
 
 def test_a_mark_tells_nothing_twice() -> None:
     """Each has a salt of its own: two of them do not say that they are of one token."""
-    assert settings_mark(HELD) != settings_mark(HELD)
+    assert settings_digest(HELD) != settings_digest(HELD)
 
 
 @pytest.mark.parametrize("mark", ["", ".", "nonsense", "ä.ö"])
 def test_a_mark_that_is_none_is_that_of_others(mark: str) -> None:
-    assert other_database(mark, HELD)
+    assert database_mismatch(mark, HELD)

@@ -17,14 +17,14 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
 from atoll_emulation.this_machine.congestion_controls import (
-    Offer,
+    Controls,
+    local_controls,
     missing_controls,
-    offered_by_virtual_kernel,
-    offered_here,
     require_controls,
+    virtual_controls,
 )
 
-HERE = Offer("this kernel (6.18)", frozenset({"reno", "cubic"}), frozenset({"bbr"}), frozenset({"vegas"}))
+HERE = Controls("this kernel (6.18)", frozenset({"reno", "cubic"}), frozenset({"bbr"}), frozenset({"vegas"}))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_what_is_there_or_loaded_when_a_socket_asks_is_not_missing(geo, control)
 
 
 def test_a_missing_one_is_told_once_with_where_it_is_named_what_there_is_and_which_place_has_it(geo):
-    (answer,) = missing_controls(naming(geo, "hybla", w1="hybla", w2="cubic"), HERE, offered_by_virtual_kernel())
+    (answer,) = missing_controls(naming(geo, "hybla", w1="hybla", w2="cubic"), HERE, virtual_controls())
     assert answer == (
         "e.yaml: tcp.congestion_control, tcp.servers.w1: congestion control 'hybla' is not in this kernel (6.18), "
         "which has bbr, cubic, reno; --on virtual has it"
@@ -50,14 +50,14 @@ def test_a_missing_one_is_told_once_with_where_it_is_named_what_there_is_and_whi
 
 
 def test_a_module_that_a_plain_user_cannot_load_has_its_remedy(geo):
-    answer = missing_controls(naming(geo, "vegas"), HERE, offered_by_virtual_kernel())
+    answer = missing_controls(naming(geo, "vegas"), HERE, virtual_controls())
     assert [line.split(": ", 2)[2] for line in answer] == [
         "congestion control 'vegas' is a module that is not loaded: modprobe tcp_vegas (as root)"
     ]
 
 
 def test_one_that_no_kernel_has_is_likened_to_one_that_there_is(geo):
-    (answer,) = missing_controls(naming(geo, "hybra"), HERE, offered_by_virtual_kernel())
+    (answer,) = missing_controls(naming(geo, "hybra"), HERE, virtual_controls())
     assert answer.endswith(
         "'hybra' is not in this kernel (6.18), which has bbr, cubic, reno; did you mean 'hybla'? --on virtual has it"
     )
@@ -65,7 +65,7 @@ def test_one_that_no_kernel_has_is_likened_to_one_that_there_is(geo):
 
 def test_of_a_misspelt_one_all_that_the_kernel_has_are_named_and_no_others(geo):
     """They are what one chooses from, and no other command lists them."""
-    virtual = offered_by_virtual_kernel()
+    virtual = virtual_controls()
     (line,) = missing_controls(naming(geo, "cubik"), virtual)
     assert line.endswith(f"'cubik' is not in the virtual kernel, which has {virtual}; did you mean 'cubic'?")
     (line,) = missing_controls(naming(geo, "cubik"), HERE, virtual)
@@ -80,8 +80,8 @@ def test_one_that_is_like_a_module_that_is_not_loaded_is_likened_to_it(geo):
 
 
 def test_the_virtual_kernel_has_what_linux_has():
-    assert {"reno", "cubic", "bbr", "hybla", "htcp", "highspeed", "westwood"} <= offered_by_virtual_kernel().usable
-    assert not offered_by_virtual_kernel().usable & {"advanced", "hstcp"}
+    assert {"reno", "cubic", "bbr", "hybla", "htcp", "highspeed", "westwood"} <= virtual_controls().usable
+    assert not virtual_controls().usable & {"advanced", "hstcp"}
 
 
 def test_modules_are_loaded_for_root_only(tmp_path):
@@ -91,18 +91,18 @@ def test_modules_are_loaded_for_root_only(tmp_path):
     modules.mkdir(parents=True)
     for name in ("tcp_cubic.ko", "tcp_hybla.ko.xz", "tcp_diag.ko", "udp_diag.ko"):
         (modules / name).touch()
-    root, user = (offered_here(loaded, tmp_path, root=who) for who in (True, False))
+    root, user = (local_controls(loaded, tmp_path, root=who) for who in (True, False))
     assert (root.available, root.loadable, root.unloaded) == ({"reno", "cubic"}, {"hybla"}, set())
     assert (user.available, user.loadable, user.unloaded) == ({"reno", "cubic"}, set(), {"hybla"})
 
 
 def test_this_kernel_has_reno(geo):
-    assert "reno" in offered_here().usable
-    require_controls(naming(geo, "reno"), offered_here())
+    assert "reno" in local_controls().usable
+    require_controls(naming(geo, "reno"), local_controls())
 
 
 def test_a_run_is_refused_before_anything_starts(geo):
-    virtual = offered_by_virtual_kernel()
+    virtual = virtual_controls()
     with pytest.raises(PlanError, match=r"congestion control 'hybra' is not in this kernel"):
         require_controls(naming(geo, "hybra"), HERE, virtual)
     with pytest.raises(PlanError, match=r"congestion control 'hybra' is not in the virtual kernel"):
@@ -120,7 +120,7 @@ def test_one_that_another_kernel_has_or_that_could_be_loaded_is_what_the_machine
     """The word is right, then: nothing about the description would have to change elsewhere."""
     for control in ("hybla", "vegas"):
         with pytest.raises(MachineError):
-            require_controls(naming(geo, control), HERE, offered_by_virtual_kernel())
+            require_controls(naming(geo, control), HERE, virtual_controls())
 
 
 def test_check_compares_with_the_machine_only_when_asked_to(project, tmp_path, monkeypatch, capsys):

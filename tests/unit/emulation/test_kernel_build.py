@@ -17,7 +17,7 @@ import pytest
 
 from atoll_core.errors import LabError, MachineError, UsageError
 from atoll_emulation.uml import build as build_module
-from atoll_emulation.uml.build import build_kernel, build_wanted
+from atoll_emulation.uml.build import build_kernel, build_preferred
 from atoll_emulation.uml.cache import cache_directory, kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.recipe import OPTIONAL_MARK, RECIPES, missing_options, recipe_for
@@ -226,7 +226,7 @@ def test_the_user_chooses_the_release(tmp_path: Path, monkeypatch: pytest.Monkey
         find_virtual_kernel()
     monkeypatch.setenv("ATOLL_KERNEL", "6.12")
     with pytest.raises(UsageError, match=r"^ATOLL_KERNEL=6.12: only 6.1 and 7.2 are built without a source; name an "):
-        build_wanted(lambda *_: None, print)
+        build_preferred(lambda *_: None, print)
     monkeypatch.setenv("ATOLL_KERNEL", "newest")
     for words in (("status",), ("build",), ("path",)):
         done = atoll_kernel(*words)
@@ -245,7 +245,7 @@ def test_the_best_release_that_is_to_be_had_is_built(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(build_module, "download", unreachable)
     for there_before in (False, True):
-        assert bool(build_wanted(lambda *_: None, answer.append)) != there_before
+        assert bool(build_preferred(lambda *_: None, answer.append)) != there_before
         assert answer[0].startswith("Linux 7.2 (the preferred release that is to be had), from linux-source-7.2 of ")
         assert answer[1] == "Linux 7.2 is not built: Debian's trixie-backports cannot be reached: no such host"
         assert (
@@ -256,11 +256,11 @@ def test_the_best_release_that_is_to_be_had_is_built(tmp_path: Path, monkeypatch
         answer.clear()
     new = archive(tmp_path, NEW.series)
     monkeypatch.setattr(build_module, "download", lambda *_: new)
-    built = build_wanted(lambda *_: None, answer.append)
+    built = build_preferred(lambda *_: None, answer.append)
     assert built is not None
     assert built.name == f"7.2.7-{NEW.hash}"
     answer.clear()
-    assert build_wanted(lambda *_: None, answer.append) is None
+    assert build_preferred(lambda *_: None, answer.append) is None
     assert answer == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from atoll_core.errors import MachineError, UsageError
 from atoll_emulation.uml import build as build_module
-from atoll_emulation.uml.build import build_kernel, build_wanted
+from atoll_emulation.uml.build import build_kernel, build_preferred
 from atoll_emulation.uml.cache import kernel_status, sha256, unused_kernels
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.recipe import RECIPES, recipe_for
@@ -115,10 +115,10 @@ def test_roots_own_kernel_does_not_stand_for_the_shared_one(
     keep(own)
     source = archive(tmp_path)
     monkeypatch.setattr(build_module, "find_source", lambda *_: source)
-    built = build_wanted(lambda *_: None, print)
+    built = build_preferred(lambda *_: None, print)
     assert built is not None
     assert built.parent == shared_kernels
-    assert build_wanted(lambda *_: None, print) is None
+    assert build_preferred(lambda *_: None, print) is None
 
 
 def test_a_shared_place_that_would_not_count_is_refused_and_left_as_it_is(tmp_path: Path, shared_kernels: Path) -> None:
@@ -165,8 +165,8 @@ def test_the_only_source_of_another_series_is_named_and_built_once(
     answer: list[str] = []
     source = archive(tmp_path, "6.12")
     monkeypatch.setattr(build_module, "find_source", lambda *_: source)
-    assert build_wanted(lambda *_: None, answer.append) is not None
-    assert build_wanted(lambda *_: None, answer.append) is None
+    assert build_preferred(lambda *_: None, answer.append) is not None
+    assert build_preferred(lambda *_: None, answer.append) is None
     assert answer == [f"Linux 6.12 (the preferred release that is to be had), from {source}"]
 
 

@@ -141,7 +141,7 @@ def test_leo_satellites_change_only_at_the_schedule():
 
 def test_with_a_single_satellite_the_link_is_blocked_from_its_setting_on():
     alone = ConstellationService(
-        Constellation(8062, 0.04, 1, 1, 0), least_elevation_deg=10, period=Duration(S), keeps=True
+        Constellation(8062, 0.04, 1, 1, 0), least_elevation_deg=10, period=Duration(S), keeps_satellite=True
     )
     wanted = replace(MEO, service=alone, step=Duration(10 * S), duration=Duration(4 * 3600 * S))
     for start_s in range(0, 6 * 3600, 600):

@@ -233,7 +233,7 @@ def test_a_broken_connection_loses_messages_and_keeps_entries() -> None:
     for port in (1, 2, 3):
         desk.send(added(entry(port)))
     desk.until(1)
-    desk.model.forget_messages()
+    desk.model.drop_messages()
     desk.until(10)
     assert [each.cookie for each in desk.model.entries] == [1]
 

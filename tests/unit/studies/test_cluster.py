@@ -17,7 +17,7 @@ from atoll_studies.points import make_points
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Provenance, StudyDirectory
 from atoll_studies.sweeping.cluster import _run_to_the_end, require_address
-from atoll_studies.sweeping.remote_attempt import Returned, _pack, make_attempt, read_inputs, unpack
+from atoll_studies.sweeping.remote_attempt import AttemptResult, _pack, make_attempt, read_inputs, unpack
 from atoll_studies.sweeping.sweep import Sweep
 from tests.support.sandbox import QUICK
 
@@ -91,9 +91,9 @@ def test_only_virtual_runs_are_made_elsewhere(tmp_path: Path) -> None:
 def test_a_worker_with_another_atoll_makes_no_attempt_and_leaves_nothing(tmp_path: Path) -> None:
     own = tmp_path / "worker"
     own.mkdir()
-    returned = make_attempt(read_inputs(*swept(tmp_path, "mininet")), own)
-    assert (returned.archive, returned.exit_code) == (b"", 1)
-    assert "changed during the sweep, from atoll another on mininet" in returned.message
+    result = make_attempt(read_inputs(*swept(tmp_path, "mininet")), own)
+    assert (result.archive, result.exit_code) == (b"", 1)
+    assert "changed during the sweep, from atoll another on mininet" in result.message
     assert list(own.iterdir()) == []
 
 
@@ -109,9 +109,9 @@ def test_an_attempt_that_was_added_comes_back_though_its_process_is_killed(
     )
     script.chmod(0o755)
     monkeypatch.setenv("PATH", str(script.parent), prepend=":")
-    returned = make_attempt(read_inputs(*swept(tmp_path, "mininet")), tmp_path)
-    assert returned.exit_code == 0
-    assert json.loads((unpack(returned, tmp_path / "there") / "attempt.json").read_text()) == ATTEMPT
+    result = make_attempt(read_inputs(*swept(tmp_path, "mininet")), tmp_path)
+    assert result.exit_code == 0
+    assert json.loads((unpack(result, tmp_path / "there") / "attempt.json").read_text()) == ATTEMPT
 
 
 def test_an_archive_that_was_damaged_is_refused(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_archive_that_was_damaged_is_refused(tmp_path: Path) -> None:
     made.mkdir()
     (made / "attempt.json").write_text("{}")
     archive = _pack(made)
-    whole = Returned(archive, hashlib.sha256(archive).hexdigest(), 0, "")
+    whole = AttemptResult(archive, hashlib.sha256(archive).hexdigest(), 0, "")
     assert (unpack(whole, tmp_path / "there") / "attempt.json").read_text() == "{}"
     with pytest.raises(RunError, match="its SHA-256 differs"):
         unpack(replace(whole, archive=archive[:-1] + b"x"), tmp_path / "other")
@@ -132,5 +132,5 @@ def test_an_archive_that_leads_out_of_its_folder_is_refused(tmp_path: Path, name
         archive.addfile(tarfile.TarInfo(name))
     content = packed.getvalue()
     with pytest.raises(RunError, match="outside the run"):
-        unpack(Returned(content, hashlib.sha256(content).hexdigest(), 0, ""), tmp_path / "there")
+        unpack(AttemptResult(content, hashlib.sha256(content).hexdigest(), 0, ""), tmp_path / "there")
     assert not (tmp_path / "outside").exists()

@@ -22,8 +22,8 @@ from atoll_core.units import Rate
 from atoll_hosts.binary import find_binary
 from atoll_studies.results.comparison import compare
 from atoll_studies.results.results import Results
-from atoll_studies.results.similarity import Likeness
-from atoll_studies.views.documents import FORMS, markdown, page
+from atoll_studies.results.similarity import Similarity
+from atoll_studies.views.documents import SUFFIXES, markdown, page
 from atoll_studies.views.tables import Table, headline, number_text, percent_text, tables
 from tests.support.synthetic_run import begin, experiment, network
 
@@ -66,10 +66,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunDir]:
     return [real, virtual]
 
 
-def likeness_of(results: Results) -> Likeness:
+def likeness_of(results: Results) -> Similarity:
     """In what the runs agree and differ."""
-    assert results.likeness is not None
-    return results.likeness
+    assert results.similarity is not None
+    return results.similarity
 
 
 def rows_of(table: Table) -> dict[str, tuple[str, ...]]:
@@ -361,7 +361,7 @@ def test_a_comparison_is_written_as_its_file_is_named(runs: list[RunDir], tmp_pa
         r"or \.png$",
     ):
         report_comparison(paths, View(out=tmp_path / "c.txt"))
-    for form in FORMS:
+    for form in SUFFIXES:
         with pytest.raises(UsageError, match=r"^--out \S+: cannot be written \(No such file or directory\); name"):
             report_comparison(paths, View(out=tmp_path / "none" / f"c{form}"))
 

@@ -110,7 +110,7 @@ def test_loss_of_the_link_is_told_apart_from_what_coders_leave(runs: Runs, compa
 def test_samples_are_valid_and_counted_once(compared: Results) -> None:
     """In virtual time a seed has one answer: run twice it is still one sample."""
     assert numbers(compared, 0) == [1, 3, 5]
-    assert [(run.number, run.verdict, run.repeats) for run in compared.others] == [
+    assert [(run.number, run.verdict, run.repeats) for run in compared.uncounted] == [
         (4, "invalid", None),
         (7, "valid", 1),
     ]
@@ -162,7 +162,7 @@ def test_seeds_are_paired(runs: Runs) -> None:
     cubic = [runs(seed, goodput_mbit_s=10.0 * seed) for seed in (1, 2, 3, 4)]
     more = ((4, 1), (3, 1), (2, -1), (1, 0.0001))
     bbr = [runs(seed, "bbr", goodput_mbit_s=10.0 * seed + extra) for seed, extra in more]
-    found = compare([*cubic, *bbr]).of(1, "goodput")
+    found = compare([*cubic, *bbr]).figure_of(1, "goodput")
     assert found is not None
     assert found.difference is not None
     assert found.difference.median.value == pytest.approx(0.50005)
@@ -176,7 +176,7 @@ def test_seeds_are_paired(runs: Runs) -> None:
 def test_samples_of_one_seed_stand_for_it_by_their_median(runs: Runs) -> None:
     first = [runs(1, goodput_mbit_s=value) for value in (1.0, 9.0, 2.0)]
     results = compare([*first, runs(1, "bbr", goodput_mbit_s=3.0), runs(2, "bbr", goodput_mbit_s=8.0)])
-    found = results.of(1, "goodput")
+    found = results.figure_of(1, "goodput")
     assert found is not None
     assert found.difference is not None
     assert (found.difference.median.value, found.difference.median.runs) == (1.0, 1)
@@ -198,7 +198,7 @@ def test_another_configuration_may_be_the_baseline(compared: Results, runs: Runs
 
 def test_two_samples_are_no_distribution(runs: Runs) -> None:
     found = compare([runs(1, goodput_mbit_s=1.0), runs(2, goodput_mbit_s=2.0)])
-    assert not found.sampled
+    assert not found.is_sampled
     assert headline(found) == "2 runs, alike but for their seeds"
     assert "Over runs" not in markdown(found)
     assert [row[-2] for row in next(tables(found)).rows] == ["seed 1", "seed 2"]
@@ -238,7 +238,7 @@ def test_a_plot_marks_the_limits_of_transfers_that_did_not_finish(compared: Resu
 def test_a_figure_that_no_sample_measured_has_no_median(runs: Runs) -> None:
     found = compare([*(runs(seed, transfer_s=float(seed)) for seed in (1, 2, 3)), runs(1, "bbr", goodput_mbit_s=1.0)])
     assert list(section(found, "transfer time, s")) == ["A  cubic"]
-    assert found.of(1, "transfer time") is None
+    assert found.figure_of(1, "transfer time") is None
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
@@ -326,8 +326,8 @@ def test_names_of_configurations_and_numbers_of_runs() -> None:
 def test_runs_none_of_which_is_valid_count_nowhere(runs: Runs, tmp_path: Path) -> None:
     bad = [runs(seed, goodput_mbit_s=1.0, verdict="invalid", reasons=["late"]) for seed in (1, 2)]
     found = compare(bad)
-    assert ([run.number for run in found.others], found.runs, found.figures) == ([1, 2], (), ())
-    assert not found.sampled
+    assert ([run.number for run in found.uncounted], found.runs, found.figures) == ([1, 2], (), ())
+    assert not found.is_sampled
     for form in (".html", ".md", ".csv", ".parquet", ".json"):
         report_comparison([run.path for run in bad], View(out=tmp_path / f"none{form}"))
         assert (tmp_path / f"none{form}").exists()

@@ -54,7 +54,7 @@ def compared(folder: Path, *published: str, unfinished: int = 0, runs: int = RUN
         RunDir(made).write_manifest({"outcome": "completed"})
         RunDir(made).write_summary(summary)
         attempt = Attempt(directory.point_path(point.id) / "20260102T030405Z-1", "valid", "", 9.5, HERE)
-        directory.keep(made, point.id, attempt)
+        directory.add_attempt(made, point.id, attempt)
     results = read_results(directory)
     [shown] = [table for table in tables(results) if table.title == "published figures"]
     found = list(comparisons(results))

@@ -148,7 +148,7 @@ def study_with(tmp_path: Path, factors: str) -> StudyDirectory:
         RunDir(made).write_manifest({"outcome": "completed"})
         RunDir(made).write_summary(summary)
         path = found.point_path(point.id) / "20260102T030405Z-1"
-        found.keep(made, point.id, Attempt(path, "valid", "", 9.5, HERE))
+        found.add_attempt(made, point.id, Attempt(path, "valid", "", 9.5, HERE))
     return found
 
 
@@ -159,7 +159,7 @@ def test_a_report_of_a_study_recommends_a_capacity_for_each_other_level(
         tmp_path, "  traffic.channels: [5, 50]\n  links.sat.to_island.queue: [30 kB, 60 kB, 100 kB, 110 kB]\n"
     )
     found = queue_advice(read_results(place))
-    assert [each.others for each in found] == [{"traffic.channels": "5"}, {"traffic.channels": "50"}]
+    assert [each.other_levels for each in found] == [{"traffic.channels": "5"}, {"traffic.channels": "50"}]
     assert [unmet(each) for each in found] == [{30: ("transfer",), 60: ("transfer",), 100: (), 110: ()}] * 2
     report_study(place.path, View())
     said = capsys.readouterr().out
@@ -226,7 +226,7 @@ def test_a_variant_that_sets_the_queue_and_the_load_is_compared_with_runs_of_its
         "    'few, doubled': {traffic.channels: 5, links.sat.to_island.queue: 120 kB}\n",
     )
     (found,) = queue_advice(read_results(place))
-    assert found.others == {"load": "few / few, doubled"}
+    assert found.other_levels == {"load": "few / few, doubled"}
     assert [(level.queue_bytes, level.runs) for level in found.levels] == [(60_000, 2), (120_000, 2)]
 
 
@@ -238,7 +238,7 @@ def test_queues_of_both_directions_that_change_together_are_one_queue(tmp_path: 
         "    large: {links.sat.to_island.queue: 120 kB, links.sat.to_world.queue: 120 kB}\n",
     )
     (found,) = queue_advice(read_results(place))
-    assert found.others == {}
+    assert found.other_levels == {}
     assert [(level.queue_bytes, level.runs) for level in found.levels] == [(60_000, 2), (120_000, 2)]
 
 

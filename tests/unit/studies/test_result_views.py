@@ -99,7 +99,7 @@ def test_what_follows_from_a_setting_is_no_factor(grid: Results) -> None:
 
 
 def test_a_comparison_recommends_a_queue_for_each_load(grid: Results) -> None:
-    assert [(dict(each.others), [level.queue_bytes for level in each.levels]) for each in queue_advice(grid)] == [
+    assert [(dict(each.other_levels), [level.queue_bytes for level in each.levels]) for each in queue_advice(grid)] == [
         ({"traffic.channels": str(load)}, [1000 * queue for queue in sorted(QUEUES_KB)]) for load in LOADS
     ]
     assert markdown(grid).count("Queue capacity (traffic.channels") == len(LOADS)
@@ -207,7 +207,7 @@ def test_a_comparison_says_what_difference_an_invalid_run_makes_and_the_largest_
 ) -> None:
     verdicts = {seed: {**summary, "verdict": "invalid" if seed == 4 else "valid"} for seed in (1, 2, 3, 4)}
     results = compare([made(tmp_path / str(seed), each, seed, 50, 5) for seed, each in verdicts.items()])
-    found = results.of(0, "goodput")
+    found = results.figure_of(0, "goodput")
     assert found is not None
     three, four = (median(goodput(seed, 50, 5) for seed in range(1, last)) for last in (4, 5))
     assert found.sensitivity == Sensitivity(1, Limits(three, three), Limits(four, four))
@@ -257,7 +257,7 @@ def test_a_study_and_the_comparison_of_its_runs_say_the_same(
         run = made(directory.working, summary, point.seed, queue, 5)
         path = directory.point_path(point.id) / "20260102T030405Z-1"
         origin = Provenance("0123abcd", "mininet", "6.1.0")
-        directory.keep(run.path, point.id, Attempt(path, "valid", "", 1.0, origin))
+        directory.add_attempt(run.path, point.id, Attempt(path, "valid", "", 1.0, origin))
     of_study = figures_table(read_results(directory))
     of_runs = figures_table(compare(comparable([directory.path])[0], baseline={"links.sat.to_island.queue": "50 kB"}))
     order = ("figure", "links.sat.to_island.queue")

@@ -18,7 +18,7 @@ from atoll_core.units import Size
 from atoll_emulation.this_machine.core_pinning import usable_cores
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory
-from atoll_studies.sweeping.pool import Ended
+from atoll_studies.sweeping.pool import AttemptEnd
 from atoll_studies.sweeping.sweep import State, Sweep, makespan
 from tests.support.sandbox import QUICK
 
@@ -42,7 +42,7 @@ def record(
     RunDir(made).write_summary({**summary, "goodput_mbit_s": goodput})
     number = len(directory.attempts(point)) + 1
     kept = directory.point_path(point) / f"20260102T030405Z-{number}"
-    directory.keep(made, point, Attempt(kept, outcome, "" if outcome == "valid" else "late", 10.0, origin))
+    directory.add_attempt(made, point, Attempt(kept, outcome, "" if outcome == "valid" else "late", 10.0, origin))
 
 
 class FakePool:
@@ -57,7 +57,9 @@ class FakePool:
     def __call__(self, *_: object) -> "FakePool":
         return self
 
-    async def run(self, points: list[str], on_start: Callable[[str], None], on_end: Callable[[Ended], bool]) -> None:
+    async def run(
+        self, points: list[str], on_start: Callable[[str], None], on_end: Callable[[AttemptEnd], bool]
+    ) -> None:
         left = list(points)
         while left:
             point = left.pop(0)
@@ -69,7 +71,7 @@ class FakePool:
                 record(self.sweep.directory, point, FAILED, self.origin)
             elif outcome not in EXIT_CODES:
                 record(self.sweep.directory, point, outcome, self.origin)
-            if on_end(Ended(point, EXIT_CODES.get(outcome, 0), outcome)):
+            if on_end(AttemptEnd(point, EXIT_CODES.get(outcome, 0), outcome)):
                 left.append(point)
 
 
@@ -119,7 +121,7 @@ def test_an_attempt_counts_once_it_has_its_place(tmp_path: Path) -> None:
     directory.clear_working()
     record(directory, "ab", "valid")
     (attempt,) = directory.attempts("ab")
-    assert attempt.usable
+    assert attempt.is_usable
     assert attempt.provenance == HERE
     assert (attempt.path / "summary.json").is_file()
     assert not made.exists()
@@ -164,7 +166,7 @@ def test_an_attempt_that_was_added_is_one_try_though_its_process_is_killed(
     seeds = execute(done, monkeypatch, {1: [KILLED_LATER, KILLED_LATER, "valid"], 2: [KILLED_LATER] * 3})
     assert sorted(seeds) == [1, 1, 1, 2, 2, 2]
     assert states(done) == [State.DONE, State.FAILED]
-    assert [each.lost for each in done.points.values()] == [0, 0]
+    assert [each.lost_tries for each in done.points.values()] == [0, 0]
 
 
 def test_a_run_that_does_not_begin_is_tried_again_up_to_the_limit(
@@ -252,7 +254,7 @@ def test_runs_of_earlier_points_are_refused_without_resume(sweep: Callable[..., 
     with pytest.raises(UsageError, match="has 1 run; --resume"):
         later.read(resume=False, mix=False)
     later.read(resume=True, mix=False)
-    assert later.unused == 1
+    assert later.unused_runs == 1
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": "new"}', '{"format": 1}', '{"provenance": {"x": 1}}'])

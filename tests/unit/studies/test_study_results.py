@@ -76,7 +76,7 @@ def directory(tmp_path: Path) -> StudyDirectory:
         RunDir(made).write_manifest({"outcome": "completed"})
         RunDir(made).write_summary(summary)
         message = "late" if outcome == "invalid" else ""
-        found.keep(
+        found.add_attempt(
             made, point.id, Attempt(found.point_path(point.id) / "20260102T030405Z-1", outcome, message, 9.5, HERE)
         )
     return found
@@ -85,32 +85,37 @@ def directory(tmp_path: Path) -> StudyDirectory:
 def test_a_figure_of_a_configuration_is_that_of_its_valid_runs(directory: StudyDirectory) -> None:
     results = read_results(directory)
     assert (len(results.runs), results.missing) == (22, 1)  # in virtual time the invalid one would be the same again
-    assert [(run.configuration, run.seed, run.verdict) for run in results.others] == [(0, INVALID_SEED, "invalid")]
-    found = results.of(0, "goodput")
+    assert [(run.configuration, run.seed, run.verdict) for run in results.uncounted] == [(0, INVALID_SEED, "invalid")]
+    found = results.figure_of(0, "goodput")
     assert found is not None
-    assert (found.median.runs, found.median.value, min(found.exact), max(found.exact)) == (5, 30.5, 10.5, 50.5)
+    assert (found.median.runs, found.median.value, min(found.exact_values), max(found.exact_values)) == (
+        5,
+        30.5,
+        10.5,
+        50.5,
+    )
     assert (found.median.low, found.median.high, found.median.level) == (10.5, 50.5, 0.9375)
     (row,) = (row for row in figures_table(results).iter_rows(named=True) if row["figure"] == "goodput" and
               row["traffic.channels"] == "5" and row["links.sat.to_island.queue"] == "30 kB")  # fmt: skip
     quartile = [row[f"quartile_1{part}"] for part in ("", "_low", "_high", "_level")]
     assert quartile == [20.5, 10.5, 40.5, pytest.approx(coverage(5, 0.25, 1, 4))]
-    assert results.of(0, "transfer time") is None
-    transfer = results.of(2, "transfer time")
+    assert results.figure_of(0, "transfer time") is None
+    transfer = results.figure_of(2, "transfer time")
     assert transfer is not None
-    assert (transfer.median.runs, len(transfer.exact)) == (6, 4)
+    assert (transfer.median.runs, len(transfer.exact_values)) == (6, 4)
     assert transfer.median.limits == ((5.5, 5.5), (3, 3), (58, math.inf))
 
 
 def test_differences_are_taken_within_seeds_and_from_the_baseline(directory: StudyDirectory) -> None:
     results = read_results(directory)
-    other = results.of(2, "goodput")  # 50 channels, 30 kB: compared with 5 channels, 30 kB
+    other = results.figure_of(2, "goodput")  # 50 channels, 30 kB: compared with 5 channels, 30 kB
     assert other is not None
     assert other.difference is not None
     assert other.baseline == 0
     assert other.difference.median.value == pytest.approx(4.5)
     assert (other.difference.median.runs, other.difference.higher) == (5, 5)
     by_queue = read_results(directory, {"links.sat.to_island.queue": "60 kB"})
-    lower = by_queue.of(2, "goodput")
+    lower = by_queue.figure_of(2, "goodput")
     assert lower is not None
     assert lower.difference is not None
     assert lower.baseline == 3
@@ -123,7 +128,7 @@ def test_differences_are_taken_within_seeds_and_from_the_baseline(directory: Stu
 
 def test_medians_are_also_given_as_if_no_run_were_left_out(directory: StudyDirectory) -> None:
     results = read_results(directory)
-    found = results.of(0, "goodput")
+    found = results.figure_of(0, "goodput")
     assert found is not None
     first_attempts = [goodput(5, "30 kB", seed) for seed in range(1, SEEDS + 1)]
     assert found.sensitivity is not None
@@ -144,10 +149,10 @@ def test_a_replaced_run_counts_with_its_second_attempt_and_is_compared(
     shutil.copytree(directory.attempts(invalid["id"])[0].path, made)
     RunDir(made).write_summary({**RunDir(made).summary(), "goodput_mbit_s": 1000.0})
     path = directory.point_path(invalid["id"]) / "20260102T030405Z-2"
-    directory.keep(made, invalid["id"], Attempt(path, "valid", "", 9.5, HERE))
-    found = read_results(directory).of(0, "goodput")
+    directory.add_attempt(made, invalid["id"], Attempt(path, "valid", "", 9.5, HERE))
+    found = read_results(directory).figure_of(0, "goodput")
     assert found is not None
-    assert (found.median.runs, found.median.value, max(found.exact)) == (6, 35.5, 1000.0)
+    assert (found.median.runs, found.median.value, max(found.exact_values)) == (6, 35.5, 1000.0)
     assert found.sensitivity == Sensitivity(1, Limits(30.5, 30.5), Limits(35.5, 35.5))
 
 

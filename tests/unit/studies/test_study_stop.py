@@ -58,7 +58,7 @@ def test_only_combinations_that_are_not_known_well_enough_get_more_repetitions(t
     described, directory = study(tmp_path), StudyDirectory(tmp_path / "s")
     begun = made(described, directory, 0)
     assert (waiting(begun, "5"), waiting(begun, "50")) == ([*range(6)], [*range(6)])
-    assert (begun.predict(1).runs, begun.predict(1, at_most=True).runs, begun.taken) == (12, 24, 12)
+    assert (begun.predict(1).runs, begun.predict(1, at_most=True).runs, begun.needed_runs) == (12, 24, 12)
     first = made(described, directory, 6)  # at 6 of 12 no interval has its level yet
     assert (waiting(first, "5"), waiting(first, "50")) == ([6, 7], [6, 7])
     second = made(described, directory, 8)

@@ -11,7 +11,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError, MachineError, PlanError, UsageError
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import HARDWARE, MININET, VIRTUAL
-from atoll_emulation.this_machine.congestion_controls import Offer
+from atoll_emulation.this_machine.congestion_controls import Controls
 from atoll_testbed.preflight import requirements
 from atoll_testbed.preflight.requirements import require_machine_for, require_runnable
 from atoll_testbed.run.run_request import RunOptions, RunRequest
@@ -22,7 +22,7 @@ HIDDEN = Path("/run/atoll-runs-of-a-test")
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that has reno and no tc."""
-    monkeypatch.setattr(requirements, "offered_here", lambda: Offer("this kernel", frozenset(["reno"])))
+    monkeypatch.setattr(requirements, "local_controls", lambda: Controls("this kernel", frozenset(["reno"])))
     monkeypatch.setattr(requirements, "missing_for_tc", lambda: ["no tc here"])
 
 

@@ -156,8 +156,8 @@ impl Loss {
             None => false,
             Some(LossKind::Bernoulli { probability }) => self.random.chance(*probability),
             Some(LossKind::BitError { probability }) => {
-                let some_bit = wrong_bit(*probability, bytes);
-                self.random.chance(some_bit)
+                let probability = wrong_bit(*probability, bytes);
+                self.random.chance(probability)
             }
             Some(LossKind::GilbertElliott {
                 good_to_bad,
@@ -165,13 +165,13 @@ impl Loss {
                 loss_good,
                 loss_bad,
             }) => {
-                let (probability, leave) = if self.bad {
+                let (probability, leave_probability) = if self.bad {
                     (*loss_bad, *bad_to_good)
                 } else {
                     (*loss_good, *good_to_bad)
                 };
                 let lost = self.random.chance(probability);
-                self.bad ^= self.random.chance(leave);
+                self.bad ^= self.random.chance(leave_probability);
                 lost
             }
             Some(LossKind::Trace { lost }) => {

@@ -64,8 +64,8 @@ impl<P> Queue<P> {
 
     /// Forget what happened up to `now`, the instant of an arrival. Later calls must not lie before it.
     pub(crate) fn forget(&mut self, now: Nanoseconds) {
-        while let Some(&(left_ns, bytes)) = self.departed.front() {
-            if left_ns > now {
+        while let Some(&(departed_ns, bytes)) = self.departed.front() {
+            if departed_ns > now {
                 break;
             }
             self.departed_bytes -= u64::from(bytes);
@@ -87,8 +87,8 @@ impl<P> Queue<P> {
 
     /// Bytes that wait at `now`, as far as departures are computed.
     pub(crate) fn bytes_at(&self, now: Nanoseconds) -> u64 {
-        let left_later = self.departed.iter().rev().take_while(|&&(at, _)| at > now);
-        self.waiting_bytes + left_later.map(|&(_, bytes)| u64::from(bytes)).sum::<u64>()
+        let later = self.departed.iter().rev().take_while(|&&(at, _)| at > now);
+        self.waiting_bytes + later.map(|&(_, bytes)| u64::from(bytes)).sum::<u64>()
     }
 
     /// The instant at which the last packet that waited stopped to, if none waits now.

@@ -52,8 +52,8 @@ impl Red {
             self.average_bytes += self.weight * (arrival.queue_bytes as f64 - self.average_bytes);
         } else {
             // At least this arrival itself sees the queue empty.
-            let seen_empty = (arrival.empty_ns as f64 / arrival.sending_ns.max(1) as f64).max(1.0);
-            self.average_bytes *= libm::pow(1.0 - self.weight, seen_empty);
+            let arrivals = (arrival.empty_ns as f64 / arrival.sending_ns.max(1) as f64).max(1.0);
+            self.average_bytes *= libm::pow(1.0 - self.weight, arrivals);
         }
         let Range { start, end } = &self.thresholds_bytes;
         let (min, max) = (*start as f64, *end as f64);

@@ -59,10 +59,10 @@ pub(crate) fn end_of(rate: &impl RateAt, from: Position, work: u128) -> Position
         let total = u128::from(from.work) + work;
         let possible = u128::from(until_ns - from.ns) * u128::from(rate_bit_s);
         if total < possible {
-            let (whole_ns, rest) = divide(total, rate_bit_s);
+            let (whole_ns, remainder) = divide(total, rate_bit_s);
             return Position {
                 ns: from.ns + whole_ns,
-                work: rest,
+                work: remainder,
             };
         }
         work = total - possible;
@@ -145,8 +145,8 @@ impl RateCheck {
     }
 
     fn is_over(&self, rate: &impl RateAt) -> bool {
-        let rest = work_between(rate, Position::at(self.known_ns), self.begin_ns + WINDOW_NS);
-        self.sent > self.allowed + rest + self.largest_packet
+        let remaining = work_between(rate, Position::at(self.known_ns), self.begin_ns + WINDOW_NS);
+        self.sent > self.allowed + remaining + self.largest_packet
     }
 }
 

@@ -225,8 +225,8 @@ impl Counters {
     /// Whether the bytes of dropped packets are known exactly.
     fn is_exact(&self) -> bool {
         match self {
-            Self::Link(directions) => directions.iter().all(|way| {
-                way.dropped_before.exact && (way.lost_after.exact || way.lost_after.packets == 0)
+            Self::Link(directions) => directions.iter().all(|d| {
+                d.dropped_before.exact && (d.lost_after.exact || d.lost_after.packets == 0)
             }),
             Self::Delay { .. } => true,
         }
@@ -242,7 +242,7 @@ impl Counters {
                     to_world.arrivals.statistics(kernel)?,
                 );
                 let queues = kernel.qdiscs()?;
-                let loses = |way: &Direction| matches!(way.loss, Loss::After);
+                let loses = |direction: &Direction| matches!(direction.loss, Loss::After);
                 let have_loss = loses(to_island) || loses(to_world);
                 let later = have_loss.then(|| kernel.qdiscs()).transpose()?;
                 let delays = later.as_ref().unwrap_or(&queues);
@@ -455,11 +455,11 @@ impl DroppedBytes {
     }
 }
 
-/// Packets and bytes of `came` that are not in `went`, nor wait there.
-fn missing(came: (u64, u64), went: &Statistics) -> (u64, u64) {
+/// Packets and bytes of `input` that did not go `out`, nor wait there.
+fn missing(input: (u64, u64), out: &Statistics) -> (u64, u64) {
     (
-        came.0.saturating_sub(went.packets + went.backlog_packets),
-        came.1.saturating_sub(went.bytes + went.backlog_bytes),
+        input.0.saturating_sub(out.packets + out.backlog_packets),
+        input.1.saturating_sub(out.bytes + out.backlog_bytes),
     )
 }
 
@@ -490,11 +490,11 @@ impl Filter {
     }
 
     fn statistics(&self, kernel: &mut Kernel) -> Result<Statistics, TcError> {
-        let counted = match kernel.filter(self.ifindex, self.parent, self.pref) {
+        let statistics = match kernel.filter(self.ifindex, self.parent, self.pref) {
             Err(error) if !error.is_gone() => return Err(error),
-            counted => counted.ok().flatten(),
+            statistics => statistics.ok().flatten(),
         };
-        counted.ok_or_else(|| TcError::Gone {
+        statistics.ok_or_else(|| TcError::Gone {
             dev: self.dev.clone(),
             object: format!("filter {}", self.pref),
         })

@@ -21,7 +21,7 @@ pub(crate) enum TcError {
     #[error("{tool}: {message}")]
     Tool { tool: &'static str, message: String },
     #[error("{0}")]
-    NotTaken(String),
+    NotApplied(String),
     #[error(
         "settings are not undone: {qdiscs} ({message}); the next link or delay box on this machine tries again before it begins"
     )]

@@ -87,7 +87,7 @@ fn leftover(config: &Config, shown: &Value) -> Option<String> {
 
 fn require(expected: &[Expected]) -> Result<(), TcError> {
     match first_difference(expected, &disciplines()?) {
-        Some(difference) => Err(TcError::NotTaken(difference)),
+        Some(difference) => Err(TcError::NotApplied(difference)),
         None => Ok(()),
     }
 }

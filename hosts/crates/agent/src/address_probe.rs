@@ -33,8 +33,8 @@ pub fn other_owners(
     address: Ipv4Addr,
     own_mac: &str,
 ) -> Result<Vec<String>, AgentError> {
-    let refuse = || AgentError::Machine(format!("{own_mac:?} is not a MAC address"));
-    let own_mac = parse_mac(own_mac).ok_or_else(refuse)?;
+    let invalid = || AgentError::Machine(format!("{own_mac:?} is not a MAC address"));
+    let own_mac = parse_mac(own_mac).ok_or_else(invalid)?;
     let mut socket = Interface::find(interface)
         .and_then(|interface| PacketSocket::open(&interface, RING_FRAME_BYTES))
         .map_err(AgentError::file(interface))?;
@@ -44,9 +44,9 @@ pub fn other_owners(
         socket
             .send(std::iter::once(&probe[..]))
             .map_err(AgentError::file(interface))?;
-        let pause = if number == PROBES { LAST_PAUSE } else { PAUSE };
-        listen(&mut socket, Instant::now() + pause, |frame| {
-            owners.extend(claim(frame, address).filter(|mac| *mac != own_mac));
+        let wait = if number == PROBES { LAST_PAUSE } else { PAUSE };
+        listen(&mut socket, Instant::now() + wait, |frame| {
+            owners.extend(claimant(frame, address).filter(|mac| *mac != own_mac));
         })?;
     }
     Ok(owners
@@ -58,10 +58,10 @@ pub fn other_owners(
 fn listen(
     socket: &mut PacketSocket,
     end: Instant,
-    mut take: impl FnMut(&[u8]),
+    mut on_frame: impl FnMut(&[u8]),
 ) -> Result<(), AgentError> {
     loop {
-        while socket.receive(BATCH_FRAMES, |received| take(received.frame)) == BATCH_FRAMES {}
+        while socket.receive(BATCH_FRAMES, |received| on_frame(received.frame)) == BATCH_FRAMES {}
         let remaining = end.saturating_duration_since(Instant::now());
         if remaining.is_zero() {
             return Ok(());
@@ -86,10 +86,10 @@ fn probe(own_mac: Mac, address: Ipv4Addr) -> [u8; SHORTEST_FRAME] {
 }
 
 /// The MAC address that an ARP packet, request or reply, claims the address for.
-fn claim(frame: &[u8], address: Ipv4Addr) -> Option<Mac> {
+fn claimant(frame: &[u8], address: Ipv4Addr) -> Option<Mac> {
     let arp = frame.get(12..FRAME_BYTES)?;
-    let claimed = arp[..8] == [8, 6, 0, 1, 8, 0, 6, 4] && arp[16..20] == address.octets();
-    claimed.then(|| arp[10..16].try_into().ok())?
+    let is_claim = arp[..8] == [8, 6, 0, 1, 8, 0, 6, 4] && arp[16..20] == address.octets();
+    is_claim.then(|| arp[10..16].try_into().ok())?
 }
 
 /// Read `02:00:00:00:01:01`.
@@ -109,14 +109,14 @@ mod tests {
     fn requests_and_replies_of_others_claim_an_address_and_probes_do_not() {
         let address = Ipv4Addr::new(10, 20, 0, 1);
         let mut frame = probe([2, 0, 0, 0, 0, 1], address);
-        assert_eq!(claim(&frame, address), None);
+        assert_eq!(claimant(&frame, address), None);
         frame[28..32].copy_from_slice(&address.octets());
         for operation in [1, 2] {
             frame[21] = operation;
-            assert_eq!(claim(&frame, address), Some([2, 0, 0, 0, 0, 1]));
+            assert_eq!(claimant(&frame, address), Some([2, 0, 0, 0, 0, 1]));
         }
-        assert_eq!(claim(&frame, Ipv4Addr::new(10, 20, 0, 2)), None);
-        assert_eq!(claim(&frame[..FRAME_BYTES - 1], address), None);
+        assert_eq!(claimant(&frame, Ipv4Addr::new(10, 20, 0, 2)), None);
+        assert_eq!(claimant(&frame[..FRAME_BYTES - 1], address), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! next agent that locks the machine first undoes the changes of an agent that was killed.
 
 use crate::AgentError;
-use crate::host_setup::{Applied, FormerState};
+use crate::host_setup::{FormerState, HostState};
 use crate::machine_lock::{self, MachineLock};
 use crate::namespace::Namespace;
 use crate::settings::HostSettings;
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// All settings that are applied and not undone.
 #[derive(Debug, Default)]
 pub struct AppliedState {
-    hosts: BTreeMap<String, Applied>,
+    hosts: BTreeMap<String, HostState>,
     sysctls: sysctl::OriginalSysctls,
     lock: Option<MachineLock>,
     /// Everything was undone, and the agent ends.
@@ -55,26 +55,26 @@ impl AppliedState {
     ) -> Result<Value, AgentError> {
         self.check_open()?;
         let applied = self.hosts.get_mut(host);
-        if let Some(applied) = applied.filter(|applied| applied.may_become(&settings)) {
-            let former = applied.note_change(settings)?;
-            return self.carry_out(host, |applied| applied.apply_change(&former));
+        if let Some(applied) = applied.filter(|applied| applied.can_change_to(&settings)) {
+            let former = applied.record_change(settings)?;
+            return self.apply_or_restore(host, |applied| applied.apply_change(&former));
         }
         let namespace = Namespace::open(netns)?;
         if self.hosts.contains_key(host) {
             self.unset(host)?;
         }
-        let applied = Applied::survey(namespace, settings)?;
+        let applied = HostState::read_before(namespace, settings)?;
         self.hosts.insert(host.to_owned(), applied);
-        self.carry_out(host, Applied::apply)
+        self.apply_or_restore(host, HostState::apply)
     }
 
     /// Write the journal and take steps on a machine; returns its state before all. After a failure it is restored.
-    fn carry_out(
+    fn apply_or_restore(
         &mut self,
         host: &str,
-        steps: impl FnOnce(&Applied) -> Result<(), AgentError>,
+        change: impl FnOnce(&HostState) -> Result<(), AgentError>,
     ) -> Result<Value, AgentError> {
-        let result = self.write_down().and_then(|()| steps(&self.hosts[host]));
+        let result = self.save_journal().and_then(|()| change(&self.hosts[host]));
         let Err(error) = result else {
             return Ok(self.hosts[host].former_values());
         };
@@ -92,7 +92,7 @@ impl AppliedState {
             .ok_or_else(|| AgentError::Machine(format!("no settings were made on {host:?}")))?;
         applied.undo()?;
         self.hosts.remove(host);
-        self.write_down()
+        self.save_journal()
     }
 
     /// Write and verify sysctls; returns their values before.
@@ -104,9 +104,9 @@ impl AppliedState {
         self.check_open()?;
         let namespace = Namespace::open(netns.as_deref())?;
         let former = namespace.run(|| sysctl::read_all(sysctls))?;
-        let written = self.sysctls.note(netns, namespace, &former);
-        self.write_down()?;
-        let namespace = self.sysctls.namespace(written);
+        let namespace_index = self.sysctls.record(netns, namespace, &former);
+        self.save_journal()?;
+        let namespace = self.sysctls.namespace(namespace_index);
         namespace.run(|| sysctl::write_all(sysctls))
     }
 
@@ -120,7 +120,7 @@ impl AppliedState {
             problems.extend(failure.as_ref().map(AgentError::to_string));
             failure.is_some()
         });
-        problems.extend(self.write_down().err().map(|error| error.to_string()));
+        problems.extend(self.save_journal().err().map(|error| error.to_string()));
         self.lock = None;
         problems
     }
@@ -133,15 +133,15 @@ impl AppliedState {
     }
 
     /// Write the journal of this machine, if it is locked.
-    fn write_down(&self) -> Result<(), AgentError> {
+    fn save_journal(&self) -> Result<(), AgentError> {
         if self.lock.is_none() {
             return Ok(());
         }
         let content = Journal {
-            hosts: self.hosts.values().filter_map(Applied::own).collect(),
+            hosts: self.hosts.values().filter_map(HostState::entry).collect(),
             sysctls: self.sysctls.own(),
         };
-        content.save(&journal())
+        content.save(&journal_path())
     }
 }
 
@@ -161,7 +161,7 @@ impl Journal {
     }
 }
 
-fn journal() -> PathBuf {
+fn journal_path() -> PathBuf {
     machine_lock::directory().join("settings.json")
 }
 
@@ -169,7 +169,7 @@ fn journal() -> PathBuf {
 /// interfaces that no longer exist are gone with them. The journal keeps changes that could not be undone, which is an
 /// error; so is a journal of another version.
 pub fn undo_leftovers() -> Result<(), AgentError> {
-    let path = journal();
+    let path = journal_path();
     fs::remove_file(path.with_extension("new")).ok();
     let Some(content) = read_journal(&path)? else {
         return Ok(());
@@ -180,10 +180,10 @@ pub fn undo_leftovers() -> Result<(), AgentError> {
         remaining.sysctls = content.sysctls;
     }
     for (settings, before) in content.hosts {
-        let mut applied = Applied::from_journal(Namespace::open(None)?, settings, before);
+        let mut applied = HostState::from_journal(Namespace::open(None)?, settings, before);
         if let Err(error) = applied.undo() {
             problems.push(error.to_string());
-            remaining.hosts.extend(applied.own());
+            remaining.hosts.extend(applied.entry());
         }
     }
     remaining.save(&path)?;

@@ -31,44 +31,44 @@ const REMOVAL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The agent's own group.
 #[derive(Debug)]
-pub struct Tree {
+pub struct AgentGroup {
     path: PathBuf,
     has_memory: bool,
-    leaf_count: u64,
+    job_group_count: u64,
     _lock: File,
 }
 
 /// A job's group. Removed when it is dropped, with those below it, if it is empty.
 #[derive(Debug)]
-pub struct Leaf {
+pub struct JobGroup {
     path: PathBuf,
 }
 
-impl Tree {
+impl AgentGroup {
     /// Create a group at the best place; none if there is no place, processes cannot join groups there, or the kernel
     /// cannot kill groups (Linux 5.14).
     pub fn make() -> Option<Self> {
-        let mut trees: Vec<Self> = places()
+        let mut groups: Vec<Self> = parent_groups()
             .iter()
-            .filter_map(|place| Self::create_below(place))
+            .filter_map(|parent| Self::create_below(parent))
             .collect();
-        let best = trees.iter().position(|tree| tree.has_memory).unwrap_or(0);
-        (best < trees.len()).then(|| trees.swap_remove(best))
+        let best = groups.iter().position(|g| g.has_memory).unwrap_or(0);
+        (best < groups.len()).then(|| groups.swap_remove(best))
     }
 
-    fn create_below(place: &Path) -> Option<Self> {
+    fn create_below(parent: &Path) -> Option<Self> {
         for _ in 0..MOST_TRIES {
-            let path = place.join(format!("{PREFIX}{}-{}", std::process::id(), clock_ns()));
+            let path = parent.join(format!("{PREFIX}{}-{}", std::process::id(), clock_ns()));
             fs::create_dir(&path).ok()?;
-            match Self::take(&path) {
-                Ok(mut tree) => return tree.admits().then_some(tree),
+            match Self::lock(&path) {
+                Ok(mut agent_group) => return agent_group.can_be_joined().then_some(agent_group),
                 Err(_) => drop(fs::remove_dir(&path)),
             }
         }
         None
     }
 
-    fn take(path: &Path) -> io::Result<Self> {
+    fn lock(path: &Path) -> io::Result<Self> {
         let lock = File::open(path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         fs::metadata(path.join("cgroup.kill"))?;
@@ -76,26 +76,25 @@ impl Tree {
             has_memory: has_word(&path.join("cgroup.controllers"), "memory")
                 && fs::write(path.join("cgroup.subtree_control"), "+memory").is_ok(),
             path: path.to_owned(),
-            leaf_count: 0,
+            job_group_count: 0,
             _lock: lock,
         })
     }
 
     /// Whether processes can join: making groups is one permission, moving processes into them another, which asks for
     /// the common ancestor as well ("Delegation Containment"). A child tries it.
-    fn admits(&mut self) -> bool {
-        let Ok(leaf) = self.leaf(None) else {
+    fn can_be_joined(&mut self) -> bool {
+        let Ok((_job_group, procs)) = self.job_group(None) else {
             return false;
         };
-        let mut trial = command::command("true");
-        trial.stdin(Stdio::null()).stdout(Stdio::null());
-        let confinement = ChildLimits {
-            group: leaf.procs().ok(),
+        let mut child = command::command("true");
+        child.stdin(Stdio::null()).stdout(Stdio::null());
+        let child_limits = ChildLimits {
+            group: Some(procs),
             ..ChildLimits::default()
         };
-        let can_open = confinement.group.is_some();
-        limit_child(&mut trial, confinement);
-        can_open && trial.status().is_ok_and(|status| status.success())
+        limit_child(&mut child, child_limits);
+        child.status().is_ok_and(|status| status.success())
     }
 
     /// Whether a group's memory can be bounded here.
@@ -103,38 +102,31 @@ impl Tree {
         self.has_memory
     }
 
-    /// A group for one job.
-    pub fn leaf(&mut self, memory_bytes: Option<u64>) -> Result<Leaf, AgentError> {
-        self.leaf_count += 1;
-        let leaf = Leaf {
-            path: self.path.join(format!("job-{}", self.leaf_count)),
+    /// A group for one job, and the file to which a process writes `0` to join it.
+    pub fn job_group(&mut self, memory_bytes: Option<u64>) -> Result<(JobGroup, File), AgentError> {
+        self.job_group_count += 1;
+        let job_group = JobGroup {
+            path: self.path.join(format!("job-{}", self.job_group_count)),
         };
-        fs::create_dir(&leaf.path).map_err(AgentError::file(&leaf.path))?;
+        fs::create_dir(&job_group.path).map_err(AgentError::file(&job_group.path))?;
         if let Some(limit) = memory_bytes.filter(|_| self.has_memory) {
-            leaf.write("memory.max", &limit.to_string())?;
-            leaf.write("memory.oom.group", "1")?;
-            leaf.write("memory.swap.max", "0").ok(); // absent where the kernel has no swap
+            job_group.write("memory.max", &limit.to_string())?;
+            job_group.write("memory.oom.group", "1")?;
+            job_group.write("memory.swap.max", "0").ok(); // absent where the kernel has no swap
         }
-        Ok(leaf)
+        let path = job_group.path.join("cgroup.procs");
+        let procs = OpenOptions::new().write(true).open(&path);
+        Ok((job_group, procs.map_err(AgentError::file(path))?))
     }
 }
 
-impl Drop for Tree {
+impl Drop for AgentGroup {
     fn drop(&mut self) {
-        empty(&self.path);
+        kill_and_remove(&self.path);
     }
 }
 
-impl Leaf {
-    /// The file to which a process writes `0` to join the group.
-    pub fn procs(&self) -> Result<File, AgentError> {
-        let path = self.path.join("cgroup.procs");
-        OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .map_err(AgentError::file(path))
-    }
-
+impl JobGroup {
     /// Whether it contains a live process.
     pub fn is_populated(&self) -> bool {
         counter(&self.path.join("cgroup.events"), "populated").is_some_and(|count| count > 0)
@@ -167,16 +159,16 @@ impl Leaf {
     }
 }
 
-impl Drop for Leaf {
+impl Drop for JobGroup {
     fn drop(&mut self) {
         remove(&self.path);
     }
 }
 
 /// Empty and remove the groups of agents that were killed.
-pub fn sweep() {
-    for place in places() {
-        let Ok(entries) = fs::read_dir(&place) else {
+pub fn remove_abandoned() {
+    for parent in parent_groups() {
+        let Ok(entries) = fs::read_dir(&parent) else {
             continue;
         };
         for entry in entries.flatten() {
@@ -185,14 +177,14 @@ pub fn sweep() {
                 continue;
             };
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                empty(&entry.path());
+                kill_and_remove(&entry.path());
             }
         }
     }
 }
 
 /// Kill everything in a group and below, and remove it with its children.
-fn empty(group: &Path) {
+fn kill_and_remove(group: &Path) {
     fs::write(group.join("cgroup.kill"), "1").ok();
     let end = Instant::now() + REMOVAL_TIMEOUT;
     loop {
@@ -214,18 +206,18 @@ fn remove(group: &Path) {
 }
 
 /// Possible places of our groups: below our own group, and as root below the top group.
-fn places() -> Vec<PathBuf> {
+fn parent_groups() -> Vec<PathBuf> {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     let (mounts, groups) = (text("/proc/self/mountinfo"), text("/proc/self/cgroup"));
     let Some((root, mount)) = hierarchy(&mounts) else {
         return Vec::new();
     };
-    let mut places = Vec::new();
-    places.extend(own_group(&groups, &root).map(|below| mount.join(below)));
-    if rustix::process::geteuid().is_root() && !places.contains(&mount) {
-        places.push(mount);
+    let mut parent_groups = Vec::new();
+    parent_groups.extend(own_group(&groups, &root).map(|relative_path| mount.join(relative_path)));
+    if rustix::process::geteuid().is_root() && !parent_groups.contains(&mount) {
+        parent_groups.push(mount);
     }
-    places
+    parent_groups
 }
 
 /// Of the version-2 hierarchy, in /proc/self/mountinfo (proc(5)): the mounted part, and its mount point.
@@ -242,15 +234,15 @@ fn hierarchy(mountinfo: &str) -> Option<(String, PathBuf)> {
 /// Our own group by /proc/self/cgroup (cgroups(7)), relative to the part that is mounted; none if it lies outside.
 fn own_group(groups: &str, root: &str) -> Option<PathBuf> {
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let below = Path::new(path).strip_prefix(root).ok()?;
-    let climbs = below
+    let relative_path = Path::new(path).strip_prefix(root).ok()?;
+    let is_outside = relative_path
         .components()
         .any(|part| part == std::path::Component::ParentDir);
-    (!climbs).then(|| below.to_owned())
+    (!is_outside).then(|| relative_path.to_owned())
 }
 
 fn has_word(file: &Path, word: &str) -> bool {
-    fs::read_to_string(file).is_ok_and(|text| text.split_whitespace().any(|held| held == word))
+    fs::read_to_string(file).is_ok_and(|text| text.split_whitespace().any(|item| item == word))
 }
 
 /// A line `name count` of a flat keyed file.
@@ -292,13 +284,13 @@ mod tests {
     /// On machines that let this user make control groups; elsewhere there is nothing to try.
     #[test]
     fn what_left_its_session_is_killed_with_its_group() {
-        let Some(mut tree) = Tree::make() else {
+        let Some(mut agent_group) = AgentGroup::make() else {
             return;
         };
-        let leaf = tree.leaf(None).unwrap();
+        let (job_group, procs) = agent_group.job_group(None).unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "setsid sleep 1000 & exit 0"]);
-        let group = Some(leaf.procs().unwrap());
+        let group = Some(procs);
         limit_child(
             &mut command,
             ChildLimits {
@@ -308,15 +300,15 @@ mod tests {
         );
         assert!(command.status().unwrap().success());
         drop(command);
-        assert!(leaf.is_populated());
-        leaf.kill();
+        assert!(job_group.is_populated());
+        job_group.kill();
         let end = Instant::now() + Duration::from_secs(100);
-        while leaf.is_populated() {
+        while job_group.is_populated() {
             assert!(Instant::now() < end, "the group is killed");
             thread::sleep(REMOVAL_INTERVAL);
         }
-        let path = tree.path.clone();
-        drop((leaf, tree));
+        let path = agent_group.path.clone();
+        drop((job_group, agent_group));
         assert!(!path.exists(), "nothing of it is left");
     }
 
@@ -324,28 +316,28 @@ mod tests {
     /// controller at work the kernel makes no threaded one.
     #[test]
     fn groups_that_no_process_can_join_are_not_taken() {
-        let Some(mut tree) = Tree::make() else {
+        let Some(mut agent_group) = AgentGroup::make() else {
             return;
         };
-        assert!(tree.admits());
-        if fs::write(tree.path.join("cgroup.type"), "threaded").is_ok() {
-            assert!(!tree.admits());
+        assert!(agent_group.can_be_joined());
+        if fs::write(agent_group.path.join("cgroup.type"), "threaded").is_ok() {
+            assert!(!agent_group.can_be_joined());
         }
     }
 
     #[test]
     fn groups_that_a_job_made_in_its_own_go_with_it_and_with_the_agent_s() {
-        let Some(mut tree) = Tree::make() else {
+        let Some(mut agent_group) = AgentGroup::make() else {
             return;
         };
-        let job = tree.leaf(None).unwrap();
+        let (job, _procs) = agent_group.job_group(None).unwrap();
         let path = job.path.clone();
         fs::create_dir_all(path.join("of-the-job/and-deeper")).unwrap();
         drop(job);
         assert!(!path.exists(), "with the job's");
         fs::create_dir_all(path.join("of-the-job/and-deeper")).unwrap();
-        let path = tree.path.clone();
-        drop(tree);
+        let path = agent_group.path.clone();
+        drop(agent_group);
         assert!(!path.exists(), "with the agent's");
     }
 }

@@ -2,7 +2,7 @@
 //! Reaping of the agent's children: those it started, and those it adopted because their parents died.
 //!
 //! A daemon leaves its job's process group and session, and its parent ends: the agent, a child subreaper, adopts it. It
-//! is identified by its job's [`MARK`], which programs pass on with their environment. A daemon that has cleared its
+//! is identified by its job's [`MARK_VARIABLE`], which programs pass on with their environment. A daemon that has cleared its
 //! environment ends with the agent.
 
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The variable in a job's environment that identifies the processes it leaves behind.
-pub const MARK: &str = "ATOLL_JOB";
+pub const MARK_VARIABLE: &str = "ATOLL_JOB";
 
 /// Send `signal` to every child that carries this mark.
 pub fn signal_marked(mark: &str, signal: Signal) {
@@ -30,15 +30,15 @@ pub fn is_marked(mark: &str) -> bool {
 }
 
 fn marked(mark: &str) -> Vec<Pid> {
-    let variable = format!("{MARK}={mark}");
-    let carries = |pid: &Pid| {
+    let variable = format!("{MARK_VARIABLE}={mark}");
+    let has_mark = |pid: &Pid| {
         fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).is_ok_and(|environment| {
             let mut variables = environment.split(|byte| *byte == 0);
-            variables.any(|held| held == variable.as_bytes())
+            variables.any(|entry| entry == variable.as_bytes())
         })
     };
     let mut children = listed_children();
-    children.retain(|pid| carries(pid) && is_child(*pid));
+    children.retain(|pid| has_mark(pid) && is_child(*pid));
     children
 }
 
@@ -49,10 +49,10 @@ fn is_child(pid: Pid) -> bool {
 }
 
 /// Kill and collect all children, and their children as they are adopted: processes that left
-/// their job's group and session by forking twice. Gives up after `patience` on those that the
+/// their job's group and session by forking twice. Gives up after `timeout` on those that the
 /// kernel does not let die (blocked in a driver).
-pub fn kill_all(patience: Duration) {
-    let end = Instant::now() + patience;
+pub fn kill_all(timeout: Duration) {
+    let end = Instant::now() + timeout;
     while Instant::now() < end {
         if matches!(wait(WaitOptions::NOHANG), Err(Errno::CHILD)) {
             return; // none left

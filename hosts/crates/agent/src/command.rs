@@ -33,12 +33,12 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 }
 
 /// Run a tool to its end with `input`; returns its output, or its error message. It is killed after the time limit.
-pub fn tool(program: &str, arguments: &[&str], input: &str) -> Result<String, AgentError> {
-    tool_within(TOOL_LIMIT, program, arguments, input)
+pub fn run_tool(program: &str, arguments: &[&str], input: &str) -> Result<String, AgentError> {
+    run_tool_within(TOOL_LIMIT, program, arguments, input)
 }
 
 /// Input and output are files in memory: nothing waits at a pipe that a descendant of the tool holds open.
-fn tool_within(
+fn run_tool_within(
     limit: Duration,
     program: &str,
     arguments: &[&str],
@@ -64,29 +64,29 @@ fn tool_within(
     // Before its number is free: with what it has started.
     kill_process_group(pid, Signal::KILL).ok();
     let status = child.wait()?;
-    let fail = |message| {
+    let tool_error = |message| {
         Err(AgentError::Tool {
-            tool: program.to_owned(),
+            run_tool: program.to_owned(),
             message,
         })
     };
     if !in_time? {
-        return fail(format!(
+        return tool_error(format!(
             "killed, because it had not ended after {} s",
             limit.as_secs_f64()
         ));
     }
     if status.success() {
-        return Ok(text(&mut stdout)?);
+        return Ok(read_text(&mut stdout)?);
     }
-    fail(one_line(&text(&mut stderr)?))
+    tool_error(one_line(&read_text(&mut stderr)?))
 }
 
 fn memory_file() -> io::Result<File> {
     Ok(memfd_create("tool", MemfdFlags::CLOEXEC)?.into())
 }
 
-fn text(file: &mut File) -> io::Result<String> {
+fn read_text(file: &mut File) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.rewind()?;
     file.read_to_end(&mut bytes)?;
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_tool_gets_its_input_and_gives_its_output() {
         let long = "line\n".repeat(100_000); // more than a pipe holds, both ways
-        assert_eq!(tool("cat", &[], &long).unwrap(), long);
+        assert_eq!(run_tool("cat", &[], &long).unwrap(), long);
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
         let begun = Instant::now();
         let script = "sleep 1000 & echo $! >&2; sleep 1000";
         let limit = Duration::from_millis(200);
-        let error = tool_within(limit, "sh", &["-c", script], "").unwrap_err();
+        let error = run_tool_within(limit, "sh", &["-c", script], "").unwrap_err();
         assert_eq!(
             error.to_string(),
             "sh: killed, because it had not ended after 0.2 s"
@@ -146,16 +146,17 @@ mod tests {
     #[test]
     fn a_tool_that_has_ended_is_not_waited_for_by_its_children() {
         let begun = Instant::now();
-        let printed = tool("sh", &["-c", "sleep 1000 & echo done"], "").unwrap();
+        let printed = run_tool("sh", &["-c", "sleep 1000 & echo done"], "").unwrap();
         assert_eq!(printed, "done\n");
         assert!(begun.elapsed() < TOOL_LIMIT);
     }
 
     #[test]
     fn a_failing_tool_is_quoted_on_one_line() {
-        let error = tool("sh", &["-c", "echo no >&2; echo '  way' >&2; exit 3"], "").unwrap_err();
+        let error =
+            run_tool("sh", &["-c", "echo no >&2; echo '  way' >&2; exit 3"], "").unwrap_err();
         assert_eq!(error.to_string(), "sh: no; way");
-        let error = tool("no-such-tool-here", &[], "").unwrap_err();
+        let error = run_tool("no-such-tool-here", &[], "").unwrap_err();
         assert!(
             error
                 .to_string()

@@ -17,7 +17,7 @@ const COUNTERS: [(usize, &str); 8] = [
 ];
 
 /// The counters of an interface in /proc/net/dev, by name; none if it does not exist.
-pub fn of_interface(table: &str, interface: &str) -> Option<Value> {
+pub fn interface_counters(table: &str, interface: &str) -> Option<Value> {
     let row = table
         .lines()
         .filter_map(|line| line.rsplit_once(':'))
@@ -61,57 +61,57 @@ const UDP: [(&str, &str); 6] = [
 ];
 
 /// The TCP counters by our names, from the texts of both files. Counters that a kernel does not have are absent.
-pub fn of_tcp(snmp: &str, netstat: &str) -> Map<String, Value> {
-    let counter = |(group, name, ours): &(&str, &str, &str)| {
+pub fn tcp_counters(snmp: &str, netstat: &str) -> Map<String, Value> {
+    let entry = |(group, name, ours): &(&str, &str, &str)| {
         let text = if *group == "Tcp:" { snmp } else { netstat };
-        Some(((*ours).to_owned(), counted(text, group, name)?.into()))
+        Some(((*ours).to_owned(), counter(text, group, name)?.into()))
     };
-    TCP.iter().filter_map(counter).collect()
+    TCP.iter().filter_map(entry).collect()
 }
 
 /// The UDP counters by our names. Counters that a kernel does not have are absent.
-pub fn of_udp(snmp: &str) -> Map<String, Value> {
-    let counter = |(name, ours): &(&str, &str)| {
-        Some(((*ours).to_owned(), counted(snmp, "Udp:", name)?.into()))
+pub fn udp_counters(snmp: &str) -> Map<String, Value> {
+    let entry = |(name, ours): &(&str, &str)| {
+        Some(((*ours).to_owned(), counter(snmp, "Udp:", name)?.into()))
     };
-    UDP.iter().filter_map(counter).collect()
+    UDP.iter().filter_map(entry).collect()
 }
 
 /// Packets that waited for a processor, summed over all processors since each was brought up.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct Backlog {
     /// Dropped: `net.core.netdev_max_backlog` of them waited already.
     pub dropped: u64,
     /// How often a processor used up `net.core.netdev_budget` or its time while packets still waited.
     pub squeezed: u64,
 }
 
-impl Waiting {
+impl Backlog {
     /// Of `/proc/net/softnet_stat`, which every network namespace shows of the whole machine: a line a processor,
     /// hexadecimal; processed, dropped, squeezed, more (Linux 6.1, net/core/net-procfs.c, `softnet_seq_show`).
     pub fn parse(softnet: &str) -> Option<Self> {
-        let mut all = None;
+        let mut total = None;
         for line in softnet.lines() {
             let mut counts = line
                 .split_whitespace()
                 .map(|word| u64::from_str_radix(word, 16));
             let (dropped, squeezed) = (counts.nth(1)?.ok()?, counts.next()?.ok()?);
-            let sum = all.get_or_insert(Self {
+            let total = total.get_or_insert(Self {
                 dropped: 0,
                 squeezed: 0,
             });
-            sum.dropped += dropped;
-            sum.squeezed += squeezed;
+            total.dropped += dropped;
+            total.squeezed += squeezed;
         }
-        all
+        total
     }
 }
 
 /// Such a file has two lines for each group: its names, and what was counted of each.
-fn counted(text: &str, group: &str, name: &str) -> Option<u64> {
+fn counter(text: &str, group: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(group));
     let (names, counts) = (lines.next()?, lines.next()?);
-    let column = names.split_whitespace().position(|held| held == name)?;
+    let column = names.split_whitespace().position(|word| word == name)?;
     counts.split_whitespace().nth(column)?.parse().ok()
 }
 
@@ -124,7 +124,7 @@ mod tests {
         let snmp = "Ip: Forwarding InSegs\nIp: 1 77\nTcp: MaxConn CurrEstab InSegs OutSegs RetransSegs InErrs \
             OutRsts InCsumErrors\nTcp: -1 3 40 50 6 9 0 2\n";
         let netstat = "TcpExt: SyncookiesSent ListenDrops TCPTimeouts\nTcpExt: 0 2 5\nIpExt: InNoRoutes\nIpExt: 1\n";
-        let counters = of_tcp(snmp, netstat);
+        let counters = tcp_counters(snmp, netstat);
         assert_eq!(counters["established"], 3);
         assert_eq!(counters["in_segments"], 40);
         assert_eq!(counters["retransmitted_segments"], 6);
@@ -140,7 +140,7 @@ mod tests {
             !counters.contains_key("spurious_timeouts"),
             "this kernel does not count them"
         );
-        assert_eq!(of_tcp("", ""), Map::new());
+        assert_eq!(tcp_counters("", ""), Map::new());
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         let snmp = "UdpLite: InDatagrams InErrors\nUdpLite: 8 9\n\
             Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors \
             SndbufErrors InCsumErrors\nUdp: 10 1 3 20 2 0 1\n";
-        let counters = of_udp(snmp);
+        let counters = udp_counters(snmp);
         assert_eq!(counters["in_datagrams"], 10);
         assert_eq!(counters["out_datagrams"], 20);
         assert_eq!(
@@ -163,26 +163,26 @@ mod tests {
         let softnet = "0000a1b2 00000010 00000003 00000000 00000000 00000000\n\
             00000001 0000000f 0000000a 00000000 00000000 00000000\n";
         assert_eq!(
-            Waiting::parse(softnet),
-            Some(Waiting {
+            Backlog::parse(softnet),
+            Some(Backlog {
                 dropped: 31,
                 squeezed: 13
             })
         );
-        assert_eq!(Waiting::parse(""), None);
-        assert_eq!(Waiting::parse("00000001 00000002\n"), None);
-        assert_eq!(Waiting::parse("00000001 z 00000002\n"), None);
+        assert_eq!(Backlog::parse(""), None);
+        assert_eq!(Backlog::parse("00000001 00000002\n"), None);
+        assert_eq!(Backlog::parse("00000001 z 00000002\n"), None);
     }
 
     #[test]
     fn interface_counters_are_read_by_name() {
         let table = "Inter-|   Receive  |  Transmit\n face |bytes packets errs ...\n\
             w1-eth0: 100 2 0 1 0 0 0 0 300 4 0 5 0 0 0 0\n";
-        let counted = of_interface(table, "w1-eth0").unwrap();
-        assert_eq!(counted["rx_packets"], 2);
-        assert_eq!(counted["rx_dropped"], 1);
-        assert_eq!(counted["tx_bytes"], 300);
-        assert_eq!(counted["tx_dropped"], 5);
-        assert!(of_interface(table, "w1").is_none());
+        let counter = interface_counters(table, "w1-eth0").unwrap();
+        assert_eq!(counter["rx_packets"], 2);
+        assert_eq!(counter["rx_dropped"], 1);
+        assert_eq!(counter["tx_bytes"], 300);
+        assert_eq!(counter["tx_dropped"], 5);
+        assert!(interface_counters(table, "w1").is_none());
     }
 }

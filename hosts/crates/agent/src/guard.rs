@@ -23,8 +23,8 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Run the agent as a child, its streams those of this process; an error when it failed or was killed.
 pub fn watch_agent(silence: Duration, without_groups: bool) -> Result<(), AgentError> {
-    cgroup::sweep();
-    machine_lock::sweep();
+    cgroup::remove_abandoned();
+    machine_lock::remove_abandoned();
     netio::process::set_child_subreaper()?;
     let end_requested = netio::shutdown_signal::requests()?;
     let seconds = silence.as_secs().to_string();
@@ -58,16 +58,16 @@ pub fn watch_agent(silence: Duration, without_groups: bool) -> Result<(), AgentE
     if status.success() {
         return Ok(());
     }
-    cgroup::sweep();
+    cgroup::remove_abandoned();
     child_reaper::kill_all(KILL_TIMEOUT);
-    if let Ok(_claim) = MachineLock::acquire("the guard of an agent that was killed") {
+    if let Ok(_lock) = MachineLock::acquire("the guard of an agent that was killed") {
         applied_state::undo_leftovers()?;
     }
-    let how = status.signal().map_or_else(
+    let end = status.signal().map_or_else(
         || "failed".to_owned(),
         |number| format!("was killed by signal {number}"),
     );
     Err(AgentError::Machine(format!(
-        "the agent {how}; its settings are undone"
+        "the agent {end}; its settings are undone"
     )))
 }

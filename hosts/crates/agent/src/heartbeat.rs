@@ -12,8 +12,8 @@ const BEATS_PER_LIMIT: u32 = 8;
 pub struct Heartbeat {
     limit: Duration,
     interval: Duration,
-    next: Instant,
-    last_heard: Instant,
+    next_beat: Instant,
+    last_received: Instant,
 }
 
 impl Heartbeat {
@@ -23,33 +23,33 @@ impl Heartbeat {
         Self {
             limit,
             interval,
-            next: now + interval,
-            last_heard: now,
+            next_beat: now + interval,
+            last_received: now,
         }
     }
 
     /// The other side said something.
-    pub fn heard(&mut self, now: Instant) {
-        self.last_heard = now;
+    pub fn on_received(&mut self, now: Instant) {
+        self.last_received = now;
     }
 
     /// Whether a beat is due; if so the next one is a while later.
-    pub fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.next <= now;
-        if due {
-            self.next = now + self.interval;
+    pub fn advance_if_due(&mut self, now: Instant) -> bool {
+        let is_due = self.next_beat <= now;
+        if is_due {
+            self.next_beat = now + self.interval;
         }
-        due
+        is_due
     }
 
     /// Whether the other side has been silent for too long.
     pub fn is_silent(&self, now: Instant) -> bool {
-        now >= self.last_heard + self.limit
+        now >= self.last_received + self.limit
     }
 
     /// When to look again.
     pub fn wake_at(&self) -> Instant {
-        self.next.min(self.last_heard + self.limit)
+        self.next_beat.min(self.last_received + self.limit)
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
         let mut heartbeat = Heartbeat::new(limit, begin);
         assert!(!heartbeat.is_silent(begin + Duration::from_millis(7_999)));
         assert!(heartbeat.is_silent(begin + limit));
-        heartbeat.heard(begin + limit);
+        heartbeat.on_received(begin + limit);
         assert!(!heartbeat.is_silent(begin + limit));
     }
 
@@ -73,10 +73,10 @@ mod tests {
         for (limit, every) in [(8, 1), (64, 8)] {
             let (begin, every) = (Instant::now(), Duration::from_secs(every));
             let mut heartbeat = Heartbeat::new(Duration::from_secs(limit), begin);
-            assert!(!heartbeat.is_due(begin));
+            assert!(!heartbeat.advance_if_due(begin));
             assert_eq!(heartbeat.wake_at(), begin + every);
-            assert!(heartbeat.is_due(begin + every));
-            assert!(!heartbeat.is_due(begin + every));
+            assert!(heartbeat.advance_if_due(begin + every));
+            assert!(!heartbeat.advance_if_due(begin + every));
         }
     }
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Between two looks while jobs run: heat changes in seconds, and a look reads a handful of files.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+const READ_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A trip point below this is a placeholder of the firmware (some ACPI zones have 20 °C), no limit.
 const LEAST_LIMIT_C: f64 = 50.0;
@@ -39,14 +39,14 @@ pub struct Heat {
     /// `cur_state` of the cooling devices that slow processors down.
     coolers: Vec<PathBuf>,
     /// Counts of thermal events.
-    counts: Vec<PathBuf>,
+    counters: Vec<PathBuf>,
     /// `get_throttled` of a Raspberry Pi.
     firmware: Option<PathBuf>,
-    next: Instant,
-    last_look: Option<Look>,
-    looks: u64,
-    hot_looks: u64,
-    low_voltage_looks: u64,
+    next_read: Instant,
+    last_reading: Option<Reading>,
+    readings: u64,
+    hot_readings: u64,
+    low_voltage_readings: u64,
     now: Option<Temperature>,
     highest: Option<Temperature>,
 }
@@ -65,7 +65,7 @@ struct Temperature {
 
 /// Of the look before.
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct Reading {
     events: u64,
     sticky: u32,
 }
@@ -73,7 +73,7 @@ struct Look {
 impl Heat {
     /// Find the sensors below `sysfs`, which is /sys.
     pub fn find(sysfs: &Path, now: Instant) -> Self {
-        let model = text(&sysfs.join("firmware/devicetree/base/model")).unwrap_or_default();
+        let model = read_text(&sysfs.join("firmware/devicetree/base/model")).unwrap_or_default();
         let zone_limit = if model.starts_with("Raspberry Pi") {
             RASPBERRY_PI_LIMIT_C
         } else {
@@ -87,10 +87,10 @@ impl Heat {
                 .collect(),
             coolers: children(&thermal, "cooling_device")
                 .iter()
-                .filter(|path| text(&path.join("type")).is_some_and(|name| slows_processors(&name)))
+                .filter(|p| read_text(&p.join("type")).is_some_and(|name| slows_processors(&name)))
                 .map(|path| path.join("cur_state"))
                 .collect(),
-            counts: children(&sysfs.join("devices/system/cpu"), "cpu")
+            counters: children(&sysfs.join("devices/system/cpu"), "cpu")
                 .iter()
                 .map(|path| path.join("thermal_throttle/core_throttle_count"))
                 .filter(|path| path.exists())
@@ -99,15 +99,15 @@ impl Heat {
                 .iter()
                 .map(|path| path.join("get_throttled"))
                 .find(|path| path.exists()),
-            next: now,
-            last_look: None,
-            looks: 0,
-            hot_looks: 0,
-            low_voltage_looks: 0,
+            next_read: now,
+            last_reading: None,
+            readings: 0,
+            hot_readings: 0,
+            low_voltage_readings: 0,
             now: None,
             highest: None,
         };
-        heat.look(now); // counts and bits of the past are not of this agent's time
+        heat.read_sensors(now); // counts and bits of the past are not of this agent's time
         heat
     }
 
@@ -115,35 +115,35 @@ impl Heat {
     pub fn has_sensors(&self) -> bool {
         !(self.zones.is_empty()
             && self.coolers.is_empty()
-            && self.counts.is_empty()
+            && self.counters.is_empty()
             && self.firmware.is_none())
     }
 
     /// When the next look is due; never on a machine without sensors.
     pub fn wake_at(&self) -> Option<Instant> {
-        self.has_sensors().then_some(self.next)
+        self.has_sensors().then_some(self.next_read)
     }
 
     /// Look if it is time.
-    pub fn look_when_due(&mut self, now: Instant) {
-        if self.has_sensors() && self.next <= now {
-            self.look(now);
+    pub fn read_when_due(&mut self, now: Instant) {
+        if self.has_sensors() && self.next_read <= now {
+            self.read_sensors(now);
         }
     }
 
     /// Look now; the figures of a sample (`docs/contracts.md`, "Agent", metrics), null without sensors.
     pub fn sample(&mut self, now: Instant) -> Map<String, Value> {
         if self.has_sensors() {
-            self.look(now);
+            self.read_sensors(now);
         }
-        let looks = |count: u64| self.has_sensors().then_some(count);
+        let readings = |count: u64| self.has_sensors().then_some(count);
         object(json!({
             "temperature_c": self.now.map(|now| now.celsius),
             "temperature_max_c": self.highest.map(|highest| highest.celsius),
             "temperature_limit_c": self.highest.and_then(|highest| highest.limit_c),
-            "heat_looks": looks(self.looks),
-            "hot_looks": looks(self.hot_looks),
-            "low_voltage_looks": self.firmware.as_ref().and_then(|_| looks(self.low_voltage_looks)),
+            "heat_looks": readings(self.readings),
+            "hot_looks": readings(self.hot_readings),
+            "low_voltage_looks": self.firmware.as_ref().and_then(|_| readings(self.low_voltage_readings)),
         }))
     }
 
@@ -152,19 +152,19 @@ impl Heat {
         self.highest = self.now;
     }
 
-    fn look(&mut self, now: Instant) {
-        self.next = now + LOOK_INTERVAL;
+    fn read_sensors(&mut self, now: Instant) {
+        self.next_read = now + READ_INTERVAL;
         let bits = self
             .firmware
             .as_deref()
-            .and_then(text)
+            .and_then(read_text)
             .and_then(|bits| u32::from_str_radix(bits.trim_start_matches("0x"), 16).ok())
             .unwrap_or(0);
-        let current = Look {
-            events: self.counts.iter().filter_map(|path| number(path)).sum(),
+        let current = Reading {
+            events: self.counters.iter().filter_map(|p| read_number(p)).sum(),
             sticky: bits >> STICKY_SHIFT,
         };
-        let last_look = self.last_look.replace(current);
+        let last_reading = self.last_reading.replace(current);
         self.now = self
             .zones
             .iter()
@@ -175,17 +175,17 @@ impl Heat {
             .into_iter()
             .chain(self.now)
             .max_by(|a, b| a.celsius.total_cmp(&b.celsius));
-        let Some(last_look) = last_look else {
+        let Some(last_reading) = last_reading else {
             return; // the first look of all
         };
-        let risen = current.sticky & !last_look.sticky;
-        let hot = (bits | risen) & THROTTLED != 0
-            || current.events > last_look.events
-            || self.coolers.iter().any(|path| number(path) > Some(0))
+        let new_bits = current.sticky & !last_reading.sticky;
+        let hot = (bits | new_bits) & THROTTLED != 0
+            || current.events > last_reading.events
+            || self.coolers.iter().any(|p| read_number(p) > Some(0))
             || self.now.is_some_and(|now| now.margin_c() <= 0.0);
-        self.looks += 1;
-        self.hot_looks += u64::from(hot);
-        self.low_voltage_looks += u64::from((bits | risen) & LOW_VOLTAGE != 0);
+        self.readings += 1;
+        self.hot_readings += u64::from(hot);
+        self.low_voltage_readings += u64::from((bits | new_bits) & LOW_VOLTAGE != 0);
     }
 }
 
@@ -193,7 +193,7 @@ impl Zone {
     /// A zone of processors; other zones (radios, batteries) say nothing about them.
     fn read(path: &Path, most_c: f64) -> Option<Self> {
         const PROCESSOR_ZONES: [&str; 5] = ["cpu", "soc", "x86_pkg", "acpitz", "bcm2835"];
-        let name = text(&path.join("type"))?.to_lowercase();
+        let name = read_text(&path.join("type"))?.to_lowercase();
         if !PROCESSOR_ZONES.iter().any(|part| name.contains(part)) {
             return None;
         }
@@ -201,9 +201,9 @@ impl Zone {
             .iter()
             .filter_map(|file| {
                 let trip = file.to_str()?.strip_suffix("_type")?;
-                let kind = text(file)?;
+                let kind = read_text(file)?;
                 matches!(kind.as_str(), "passive" | "hot" | "critical")
-                    .then(|| celsius(Path::new(&format!("{trip}_temp"))))?
+                    .then(|| read_celsius(Path::new(&format!("{trip}_temp"))))?
             })
             .filter(|trip_c| *trip_c >= LEAST_LIMIT_C)
             .fold(most_c, f64::min);
@@ -215,7 +215,7 @@ impl Zone {
 
     fn temperature(&self) -> Option<Temperature> {
         Some(Temperature {
-            celsius: celsius(&self.file)?,
+            celsius: read_celsius(&self.file)?,
             limit_c: self.limit_c,
         })
     }
@@ -249,18 +249,18 @@ fn children(directory: &Path, prefix: &str) -> Vec<PathBuf> {
     paths
 }
 
-fn text(file: &Path) -> Option<String> {
+fn read_text(file: &Path) -> Option<String> {
     let content = fs::read_to_string(file).ok()?;
     Some(content.trim_end_matches(['\0', '\n']).to_owned())
 }
 
-fn number(file: &Path) -> Option<u64> {
-    text(file)?.parse().ok()
+fn read_number(file: &Path) -> Option<u64> {
+    read_text(file)?.parse().ok()
 }
 
 /// A temperature in thousandths of a degree.
-fn celsius(file: &Path) -> Option<f64> {
-    Some(text(file)?.parse::<i32>().ok()?).map(|thousandths| f64::from(thousandths) / 1000.0)
+fn read_celsius(file: &Path) -> Option<f64> {
+    Some(read_text(file)?.parse::<i32>().ok()?).map(|thousandths| f64::from(thousandths) / 1000.0)
 }
 
 #[cfg(test)]
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    fn hot_looks(heat: &mut Heat) -> u64 {
+    fn hot_readings(heat: &mut Heat) -> u64 {
         heat.sample(Instant::now())["hot_looks"].as_u64().unwrap()
     }
 
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(sample["temperature_limit_c"], 95.0);
         assert_eq!(sample["hot_looks"], 0);
         zone("temp", "95000");
-        assert_eq!(hot_looks(&mut heat), 1);
+        assert_eq!(hot_readings(&mut heat), 1);
         zone("temp", "60000");
         let sample = heat.sample(Instant::now());
         assert_eq!(sample["hot_looks"], 1);
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(sample["temperature_limit_c"], 80.0);
         assert_eq!(sample["hot_looks"], 0, "what was before is not counted");
         sysfs.write(bits, "e0004");
-        assert_eq!(hot_looks(&mut heat), 1);
+        assert_eq!(hot_readings(&mut heat), 1);
         sysfs.write(bits, "f0000"); // between two looks
         let sample = heat.sample(Instant::now());
         assert_eq!(sample["hot_looks"], 1);
@@ -373,14 +373,14 @@ mod tests {
         let count = "devices/system/cpu/cpu0/thermal_throttle/core_throttle_count";
         sysfs.write(count, "17");
         let mut heat = sysfs.heat();
-        assert_eq!(hot_looks(&mut heat), 0);
+        assert_eq!(hot_readings(&mut heat), 0);
         sysfs.write(count, "18");
-        assert_eq!(hot_looks(&mut heat), 1);
-        assert_eq!(hot_looks(&mut heat), 1);
+        assert_eq!(hot_readings(&mut heat), 1);
+        assert_eq!(hot_readings(&mut heat), 1);
         sysfs.write("class/thermal/cooling_device0/type", "cpufreq-cpu0");
         sysfs.write("class/thermal/cooling_device0/cur_state", "2");
         let mut heat = sysfs.heat();
-        assert_eq!(hot_looks(&mut heat), 1);
+        assert_eq!(hot_readings(&mut heat), 1);
     }
 
     #[test]
@@ -390,11 +390,11 @@ mod tests {
         sysfs.write("class/thermal/thermal_zone0/temp", "40000");
         let begin = Instant::now();
         let mut heat = Heat::find(&sysfs.0, begin);
-        assert_eq!(heat.wake_at(), Some(begin + LOOK_INTERVAL));
-        heat.look_when_due(begin + LOOK_INTERVAL / 2);
-        assert_eq!(heat.looks, 0);
-        heat.look_when_due(begin + LOOK_INTERVAL);
-        assert_eq!(heat.looks, 1);
-        assert_eq!(heat.wake_at(), Some(begin + 2 * LOOK_INTERVAL));
+        assert_eq!(heat.wake_at(), Some(begin + READ_INTERVAL));
+        heat.read_when_due(begin + READ_INTERVAL / 2);
+        assert_eq!(heat.readings, 0);
+        heat.read_when_due(begin + READ_INTERVAL);
+        assert_eq!(heat.readings, 1);
+        assert_eq!(heat.wake_at(), Some(begin + 2 * READ_INTERVAL));
     }
 }

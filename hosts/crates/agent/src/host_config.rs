@@ -119,11 +119,11 @@ impl HostSettings {
                     "net.ipv4.conf.all.send_redirects".to_owned(),
                     "0".to_owned(),
                 ));
-                sysctls.extend(self.of_each_interface("send_redirects", "0"));
-                sysctls.extend(self.of_each_interface("accept_redirects", "0"));
-                sysctls.extend(self.of_each_interface("forwarding", "1"));
+                sysctls.extend(self.interface_sysctls("send_redirects", "0"));
+                sysctls.extend(self.interface_sysctls("accept_redirects", "0"));
+                sysctls.extend(self.interface_sysctls("forwarding", "1"));
             }
-            Some(false) => sysctls.extend(self.of_each_interface("forwarding", "0")),
+            Some(false) => sysctls.extend(self.interface_sysctls("forwarding", "0")),
             None => {}
         }
         sysctls.extend(self.sysctls.iter().cloned());
@@ -131,18 +131,18 @@ impl HostSettings {
     }
 
     /// An IPv4 sysctl of each interface.
-    pub fn of_each_interface(&self, setting: &str, value: &str) -> Vec<(String, String)> {
+    pub fn interface_sysctls(&self, setting: &str, value: &str) -> Vec<(String, String)> {
         let names = self
             .interfaces
             .iter()
-            .map(|each| each.name.replace('.', "/"));
+            .map(|interface| interface.name.replace('.', "/"));
         names
             .map(|name| (format!("net.ipv4.conf.{name}.{setting}"), value.to_owned()))
             .collect()
     }
 
     /// Input of `ip -batch -`. ARP goes off first: changing that flag empties the neighbour table.
-    pub fn batch(&self) -> String {
+    pub fn ip_batch(&self) -> String {
         let mut batch = String::new();
         for interface in &self.interfaces {
             let device = &interface.name;
@@ -172,7 +172,7 @@ impl HostSettings {
                     batch,
                     "route replace {} dev {device} scope link{source}{}{}",
                     route.prefix,
-                    self.in_table(device),
+                    self.table_words(device),
                     route.metrics()
                 );
             }
@@ -182,13 +182,13 @@ impl HostSettings {
 
     /// The settings without those that can change while packets pass: routes, sysctls and packet rules.
     pub fn without_routes(&self) -> Self {
-        let mut rest = self.clone();
-        rest.sysctls.clear();
-        rest.packet_rules.clear();
-        for interface in &mut rest.interfaces {
+        let mut others = self.clone();
+        others.sysctls.clear();
+        others.packet_rules.clear();
+        for interface in &mut others.interfaces {
             interface.routes.clear();
         }
-        rest
+        others
     }
 
     /// Lines of `ip -batch` that delete the routing rules and the routes, one each.
@@ -203,7 +203,7 @@ impl HostSettings {
 
     fn route_deletions_of(&self, interface: &InterfaceSettings) -> Vec<String> {
         let device = &interface.name;
-        let table = self.in_table(device);
+        let table = self.table_words(device);
         let deletion = |route: &RouteSettings| {
             format!(
                 "route delete {} dev {device} scope link{table}\n",
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn arp_is_off_before_neighbours_are_set() {
-        let batch = settings().batch();
+        let batch = settings().ip_batch();
         let lines: Vec<&str> = batch.lines().collect();
         assert_eq!(
             lines[0],
@@ -346,7 +346,7 @@ mod tests {
     fn an_interface_that_control_passes_keeps_arp_and_has_another_source_for_the_experiment() {
         let mut settings = settings();
         settings.interfaces[0].in_band = true;
-        let batch = settings.batch();
+        let batch = settings.ip_batch();
         assert!(batch.starts_with("link set dev pep-w.a mtu 1500 promisc on up\n"));
         assert!(batch.contains("route replace 10.10.0.0/16 dev pep-w.a scope link src 10.0.0.1\n"));
         assert!(batch.contains("link set dev pep-w.b mtu 1500 arp off up\n"));
@@ -357,7 +357,7 @@ mod tests {
         let mut settings = settings();
         settings.interfaces[0].mtu = 1560;
         settings.interfaces[0].routes[0].mtu = Some(1400);
-        let batch = settings.batch();
+        let batch = settings.ip_batch();
         assert!(batch.starts_with("link set dev pep-w.a mtu 1560 arp off promisc on up\n"));
         assert!(batch.contains("route replace 10.10.0.0/16 dev pep-w.a scope link mtu 1400\n"));
         let undo = settings.undo_batch(&machine(&settings));
@@ -375,7 +375,7 @@ mod tests {
             mark: None,
             accept_foreign: false,
         }];
-        let batch = settings.batch();
+        let batch = settings.ip_batch();
         let route = "10.10.0.0/16 dev pep-w.a scope link table 2 protocol 97\n";
         assert!(batch.contains(&format!("route replace {route}")));
         assert!(batch.ends_with(&settings.add_rules()));

@@ -2,7 +2,7 @@
 //! Applying host settings, and undoing them.
 
 use crate::AgentError;
-use crate::command::tool;
+use crate::command::run_tool;
 use crate::counters;
 use crate::host_config::{InterfaceState, MachineState, NeighbourState};
 use crate::namespace::Namespace;
@@ -23,7 +23,7 @@ const UNDO_ATTEMPTS: usize = 3;
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What `ip` says if the object to delete does not exist: a route, a neighbour or rule, an address, a routing table.
-const NOT_THERE: [&str; 5] = [
+const ABSENT_ERRORS: [&str; 5] = [
     "No such process",
     "No such file or directory",
     "Cannot assign requested address",
@@ -34,7 +34,7 @@ const NOT_THERE: [&str; 5] = [
 /// Settings applied to one machine, and its state before. Its namespace is held open, so that they
 /// can be undone after the process that created it has ended.
 #[derive(Debug)]
-pub struct Applied {
+pub struct HostState {
     namespace: Namespace,
     settings: HostSettings,
     before: FormerState,
@@ -50,9 +50,9 @@ pub struct FormerState {
     machine: MachineState,
 }
 
-impl Applied {
+impl HostState {
     /// Read the state of a machine before `settings` are applied to it; an error when they are for another machine.
-    pub fn survey(namespace: Namespace, settings: HostSettings) -> Result<Self, AgentError> {
+    pub fn read_before(namespace: Namespace, settings: HostSettings) -> Result<Self, AgentError> {
         let before = namespace.run(|| FormerState::read(&settings))?;
         Ok(Self {
             namespace,
@@ -75,23 +75,23 @@ impl Applied {
     /// Apply the settings. After a failure, [`Self::undo`] restores the machine.
     pub fn apply(&self) -> Result<(), AgentError> {
         self.namespace
-            .run(|| take_steps(&self.settings, &self.before))
+            .run(|| apply_settings(&self.settings, &self.before))
     }
 
     /// Whether other settings can replace these while packets pass: all of these are there, and they differ in routes,
     /// sysctls and packet rules only.
-    pub fn may_become(&self, settings: &HostSettings) -> bool {
+    pub fn can_change_to(&self, settings: &HostSettings) -> bool {
         !self.undone && self.settings.without_routes() == settings.without_routes()
     }
 
     /// Note other settings, and the values before of their sysctls; returns these ones, for [`Self::apply_change`].
-    pub fn note_change(&mut self, settings: HostSettings) -> Result<HostSettings, AgentError> {
+    pub fn record_change(&mut self, settings: HostSettings) -> Result<HostSettings, AgentError> {
         let refuse = |message| AgentError::Machine(format!("{}: {message}", settings.host));
         settings.check().map_err(refuse)?;
-        let known = &self.before.sysctls;
+        let known_sysctls = &self.before.sysctls;
         let new: Vec<_> = sysctls_of(&settings)
             .into_iter()
-            .filter(|(name, _)| known.iter().all(|(known, _)| known != name))
+            .filter(|(name, _)| known_sysctls.iter().all(|(known, _)| known != name))
             .collect();
         let values = self.namespace.run(|| sysctl::read_all(&new))?;
         self.before.sysctls.extend(values);
@@ -101,11 +101,11 @@ impl Applied {
     /// Apply only what differs from `former`. After a failure, [`Self::undo`] restores the machine.
     pub fn apply_change(&self, former: &HostSettings) -> Result<(), AgentError> {
         self.namespace
-            .run(|| change_steps(former, &self.settings, &self.before))
+            .run(|| apply_differences(former, &self.settings, &self.before))
     }
 
     /// Settings and the state before, if they are for the agent's own network namespace.
-    pub fn own(&self) -> Option<(HostSettings, FormerState)> {
+    pub fn entry(&self) -> Option<(HostSettings, FormerState)> {
         self.namespace
             .is_own()
             .then(|| (self.settings.clone(), self.before.clone()))
@@ -154,10 +154,10 @@ impl FormerState {
         settings.check().map_err(refuse)?;
         if !settings.own_tables().is_empty() {
             let arguments = ["-N", "-json", "route", "show", "table", "all"];
-            let routes: Vec<RouteState> = serde_json::from_str(&tool("ip", &arguments, "")?)?;
+            let routes: Vec<RouteState> = serde_json::from_str(&run_tool("ip", &arguments, "")?)?;
             settings.check_tables(&routes).map_err(refuse)?;
         }
-        let (interfaces, neighbours) = machine_state()?;
+        let (interfaces, neighbours) = read_machine_state()?;
         let interfaces = settings.match_machine(&interfaces).map_err(refuse)?;
         let offloads = settings
             .interfaces
@@ -177,13 +177,13 @@ impl FormerState {
     /// Undo the steps taken, last first; returns failures as messages. Settings of an interface that no longer exists, or
     /// disappears meanwhile, are gone with it.
     fn restore(&self, settings: &HostSettings) -> Vec<String> {
-        let present = || Ok(settings.present_in(&machine_state()?.0));
-        let settings_now = match present() {
-            Ok(settings_now) => settings_now,
+        let read_present = || Ok(settings.present_in(&read_machine_state()?.0));
+        let present_settings = match read_present() {
+            Ok(present_settings) => present_settings,
             Err(error) => return vec![AgentError::to_string(&error)],
         };
-        let problems = self.undo_steps(settings, &settings_now);
-        let vanished = present().is_ok_and(|later| later != settings_now);
+        let problems = self.undo_steps(settings, &present_settings);
+        let vanished = read_present().is_ok_and(|later| later != present_settings);
         if vanished { Vec::new() } else { problems }
     }
 
@@ -194,7 +194,7 @@ impl FormerState {
         };
         if settings.forwarding == Some(true) {
             // Without the rules, packets would pass by the program of the box.
-            for (name, value) in present.of_each_interface("forwarding", "0") {
+            for (name, value) in present.interface_sysctls("forwarding", "0") {
                 attempt(sysctl::write(&name, &value).map(drop));
             }
         }
@@ -211,7 +211,7 @@ impl FormerState {
     }
 }
 
-fn take_steps(settings: &HostSettings, before: &FormerState) -> Result<(), AgentError> {
+fn apply_settings(settings: &HostSettings, before: &FormerState) -> Result<(), AgentError> {
     // Nothing is forwarded before the rules for it are there.
     let (forwarding, sysctls): (Vec<_>, Vec<_>) = sysctls_of(settings)
         .into_iter()
@@ -222,14 +222,14 @@ fn take_steps(settings: &HostSettings, before: &FormerState) -> Result<(), Agent
     }
     let stale = settings.delete_rules();
     if !stale.is_empty() {
-        tool("ip", &["-force", "-batch", "-"], &stale).ok(); // of an agent that was killed: as a rule there are none
+        run_tool("ip", &["-force", "-batch", "-"], &stale).ok(); // of an agent that was killed: as a rule there are none
     }
-    run_batch(&settings.batch())?;
+    run_batch(&settings.ip_batch())?;
     run_nft(&settings.nft_script())?;
     sysctl::write_all(&forwarding).map(drop)
 }
 
-fn change_steps(
+fn apply_differences(
     former: &HostSettings,
     settings: &HostSettings,
     before: &FormerState,
@@ -246,9 +246,9 @@ fn change_steps(
     let is_stale = |(name, _): &&(String, String)| is_of(&old, name) && !is_of(&new, name);
     let stale: Vec<_> = before.sysctls.iter().filter(is_stale).cloned().collect();
     let problems = sysctl::restore(&stale);
-    let batch = settings.batch();
+    let batch = settings.ip_batch();
     let former_lines: BTreeSet<_> = former
-        .batch()
+        .ip_batch()
         .split_inclusive('\n')
         .map(str::to_owned)
         .collect();
@@ -275,7 +275,7 @@ fn run_nft(script: &str) -> Result<(), AgentError> {
     if script.is_empty() {
         return Ok(());
     }
-    tool("nft", &["-f", "-"], script).map(drop)
+    run_tool("nft", &["-f", "-"], script).map(drop)
 }
 
 fn sysctls_of(settings: &HostSettings) -> Vec<(String, String)> {
@@ -284,12 +284,12 @@ fn sysctls_of(settings: &HostSettings) -> Vec<(String, String)> {
 }
 
 /// All interfaces and permanent neighbours, by one process.
-fn machine_state() -> Result<(Vec<InterfaceState>, Vec<NeighbourState>), AgentError> {
-    let questions = "address show\nneighbour show nud permanent\n";
-    let answers = tool("ip", &["-json", "-batch", "-"], questions)?;
-    let mut answers = serde_json::Deserializer::from_str(&answers);
-    let interfaces = Vec::deserialize(&mut answers)?;
-    Ok((interfaces, Vec::deserialize(&mut answers)?))
+fn read_machine_state() -> Result<(Vec<InterfaceState>, Vec<NeighbourState>), AgentError> {
+    let commands = "address show\nneighbour show nud permanent\n";
+    let output = run_tool("ip", &["-json", "-batch", "-"], commands)?;
+    let mut output = serde_json::Deserializer::from_str(&output);
+    let interfaces = Vec::deserialize(&mut output)?;
+    Ok((interfaces, Vec::deserialize(&mut output)?))
 }
 
 /// Run `ip -batch`; an error names the line of the batch that failed.
@@ -297,14 +297,14 @@ fn run_batch(batch: &str) -> Result<(), AgentError> {
     if batch.is_empty() {
         return Ok(());
     }
-    let Err(error) = tool("ip", &["-batch", "-"], batch) else {
+    let Err(error) = run_tool("ip", &["-batch", "-"], batch) else {
         return Ok(());
     };
     let AgentError::Tool { message, .. } = &error else {
         return Err(error);
     };
     // "Error: Device does not exist.; Command failed -:3"
-    let Some((complaint, number)) = message.rsplit_once("Command failed -:") else {
+    let Some((error_text, number)) = message.rsplit_once("Command failed -:") else {
         return Err(error);
     };
     let line = number
@@ -313,8 +313,8 @@ fn run_batch(batch: &str) -> Result<(), AgentError> {
         .ok()
         .and_then(|n| batch.lines().nth(n - 1));
     Err(AgentError::Tool {
-        tool: format!("ip {}", line.unwrap_or("-batch")),
-        message: complaint.trim_end_matches([';', ' ']).to_owned(),
+        run_tool: format!("ip {}", line.unwrap_or("-batch")),
+        message: error_text.trim_end_matches([';', ' ']).to_owned(),
     })
 }
 
@@ -324,14 +324,14 @@ fn undo_batch(batch: &str) -> Result<(), AgentError> {
     if batch.is_empty() {
         return Ok(());
     }
-    match tool("ip", &["-force", "-batch", "-"], batch) {
-        Err(AgentError::Tool { tool, message }) => {
+    match run_tool("ip", &["-force", "-batch", "-"], batch) {
+        Err(AgentError::Tool { run_tool, message }) => {
             let failed = failed_lines(batch, &message);
             if failed.is_empty() {
                 return Ok(());
             }
             let message = failed.join("; ");
-            Err(AgentError::Tool { tool, message })
+            Err(AgentError::Tool { run_tool, message })
         }
         done => done.map(drop),
     }
@@ -340,22 +340,21 @@ fn undo_batch(batch: &str) -> Result<(), AgentError> {
 /// The lines of a batch that failed, each with its complaint: "RTNETLINK answers: No such process; Command failed -:3".
 fn failed_lines(batch: &str, message: &str) -> Vec<String> {
     let mut failed = Vec::new();
-    let mut complaint = Vec::new();
+    let mut error_text = Vec::new();
     for part in message.split("; ") {
         let Some(number) = part.strip_prefix("Command failed -:") else {
-            complaint.push(part);
+            error_text.push(part);
             continue;
         };
         let number: Option<usize> = number.parse().ok();
         let line = number.and_then(|number| batch.lines().nth(number.checked_sub(1)?));
-        let (line, complaint_text) = (line.unwrap_or("-batch"), complaint.join("; "));
-        complaint.clear();
-        if !line.contains(" delete ") || !NOT_THERE.iter().any(|text| complaint_text.contains(text))
-        {
-            failed.push(format!("{line}: {complaint_text}"));
+        let (line, errors) = (line.unwrap_or("-batch"), error_text.join("; "));
+        error_text.clear();
+        if !line.contains(" delete ") || !ABSENT_ERRORS.iter().any(|text| errors.contains(text)) {
+            failed.push(format!("{line}: {errors}"));
         }
     }
-    failed.extend(complaint.into_iter().map(str::to_owned));
+    failed.extend(error_text.into_iter().map(str::to_owned));
     failed
 }
 
@@ -377,9 +376,9 @@ pub fn read(sysctls: &[String], interfaces: &[String]) -> Result<Map<String, Val
         .map_err(AgentError::file("/proc/thread-self/net/dev"))?;
     let mut counters = Map::new();
     for interface in interfaces {
-        let counted = counters::of_interface(&table, interface)
+        let counter = counters::interface_counters(&table, interface)
             .ok_or_else(|| AgentError::Machine(format!("no interface {interface}")))?;
-        counters.insert(interface.clone(), counted);
+        counters.insert(interface.clone(), counter);
     }
     let mut answer = Map::new();
     answer.insert("sysctls".to_owned(), values.into());

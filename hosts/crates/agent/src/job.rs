@@ -2,7 +2,7 @@
 //! One job: a process leading a group of its own, and its pipes.
 
 use crate::AgentError;
-use crate::cgroup::{Leaf, Tree};
+use crate::cgroup::{AgentGroup, JobGroup};
 use crate::child_reaper;
 use crate::command;
 use crate::job_privileges;
@@ -42,8 +42,8 @@ pub struct Job {
     /// The network namespace it was started in; none: the agent's own.
     pub netns: Option<PathBuf>,
     /// Readable when the process has ended.
-    pub ended: OwnedFd,
-    /// When its group is killed, once it was asked to stop.
+    pub pidfd: OwnedFd,
+    /// When its group is killed, after a request to stop.
     pub kill_at: Option<Instant>,
     /// When its time limit is reached.
     pub timeout_at: Option<Instant>,
@@ -51,7 +51,7 @@ pub struct Job {
     pub streams: Vec<Stream>,
     input: Option<Input>,
     limits: Limits,
-    leaf: Option<Leaf>,
+    group: Option<JobGroup>,
     mark: String,
     timed_out: bool,
 }
@@ -82,7 +82,7 @@ impl Job {
     pub fn start(
         request: &StartJob,
         open_files: Rlimit,
-        tree: Option<&mut Tree>,
+        agent_group: Option<&mut AgentGroup>,
         orphans: &mut Orphans,
     ) -> Result<Self, AgentError> {
         let limits = &request.limits;
@@ -94,21 +94,21 @@ impl Job {
         let mut command = command::command(executable(program));
         let mark = format!("{}/{}", request.job, clock_ns()); // of this start: the name may come again
         command.arg0(program).args(arguments).stdin(Stdio::piped());
-        command.env(child_reaper::MARK, &mark);
+        command.env(child_reaper::MARK_VARIABLE, &mark);
         command.stdout(destination(&request.stdout)?);
         if let Some(stderr) = &request.stderr {
             command.stderr(destination(stderr)?);
         }
-        let has_memory = tree.as_ref().is_some_and(|tree| tree.has_memory());
-        let (leaf, group) = tree
-            .and_then(|tree| joinable(tree, limits.memory_bytes).ok())
+        let has_memory = agent_group.as_ref().is_some_and(|g| g.has_memory());
+        let (job_group, procs) = agent_group
+            .and_then(|agent_group| agent_group.job_group(limits.memory_bytes).ok())
             .unzip();
-        let mut confinement = limits.confinement(has_memory && leaf.is_some(), open_files);
-        confinement.group = group;
+        let mut child_limits = limits.child_limits(has_memory && job_group.is_some(), open_files);
+        child_limits.group = procs;
         let netns = request.netns.as_deref();
         netio::process::configure_child(&mut command, netns)
             .map_err(AgentError::file(netns.unwrap_or(Path::new(""))))?;
-        netio::child_limits::limit_child(&mut command, confinement);
+        netio::child_limits::limit_child(&mut command, child_limits);
         let directory = request.directory.as_deref();
         if let Some(directory) = directory {
             command.current_dir(directory);
@@ -124,10 +124,10 @@ impl Job {
             })
         })?;
         let pid = Pid::from_child(&child);
-        let (ended, streams, input) = match descriptors(&mut child) {
+        let (pidfd, streams, input) = match descriptors(&mut child) {
             Ok(descriptors) => descriptors,
             Err(error) => {
-                orphans.add(pid, leaf, mark, Instant::now()); // nobody could manage it: to be killed at once
+                orphans.add(pid, job_group, mark, Instant::now()); // nobody could manage it: to be killed at once
                 return Err(error);
             }
         };
@@ -135,13 +135,13 @@ impl Job {
             name: request.job.clone(),
             pid,
             netns: request.netns.clone(),
-            ended,
+            pidfd,
             kill_at: None,
             timeout_at: (limits.wall_ns).map(|ns| Instant::now() + Duration::from_nanos(ns)),
             streams,
             input,
             limits: limits.clone(),
-            leaf,
+            group: job_group,
             mark,
             timed_out: false,
         };
@@ -155,8 +155,8 @@ impl Job {
     /// Raise the limit of memory that its first process may write to; a higher one, or none, stays.
     pub fn raise_memory(&mut self, bytes: u64) -> Result<(), AgentError> {
         if self.limits.raise_memory(bytes) {
-            let by_group = self.leaf.as_ref().and_then(Leaf::ran_out_of_memory);
-            let raised = self.limits.of_process(by_group.is_some());
+            let group_ran_out = self.group.as_ref().and_then(JobGroup::ran_out_of_memory);
+            let raised = self.limits.process_memory_limit(group_ran_out.is_some());
             if let Some(limit) = raised.map(data_limit) {
                 rustix::process::prlimit(Some(self.pid), Resource::Data, limit)?;
             }
@@ -173,8 +173,8 @@ impl Job {
     }
 
     /// Send TERM to the job's daemons, which a signal to the process group does not reach.
-    pub fn ask_daemons(&self) {
-        if self.leaf.is_none() {
+    pub fn terminate_daemons(&self) {
+        if self.group.is_none() {
             child_reaper::signal_marked(&self.mark, Signal::TERM);
         }
     }
@@ -200,27 +200,27 @@ impl Job {
     }
 
     /// The limit that ended it, in words, now that it has ended.
-    pub fn exceeded(&self, ended: &Ended) -> Option<String> {
+    pub fn exceeded_limit(&self, ended: &Ended) -> Option<String> {
         if self.timed_out {
             return Some(self.limits.wall_text());
         }
-        let memory = match self.leaf.as_ref().and_then(Leaf::ran_out_of_memory) {
+        let memory = match self.group.as_ref().and_then(JobGroup::ran_out_of_memory) {
             Some(true) => self.limits.memory_bytes,
-            // How one ends that was asked to says nothing of its memory.
+            // The end of a job that was stopped says nothing of its memory.
             _ if self.kill_at.is_some() => None,
-            by_group => self.limits.refused_memory(ended, by_group.is_some()),
+            group_ran_out => self.limits.refused_memory(ended, group_ran_out.is_some()),
         };
         self.limits.exceeded(ended, memory)
     }
 
     /// Its control group, if it has one.
-    pub fn group(&self) -> Option<&Leaf> {
-        self.leaf.as_ref()
+    pub fn group(&self) -> Option<&JobGroup> {
+        self.group.as_ref()
     }
 
     /// The processes that may outlive the job: its process group, its control group, and the mark of its daemons.
-    pub fn into_orphan(self) -> (Pid, Option<Leaf>, String) {
-        (self.pid, self.leaf, self.mark)
+    pub fn into_orphan(self) -> (Pid, Option<JobGroup>, String) {
+        (self.pid, self.group, self.mark)
     }
 
     /// Queue bytes for standard input and write what goes without blocking. A job that has closed
@@ -352,13 +352,6 @@ impl Stream {
 /// The end of a stream.
 #[derive(Debug)]
 pub struct StreamEnded;
-
-/// A new control group, and the file by which a process joins it.
-fn joinable(tree: &mut Tree, memory_bytes: Option<u64>) -> Result<(Leaf, File), AgentError> {
-    let leaf = tree.leaf(memory_bytes)?;
-    let procs = leaf.procs()?;
-    Ok((leaf, procs))
-}
 
 /// The agent's own executable for `atoll-host`: hosts need one file, even in a folder that the job may not enter.
 fn executable(program: &str) -> &str {

@@ -58,10 +58,10 @@ pub fn granted(
     directory: Option<&Path>,
 ) -> Result<Privileges, AgentError> {
     let user = match user {
-        User::Nobody if can_be_anybody() => Some(owner(directory)?),
+        User::Nobody if can_change_user() => Some(owner(directory)?),
         _ => None,
     };
-    let capabilities = privileges.iter().map(|one| one.capability()).collect();
+    let capabilities = privileges.iter().map(|p| p.capability()).collect();
     Ok(Privileges { capabilities, user })
 }
 
@@ -79,18 +79,19 @@ fn owner(directory: Option<&Path>) -> Result<(u32, u32), AgentError> {
 }
 
 /// Whether this process may become another user, and its user namespace has nobody.
-fn can_be_anybody() -> bool {
-    let may = rustix::thread::capabilities(None).is_ok_and(|held| {
+fn can_change_user() -> bool {
+    let has_capabilities = rustix::thread::capabilities(None).is_ok_and(|capabilities| {
         let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
-        held.effective.contains(needed)
+        capabilities.effective.contains(needed)
     });
     let text = |file| fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
-    may && has(NOBODY.0, &text("uid_map"))
-        && has(NOBODY.1, &text("gid_map"))
+    has_capabilities
+        && maps(NOBODY.0, &text("uid_map"))
+        && maps(NOBODY.1, &text("gid_map"))
         && text("setgroups").trim() != "deny"
 }
 
-fn has(id: u32, map: &str) -> bool {
+fn maps(id: u32, map: &str) -> bool {
     map.lines().any(|line| {
         let mut numbers = line
             .split_whitespace()
@@ -108,9 +109,9 @@ mod tests {
 
     #[test]
     fn a_namespace_has_those_that_are_mapped() {
-        assert!(has(65_534, "         0          0 4294967295\n"));
-        assert!(has(65_534, "0 1000 1\n1 100000 65536\n"));
-        assert!(!has(65_534, "         0       1000          1\n"));
+        assert!(maps(65_534, "         0          0 4294967295\n"));
+        assert!(maps(65_534, "0 1000 1\n1 100000 65536\n"));
+        assert!(!maps(65_534, "         0       1000          1\n"));
     }
 
     #[test]

@@ -74,9 +74,9 @@ pub fn run(
         Some(limit) if !guarded => guard::watch_agent(limit, without_groups)?,
         _ => {
             let groups = silence.is_some() && !without_groups;
-            let tree = groups.then(cgroup::Tree::make).flatten();
+            let agent_group = groups.then(cgroup::AgentGroup::make).flatten();
             let open_files = limits::raise_open_files();
-            supervisor::Supervisor::new(silence, tree, open_files)?.serve()?;
+            supervisor::Supervisor::new(silence, agent_group, open_files)?.serve()?;
         }
     }
     Ok(())

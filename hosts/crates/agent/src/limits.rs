@@ -47,9 +47,9 @@ pub struct Limits {
 
 impl Limits {
     /// Limit files to `most` bytes because they are in memory; a lower limit of the job's own stays.
-    pub fn hold_files_in_memory(&mut self, most: Option<u64>) {
-        if let Some(most) = most.filter(|most| self.file_bytes.is_none_or(|own| *most < own)) {
-            self.file_bytes = Some(most);
+    pub fn limit_files_in_memory(&mut self, limit: Option<u64>) {
+        if let Some(limit) = limit.filter(|limit| self.file_bytes.is_none_or(|own| *limit < own)) {
+            self.file_bytes = Some(limit);
             self.files_in_memory = true;
         }
     }
@@ -86,7 +86,7 @@ impl Limits {
 
     /// The limits that the kernel enforces. Memory by itself only where no control group does it; `open_files` where the job has
     /// no limit of its own.
-    pub fn confinement(&self, memory_by_group: bool, open_files: Rlimit) -> ChildLimits {
+    pub fn child_limits(&self, memory_by_group: bool, open_files: Rlimit) -> ChildLimits {
         let own_open_files = self.open_files.map(|most| Rlimit {
             current: Some(most),
             maximum: Some(most),
@@ -94,7 +94,7 @@ impl Limits {
         ChildLimits {
             group: None,
             cpu_seconds: self.cpu_ns.map(|ns| ns.div_ceil(1_000_000_000).max(1)),
-            data_bytes: self.of_process(memory_by_group),
+            data_bytes: self.process_memory_limit(memory_by_group),
             open_files: Some(own_open_files.unwrap_or(open_files)),
             file_bytes: self.file_bytes,
             nice: self.nice,
@@ -103,12 +103,12 @@ impl Limits {
     }
 
     /// The limit that could not be applied although the job was started, in words.
-    pub fn unheld(&self, pid: Pid) -> Option<String> {
+    pub fn unapplied(&self, pid: Pid) -> Option<String> {
         let nice = i32::from(self.nice?);
-        let of_session = autogroup_nice(pid.as_raw_nonzero().get())?;
-        (of_session != nice).then(|| {
+        let session_nice = autogroup_nice(pid.as_raw_nonzero().get())?;
+        (session_nice != nice).then(|| {
             format!(
-                "niceness {nice} has an effect within its session only: the niceness of the session is {of_session} and could not be changed"
+                "niceness {nice} has an effect within its session only: the niceness of the session is {session_nice} and could not be changed"
             )
         })
     }
@@ -123,7 +123,7 @@ impl Limits {
     }
 
     /// The memory that a single process may write to.
-    pub fn of_process(&self, memory_by_group: bool) -> Option<u64> {
+    pub fn process_memory_limit(&self, memory_by_group: bool) -> Option<u64> {
         let own_limit = self.memory_bytes.filter(|_| !memory_by_group);
         self.data_bytes.into_iter().chain(own_limit).min()
     }
@@ -136,7 +136,7 @@ impl Limits {
             (_, Some(ABRT | SEGV)) => 4,
             _ => return None,
         };
-        let limit = self.of_process(memory_by_group);
+        let limit = self.process_memory_limit(memory_by_group);
         limit.filter(|limit| ended.peak_memory_bytes >= limit / 10 * tenths)
     }
 
@@ -180,15 +180,15 @@ fn bytes(count: u64) -> String {
         .into_iter()
         .find(|(unit, _)| count as f64 >= *unit)
         .unwrap_or((1.0, "B"));
-    format!("{} {name}", short(count as f64 / unit))
+    format!("{} {name}", two_decimals(count as f64 / unit))
 }
 
 fn seconds(ns: u64) -> String {
-    format!("{} s", short(ns as f64 / 1e9))
+    format!("{} s", two_decimals(ns as f64 / 1e9))
 }
 
 /// At most two decimals, and none that say nothing.
-fn short(number: f64) -> String {
+fn two_decimals(number: f64) -> String {
     let text = format!("{number:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -225,12 +225,12 @@ mod tests {
         let said = |ended: Ended, memory| limits.exceeded(&ended, memory).unwrap_or_default();
         assert_eq!(said(ended(XFSZ, 0, 0), None), "file size limit 1 kB");
         let mut in_memory = Limits::default();
-        in_memory.hold_files_in_memory(Some(2_000));
+        in_memory.limit_files_in_memory(Some(2_000));
         assert_eq!(
             in_memory.exceeded(&ended(XFSZ, 0, 0), None).unwrap(),
             "files_limit of the inventory, for files in memory, 2 kB"
         );
-        in_memory.hold_files_in_memory(Some(3_000));
+        in_memory.limit_files_in_memory(Some(3_000));
         assert_eq!(in_memory.file_bytes, Some(2_000));
         assert_eq!(said(ended(XCPU, 2, 0), None), "CPU time limit 2 s");
         assert_eq!(said(ended(KILL, 3, 0), None), "CPU time limit 2 s");
@@ -267,17 +267,17 @@ mod tests {
     #[test]
     fn a_control_group_bounds_no_single_process_and_data_does() {
         let mut limits = all();
-        let of_process = |limits: &Limits, by_group| {
-            let confined = limits.confinement(by_group, getrlimit(Resource::Nofile));
+        let process_memory_limit = |limits: &Limits, by_group| {
+            let confined = limits.child_limits(by_group, getrlimit(Resource::Nofile));
             let refused = limits.refused_memory(&ended(ABRT, 0, u64::MAX), by_group);
             assert_eq!(confined.data_bytes, refused);
             refused
         };
-        assert_eq!(of_process(&limits, true), None);
+        assert_eq!(process_memory_limit(&limits, true), None);
         limits.data_bytes = Some(400_000_000);
-        assert_eq!(of_process(&limits, true), Some(400_000_000));
+        assert_eq!(process_memory_limit(&limits, true), Some(400_000_000));
         limits.data_bytes = Some(600_000_000);
-        assert_eq!(of_process(&limits, false), Some(512_000_000));
+        assert_eq!(process_memory_limit(&limits, false), Some(512_000_000));
     }
 
     #[test]

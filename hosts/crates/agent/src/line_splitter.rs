@@ -19,17 +19,17 @@ impl LineSplitter {
 
     /// Take `chunk`, call `deliver` for each line it completes (without the newline).
     pub fn feed(&mut self, chunk: &[u8], mut deliver: impl FnMut(&[u8])) {
-        let mut rest = chunk;
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+        let mut remaining = chunk;
+        while let Some(end) = remaining.iter().position(|byte| *byte == b'\n') {
             if self.partial.is_empty() {
-                deliver(&rest[..end]);
+                deliver(&remaining[..end]);
             } else {
-                self.partial.extend_from_slice(&rest[..end]);
+                self.partial.extend_from_slice(&remaining[..end]);
                 deliver(&std::mem::take(&mut self.partial));
             }
-            rest = &rest[end + 1..];
+            remaining = &remaining[end + 1..];
         }
-        self.partial.extend_from_slice(rest);
+        self.partial.extend_from_slice(remaining);
         if self.partial.len() >= self.longest {
             deliver(&std::mem::take(&mut self.partial));
         }
@@ -83,13 +83,13 @@ mod tests {
         ) {
             let text: Vec<u8> = lines.iter().flat_map(|l| format!("{l}\n").into_bytes()).collect();
             let mut chunks: Vec<&[u8]> = Vec::new();
-            let mut rest = &text[..];
+            let mut remaining = &text[..];
             for size in sizes {
-                let (chunk, tail) = rest.split_at(size.min(rest.len()));
+                let (chunk, tail) = remaining.split_at(size.min(remaining.len()));
                 chunks.push(chunk);
-                rest = tail;
+                remaining = tail;
             }
-            chunks.push(rest);
+            chunks.push(remaining);
             let got: Vec<String> =
                 split(&chunks, 1000).into_iter().map(|l| String::from_utf8(l).unwrap()).collect();
             prop_assert_eq!(got, lines);

@@ -2,7 +2,7 @@
 //! The description of a machine, from which the controller decides whether an experiment can run on it.
 
 use crate::AgentError;
-use crate::command::tool;
+use crate::command::run_tool;
 use crate::host_config::InterfaceState;
 use crate::machine_lock;
 use crate::memory;
@@ -29,7 +29,7 @@ pub fn describe(groups: Option<bool>) -> Result<Map<String, Value>, AgentError> 
         .into_iter()
         .filter(|name| {
             matches!(
-                tool(name, &["--version"], ""),
+                run_tool(name, &["--version"], ""),
                 Err(AgentError::Start { .. })
             )
         })
@@ -70,7 +70,7 @@ pub fn object(value: Value) -> Map<String, Value> {
 }
 
 fn interfaces() -> Result<Map<String, Value>, AgentError> {
-    let interfaces = tool("ip", &["-json", "address", "show"], "")?;
+    let interfaces = run_tool("ip", &["-json", "address", "show"], "")?;
     let interfaces: Vec<InterfaceState> = serde_json::from_str(&interfaces)?;
     let fields = |interface: InterfaceState| {
         let fields = json!({

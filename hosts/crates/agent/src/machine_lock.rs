@@ -39,7 +39,7 @@ impl MachineLock {
     pub fn acquire(owner: &str) -> Result<Self, AgentError> {
         for _ in 0..MOST_TRIES {
             if let Some(mut lock) = Self::attempt()? {
-                writeln!(lock.file, "{owner}").map_err(AgentError::file(claim()))?;
+                writeln!(lock.file, "{owner}").map_err(AgentError::file(lock_path()))?;
                 return Ok(lock);
             }
             thread::sleep(TRY_INTERVAL);
@@ -53,7 +53,7 @@ impl MachineLock {
     /// None while somebody has it, or is removing its file.
     fn attempt() -> Result<Option<Self>, AgentError> {
         let opened = private_directory::make(&directory())
-            .and_then(|directory| open_claim(&directory, OFlags::RDWR | OFlags::CREATE));
+            .and_then(|directory| open_lock_file(&directory, OFlags::RDWR | OFlags::CREATE));
         let file = match opened {
             Err(AgentError::File { source, .. }) if source.kind() == ErrorKind::NotFound => {
                 return Ok(None);
@@ -76,23 +76,23 @@ impl MachineLock {
 impl Drop for MachineLock {
     /// Remove the file before it is unlocked, so that nobody removes another agent's; the directory stays with a journal.
     fn drop(&mut self) {
-        fs::remove_file(claim()).ok();
+        fs::remove_file(lock_path()).ok();
         fs::remove_dir(directory()).ok();
     }
 }
 
 /// Remove the lock of agents that were killed.
-pub fn sweep() {
+pub fn remove_abandoned() {
     if directory().exists() {
         drop(MachineLock::attempt());
     }
 }
 
-fn claim() -> PathBuf {
+fn lock_path() -> PathBuf {
     directory().join("claim")
 }
 
-fn open_claim(directory: &OwnedFd, flags: OFlags) -> Result<File, AgentError> {
+fn open_lock_file(directory: &OwnedFd, flags: OFlags) -> Result<File, AgentError> {
     openat(
         directory,
         "claim",
@@ -100,13 +100,13 @@ fn open_claim(directory: &OwnedFd, flags: OFlags) -> Result<File, AgentError> {
         Mode::from(0o600),
     )
     .map(File::from)
-    .map_err(|errno| AgentError::file(claim())(errno.into()))
+    .map_err(|errno| AgentError::file(lock_path())(errno.into()))
 }
 
 /// The owner of the lock, if it is held.
 pub fn holder() -> Option<String> {
     let directory = private_directory::check(&directory()).ok()?;
-    let mut file = open_claim(&directory, OFlags::RDONLY).ok()?;
+    let mut file = open_lock_file(&directory, OFlags::RDONLY).ok()?;
     if flock(&file, FlockOperation::NonBlockingLockShared) != Err(Errno::WOULDBLOCK) {
         return None;
     }
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(refusal, "this machine is in use by test of the lock");
         drop(lock);
         assert_eq!(holder(), None);
-        assert!(!claim().exists());
+        assert!(!lock_path().exists());
         several_have_it_in_turn();
     }
 
@@ -151,6 +151,6 @@ mod tests {
             }
         });
         assert!(turns.into_inner() > 0);
-        assert!(!claim().exists());
+        assert!(!lock_path().exists());
     }
 }

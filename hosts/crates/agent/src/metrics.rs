@@ -5,9 +5,9 @@
 //! and a file below /proc/net goes on showing the namespace that it was opened in.
 
 use crate::AgentError;
-use crate::cgroup::Leaf;
+use crate::cgroup::JobGroup;
 use crate::child_reaper;
-use crate::counters::{self, Waiting};
+use crate::counters::{self, Backlog};
 use crate::heat::Heat;
 use crate::job::Job;
 use crate::machine_info::{clock_ns, object};
@@ -27,7 +27,7 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(50);
 /// A subscription: what is sampled, and when next.
 #[derive(Debug)]
 pub struct Metrics {
-    every: Duration,
+    period: Duration,
     next: Instant,
     hosts: Vec<Host>,
     /// Busy time and all time of all CPUs at the sample before, in ticks.
@@ -45,16 +45,20 @@ struct Host {
 }
 
 impl Metrics {
-    /// Sample these hosts at once and then at the interval `every`.
-    pub fn new(every: Duration, hosts: Vec<SampledHost>, now: Instant) -> Result<Self, AgentError> {
-        if every < LEAST_INTERVAL {
+    /// Sample these hosts at once and then at the interval `period`.
+    pub fn new(
+        period: Duration,
+        hosts: Vec<SampledHost>,
+        now: Instant,
+    ) -> Result<Self, AgentError> {
+        if period < LEAST_INTERVAL {
             let least = LEAST_INTERVAL.as_millis();
             return Err(AgentError::Machine(format!(
                 "every_ns: the shortest interval of metrics is {least} ms"
             )));
         }
         Ok(Self {
-            every,
+            period,
             next: now,
             hosts: (hosts.into_iter().map(Host::open)).collect::<Result<_, _>>()?,
             last_cpu: None,
@@ -77,13 +81,13 @@ impl Metrics {
 
     /// Whether a sample is due; if so the next one is an interval later. None is made up for: after a stall the
     /// intervals restart.
-    pub fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.next <= now;
-        if due {
-            let next = self.next + self.every;
-            self.next = if next > now { next } else { now + self.every };
+    pub fn advance_if_due(&mut self, now: Instant) -> bool {
+        let is_due = self.next <= now;
+        if is_due {
+            let next = self.next + self.period;
+            self.next = if next > now { next } else { now + self.period };
         }
-        due
+        is_due
     }
 
     /// Take a sample (`docs/contracts.md`, "Agent", metrics).
@@ -117,7 +121,7 @@ impl Metrics {
         self.last_cpu = Some((cpu.busy, cpu.all));
         let memory = text("/proc/meminfo");
         let load = text("/proc/loadavg");
-        let waiting = Waiting::parse(&text("/proc/thread-self/net/softnet_stat"));
+        let backlog = Backlog::parse(&text("/proc/thread-self/net/softnet_stat"));
         let limit = text("/proc/sys/net/core/netdev_max_backlog"); // of the machine, and shown in its first namespace only
         let mut figures = json!({
             "cpus": cpu.count,
@@ -128,8 +132,8 @@ impl Metrics {
             "load_1m": load.split(' ').next().and_then(|first| first.parse::<f64>().ok()),
             "memory_bytes": kilobytes(&memory, "MemTotal:"),
             "memory_available_bytes": kilobytes(&memory, "MemAvailable:"),
-            "backlog_dropped_packets": waiting.as_ref().map(|waiting| waiting.dropped),
-            "backlog_squeezes": waiting.map(|waiting| waiting.squeezed),
+            "backlog_dropped_packets": backlog.as_ref().map(|backlog| backlog.dropped),
+            "backlog_squeezes": backlog.map(|backlog| backlog.squeezed),
             "backlog_limit_packets": limit.trim().parse::<u64>().ok(),
         });
         if let Some(fields) = figures.as_object_mut() {
@@ -142,11 +146,11 @@ impl Metrics {
         let process = Process::read(job.pid);
         let group = job.group();
         let cpu_ns = group
-            .and_then(Leaf::cpu_ns)
-            .or(process.as_ref().map(|one| one.cpu_ns))?;
+            .and_then(JobGroup::cpu_ns)
+            .or(process.as_ref().map(|process| process.cpu_ns))?;
         let memory_bytes = group
-            .and_then(Leaf::memory_bytes)
-            .or(process.map(|one| one.memory_bytes))?;
+            .and_then(JobGroup::memory_bytes)
+            .or(process.map(|process| process.memory_bytes))?;
         let host = self.hosts.iter().find(|host| host.netns == job.netns);
         let sample = json!({
             "host": host.map(|host| &host.name),
@@ -167,7 +171,7 @@ impl Host {
         let [device, snmp, netstat] =
             namespace.run(|| Ok([open("dev")?, open("snmp")?, open("netstat")?]))?;
         let table = read_again(&device)?;
-        let is_absent = |name: &&String| counters::of_interface(&table, name).is_none();
+        let is_absent = |name: &&String| counters::interface_counters(&table, name).is_none();
         if let Some(name) = host.interfaces.iter().find(is_absent) {
             let host = host.host;
             return Err(AgentError::Machine(format!("{host}: no interface {name}")));
@@ -188,11 +192,11 @@ impl Host {
         let interfaces: Map<String, Value> = self
             .interfaces
             .iter()
-            .filter_map(|name| Some((name.clone(), counters::of_interface(&table, name)?)))
+            .filter_map(|name| Some((name.clone(), counters::interface_counters(&table, name)?)))
             .collect();
         let snmp = read_again(&self.snmp)?;
-        let tcp = counters::of_tcp(&snmp, &read_again(&self.netstat)?);
-        Ok(json!({"interfaces": interfaces, "tcp": tcp, "udp": counters::of_udp(&snmp)}))
+        let tcp = counters::tcp_counters(&snmp, &read_again(&self.netstat)?);
+        Ok(json!({"interfaces": interfaces, "tcp": tcp, "udp": counters::udp_counters(&snmp)}))
     }
 }
 
@@ -228,13 +232,13 @@ impl Cpu {
             .take(8)
             .map_while(|word| word.parse().ok())
             .collect();
-        let at = |column: usize| ticks.get(column).copied().unwrap_or(0);
+        let ticks_in = |column: usize| ticks.get(column).copied().unwrap_or(0);
         let all: u64 = ticks.iter().sum();
         Some(Self {
             count: lines.take_while(|line| line.starts_with("cpu")).count(),
-            busy: all - at(3) - at(4),
+            busy: all - ticks_in(3) - ticks_in(4),
             all,
-            steal: at(7),
+            steal: ticks_in(7),
         })
     }
 }
@@ -324,11 +328,11 @@ mod tests {
 
     #[test]
     fn this_machine_is_told_with_its_share_from_the_second_time_on() {
-        let asked = r#"[{"host":"here","interfaces":["lo"]}]"#;
+        let request = r#"[{"host":"here","interfaces":["lo"]}]"#;
         let now = Instant::now();
         let mut metrics =
-            Metrics::new(LEAST_INTERVAL, serde_json::from_str(asked).unwrap(), now).unwrap();
-        assert!(metrics.is_due(now));
+            Metrics::new(LEAST_INTERVAL, serde_json::from_str(request).unwrap(), now).unwrap();
+        assert!(metrics.advance_if_due(now));
         let mut heat = Heat::find(Path::new("/sys"), now);
         let first = metrics.sample(&[], &mut heat);
         assert!(first["machine"]["busy"].is_null());
@@ -342,9 +346,9 @@ mod tests {
         assert!(first["machine"]["backlog_dropped_packets"].is_u64());
         assert!(first["machine"]["backlog_squeezes"].is_u64());
         assert!(first["agent"]["memory_bytes"].as_u64().unwrap() > 1 << 16);
-        assert!(!metrics.is_due(now), "an interval has to pass");
+        assert!(!metrics.advance_if_due(now), "an interval has to pass");
         std::thread::sleep(LEAST_INTERVAL);
-        assert!(metrics.is_due(Instant::now()));
+        assert!(metrics.advance_if_due(Instant::now()));
         let second = metrics.sample(&[], &mut heat);
         assert!((0.0..=1.0).contains(&second["machine"]["busy"].as_f64().unwrap()));
     }
@@ -353,22 +357,22 @@ mod tests {
     fn a_stall_is_followed_by_one_sample_and_a_whole_interval() {
         let begin = Instant::now();
         let mut metrics = Metrics::new(LEAST_INTERVAL, Vec::new(), begin).unwrap();
-        assert!(metrics.is_due(begin));
-        assert!(metrics.is_due(begin + LEAST_INTERVAL * 5 / 4));
+        assert!(metrics.advance_if_due(begin));
+        assert!(metrics.advance_if_due(begin + LEAST_INTERVAL * 5 / 4));
         assert_eq!(metrics.wake_at(), begin + LEAST_INTERVAL * 2, "in step");
         let late = begin + LEAST_INTERVAL * 10;
-        assert!(metrics.is_due(late));
-        assert!(!metrics.is_due(late));
+        assert!(metrics.advance_if_due(late));
+        assert!(!metrics.advance_if_due(late));
         assert_eq!(metrics.wake_at(), late + LEAST_INTERVAL);
     }
 
     #[test]
     fn what_cannot_be_told_is_refused() {
-        let asked = |text: &str| serde_json::from_str(text).unwrap();
+        let request = |text: &str| serde_json::from_str(text).unwrap();
         let now = Instant::now();
         let error = Metrics::new(
             LEAST_INTERVAL,
-            asked(r#"[{"host":"w1","interfaces":["no0"]}]"#),
+            request(r#"[{"host":"w1","interfaces":["no0"]}]"#),
             now,
         )
         .unwrap_err();

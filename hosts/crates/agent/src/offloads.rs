@@ -6,7 +6,7 @@
 //! complete frames of wire size only.
 
 use crate::AgentError;
-use crate::command::tool;
+use crate::command::run_tool;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ const HARMLESS_WHEN_FIXED: &str = "rx-checksumming";
 
 /// Read the features of `interface` in the calling thread's namespace.
 pub fn read(interface: &str) -> Result<Features, AgentError> {
-    Ok(parse(&tool("ethtool", &["-k", interface], "")?))
+    Ok(parse(&run_tool("ethtool", &["-k", interface], "")?))
 }
 
 /// Switch off everything unwanted that is on, by what was read `before`, and verify it.
@@ -93,7 +93,7 @@ pub fn differences<'a>(before: &'a Features, now: &Features) -> Vec<(&'a str, bo
     before
         .iter()
         .filter(|(_, feature)| !feature.fixed && !feature.group)
-        .filter(|(name, feature)| now.get(*name).is_some_and(|held| held.on != feature.on))
+        .filter(|(name, feature)| now.get(*name).is_some_and(|c| c.on != feature.on))
         .map(|(name, feature)| (name.as_str(), feature.on))
         .collect()
 }
@@ -103,7 +103,7 @@ fn change(interface: &str, features: &[(&str, bool)]) -> Result<(), AgentError> 
     for (name, on) in features {
         arguments.extend([*name, on_off(*on)]);
     }
-    tool("ethtool", &arguments, "").map(drop)
+    run_tool("ethtool", &arguments, "").map(drop)
 }
 
 /// As `ethtool` says it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Processes left behind by jobs that have ended or cannot be managed, and when they are killed.
 
-use crate::cgroup::Leaf;
+use crate::cgroup::JobGroup;
 use crate::child_reaper;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One that has not ended yet.
 #[derive(Debug)]
-struct Remnant {
+struct Orphan {
     /// The process group, until it has no members: its number may then be given to another one.
     group: Option<Pid>,
-    leaf: Option<Leaf>,
+    job_group: Option<JobGroup>,
     /// That of its daemons: without a control group nothing else holds them together.
     mark: String,
     kill_at: Instant,
@@ -25,48 +25,48 @@ struct Remnant {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub struct Orphans(Vec<Remnant>);
+pub struct Orphans(Vec<Orphan>);
 
-impl Remnant {
-    fn is_there(&mut self) -> bool {
+impl Orphan {
+    fn is_running(&mut self) -> bool {
         self.group = self
             .group
             .filter(|group| test_kill_process_group(*group).is_ok());
-        let escaped = match &self.leaf {
-            Some(leaf) => leaf.is_populated(),
+        let has_escaped = match &self.job_group {
+            Some(job_group) => job_group.is_populated(),
             None => child_reaper::is_marked(&self.mark),
         };
-        self.group.is_some() || escaped
+        self.group.is_some() || has_escaped
     }
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
             kill_process_group(group, signal).ok();
         }
-        if self.leaf.is_none() {
+        if self.job_group.is_none() {
             child_reaper::signal_marked(&self.mark, signal);
         }
     }
 
     fn kill(&self) {
         self.signal(Signal::KILL);
-        if let Some(leaf) = &self.leaf {
-            leaf.kill();
+        if let Some(job_group) = &self.job_group {
+            job_group.kill();
         }
     }
 }
 
 impl Orphans {
     /// The first process of a job has ended or is to be ended, and nobody has taken its number yet: see to the rest.
-    pub fn add(&mut self, group: Pid, leaf: Option<Leaf>, mark: String, kill_at: Instant) {
-        let mut remnant = Remnant {
+    pub fn add(&mut self, group: Pid, job_group: Option<JobGroup>, mark: String, kill_at: Instant) {
+        let mut orphan = Orphan {
             group: Some(group),
-            leaf,
+            job_group,
             mark,
             kill_at,
         };
-        if remnant.is_there() {
-            self.0.push(remnant);
+        if orphan.is_running() {
+            self.0.push(orphan);
         }
     }
 
@@ -76,29 +76,29 @@ impl Orphans {
     }
 
     /// How long one may sleep before the next look.
-    pub fn pause(&self) -> Option<Duration> {
+    pub fn delay(&self) -> Option<Duration> {
         (!self.is_empty()).then_some(POLL_INTERVAL)
     }
 
     /// Kill what is overdue, and forget what has ended. Children that ended must have been collected just before: they
     /// count as members until then.
-    pub fn look(&mut self, now: Instant) {
-        self.0.retain_mut(|remnant| {
-            if !remnant.is_there() {
+    pub fn kill_overdue(&mut self, now: Instant) {
+        self.0.retain_mut(|orphan| {
+            if !orphan.is_running() {
                 return false;
             }
-            if remnant.kill_at <= now {
-                remnant.kill();
+            if orphan.kill_at <= now {
+                orphan.kill();
             }
-            now < remnant.kill_at + KILL_TIMEOUT
+            now < orphan.kill_at + KILL_TIMEOUT
         });
     }
 
     /// Ask all of it to end, and kill it at `kill_at` at the latest.
-    pub fn end(&mut self, kill_at: Instant) {
-        for remnant in &mut self.0 {
-            remnant.signal(Signal::TERM);
-            remnant.kill_at = remnant.kill_at.min(kill_at);
+    pub fn terminate(&mut self, kill_at: Instant) {
+        for orphan in &mut self.0 {
+            orphan.signal(Signal::TERM);
+            orphan.kill_at = orphan.kill_at.min(kill_at);
         }
     }
 }
@@ -123,11 +123,11 @@ mod tests {
             String::new(),
             now + POLL_INTERVAL,
         );
-        orphans.look(now);
+        orphans.kill_overdue(now);
         assert!(child.try_wait().unwrap().is_none(), "not before");
-        orphans.look(now + POLL_INTERVAL);
+        orphans.kill_overdue(now + POLL_INTERVAL);
         assert_eq!(child.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
-        orphans.look(now + POLL_INTERVAL);
+        orphans.kill_overdue(now + POLL_INTERVAL);
         assert!(orphans.is_empty());
     }
 }

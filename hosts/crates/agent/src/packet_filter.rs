@@ -18,7 +18,7 @@ const IP_TABLE: &str = "ip atoll";
 const LOOPBACK: &str = "lo";
 
 impl PacketKind {
-    fn matched(self) -> &'static str {
+    fn selector(self) -> &'static str {
         match self {
             Self::All => "ip saddr @hosts",
             Self::Tcp => "ip saddr @hosts meta l4proto tcp",
@@ -35,7 +35,7 @@ impl PacketKind {
     }
 }
 
-fn setting(mark: Mark) -> String {
+fn set_mark_statement(mark: Mark) -> String {
     format!(
         " meta mark set meta mark & {:#x} | {:#x}",
         !mark.mask, mark.value
@@ -45,7 +45,7 @@ fn setting(mark: Mark) -> String {
 impl PacketRule {
     fn statement(&self) -> String {
         let names: Vec<&str> = self.interfaces.iter().map(String::as_str).collect();
-        let mut rule = format!("iifname {} {}", set(&names), self.packets.matched());
+        let mut rule = format!("iifname {} {}", nft_set(&names), self.packets.selector());
         if self.transparent_socket {
             rule.push_str(" socket transparent 1");
         }
@@ -56,7 +56,7 @@ impl PacketRule {
             let _ = write!(rule, " tproxy to 127.0.0.1:{port}");
         }
         if let Some(mark) = self.set_mark {
-            rule.push_str(&setting(mark));
+            rule.push_str(&set_mark_statement(mark));
         }
         rule.push_str(match self.verdict {
             Some(RuleVerdict::Accept) => " accept",
@@ -138,25 +138,25 @@ impl HostSettings {
 
     fn prerouting(&self) -> String {
         let mut table = String::from("set hosts { type ipv4_addr; ");
-        let neighbours = self.interfaces.iter().flat_map(|each| &each.neighbours);
+        let neighbours = self.interfaces.iter().flat_map(|i| &i.neighbours);
         let hosts: BTreeSet<&str> = neighbours.map(|(address, _)| address.as_str()).collect();
         if !hosts.is_empty() {
             let hosts: Vec<&str> = hosts.into_iter().collect();
             let _ = write!(table, "elements = {{ {} }}; ", hosts.join(", "));
         }
         table.push_str("}\nchain in { type filter hook prerouting priority mangle;\n");
-        let names = self.interfaces.iter().map(|each| each.name.as_str());
-        let looped = self
+        let names = self.interfaces.iter().map(|i| i.name.as_str());
+        let uses_loopback = self
             .packet_rules
             .iter()
             .any(|rule| rule.interfaces.iter().any(|name| name == LOOPBACK));
-        let names: Vec<&str> = names.chain(looped.then_some(LOOPBACK)).collect();
-        let _ = writeln!(table, "iifname != {} return", set(&names));
+        let names: Vec<&str> = names.chain(uses_loopback.then_some(LOOPBACK)).collect();
+        let _ = writeln!(table, "iifname != {} return", nft_set(&names));
         table.push_str("ip daddr != @hosts return\n");
         for legs in &self.legs {
             if let Some(mark) = legs.mark {
-                let names = set(&legs.interfaces());
-                let _ = writeln!(table, "iifname {names}{}", setting(mark));
+                let names = nft_set(&legs.interfaces());
+                let _ = writeln!(table, "iifname {names}{}", set_mark_statement(mark));
             }
         }
         for rule in &self.packet_rules {
@@ -168,7 +168,7 @@ impl HostSettings {
     }
 }
 
-fn set(names: &[&str]) -> String {
+fn nft_set(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
     format!("{{ {} }}", quoted.join(", "))
 }

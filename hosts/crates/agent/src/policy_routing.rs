@@ -30,16 +30,16 @@ const LEG_PRIORITY: u32 = 12;
 
 impl LegPair {
     /// Whether tables and marks tell this pair from another; if not, why.
-    fn check_apart(&self, other: &Self) -> Result<(), String> {
+    fn check_distinct(&self, other: &Self) -> Result<(), String> {
         if self.table == other.table {
             let table = self
                 .table
                 .map_or("the main one".to_owned(), |table| table.to_string());
             return Err(format!("two pairs of legs have one routing table, {table}"));
         }
-        if let (Some(one), Some(two)) = (self.mark, other.mark) {
-            if (one.value ^ two.value) & one.mask & two.mask == 0 {
-                return Err(format!("a packet can have both marks {two} and {one}"));
+        if let (Some(a), Some(b)) = (self.mark, other.mark) {
+            if (a.value ^ b.value) & a.mask & b.mask == 0 {
+                return Err(format!("a packet can have both marks {b} and {a}"));
             }
         }
         Ok(())
@@ -66,7 +66,7 @@ impl HostSettings {
                 mark.check()?;
             }
             for other in &self.legs[..number] {
-                legs.check_apart(other)?;
+                legs.check_distinct(other)?;
             }
         }
         let Some(local) = &self.local else {
@@ -110,14 +110,14 @@ impl HostSettings {
 
     /// The routing tables besides the main one.
     pub fn own_tables(&self) -> BTreeSet<u32> {
-        let of_legs = self.legs.iter().filter_map(|legs| legs.table);
-        of_legs
+        let leg_tables = self.legs.iter().filter_map(|legs| legs.table);
+        leg_tables
             .chain(self.local.iter().map(|local| local.table))
             .collect()
     }
 
     /// ` table 2 protocol 97` for routes of an interface whose legs have a table.
-    pub fn in_table(&self, interface: &str) -> String {
+    pub fn table_words(&self, interface: &str) -> String {
         let legs = self
             .legs
             .iter()

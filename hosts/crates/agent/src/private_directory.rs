@@ -29,7 +29,7 @@ pub fn make(path: &Path) -> Result<OwnedFd, AgentError> {
 
 /// Refuse a path that is no directory, a symbolic link to one, or a directory that others own or may write to.
 pub fn check(path: &Path) -> Result<OwnedFd, AgentError> {
-    let fault = |error: io::Error| AgentError::file(path)(error);
+    let file_error = |error: io::Error| AgentError::file(path)(error);
     let refuse = |complaint: &str| {
         Err(AgentError::Machine(format!(
             "{} {complaint}: it may have been created by another user; remove it",
@@ -40,9 +40,9 @@ pub fn check(path: &Path) -> Result<OwnedFd, AgentError> {
     let directory = match open(path, flags, Mode::empty()) {
         Err(Errno::NOTDIR | Errno::LOOP) => return refuse("is no directory"),
         Err(Errno::ACCESS) => return refuse("is not this user's own directory"),
-        opened => opened.map_err(|errno| fault(errno.into()))?,
+        opened => opened.map_err(|errno| file_error(errno.into()))?,
     };
-    let status = fstat(&directory).map_err(|errno| fault(errno.into()))?;
+    let status = fstat(&directory).map_err(|errno| file_error(errno.into()))?;
     if status.st_uid != rustix::process::geteuid().as_raw() {
         return refuse(&format!("is the directory of user {}", status.st_uid));
     }

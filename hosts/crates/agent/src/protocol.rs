@@ -298,7 +298,7 @@ pub enum Message<'a> {
 pub type Version = (u32, u32);
 
 /// The versions that this program supports, the best last.
-pub const SPEAKS: [Version; 1] = [(2, 3)];
+pub const SUPPORTED_VERSIONS: [Version; 1] = [(2, 3)];
 
 /// The version that two sides have in common; none: they cannot talk.
 pub fn common_version(ours: &[Version], theirs: &[Version]) -> Option<Version> {
@@ -431,6 +431,6 @@ mod tests {
             seen += 1;
         }
         assert!(seen >= 6);
-        assert_eq!(version_text(&SPEAKS), "2.3");
+        assert_eq!(version_text(&SUPPORTED_VERSIONS), "2.3");
     }
 }

@@ -3,15 +3,15 @@
 
 use crate::AgentError;
 use crate::address_probe;
-use crate::cgroup::Tree;
+use crate::cgroup::AgentGroup;
 use crate::host_setup;
 use crate::job::Job;
 use crate::machine_info;
 use crate::metrics::Metrics;
 use crate::namespace::Namespace;
 use crate::protocol::{
-    Message, Operation, Request, SPEAKS, SampledHost, StartJob, Version, common_version,
-    version_text,
+    Message, Operation, Request, SUPPORTED_VERSIONS, SampledHost, StartJob, Version,
+    common_version, version_text,
 };
 use crate::signals;
 use crate::spool;
@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
 /// How a request is answered.
-enum Outcome {
+enum Reply {
     Nothing,
     Now(AgentAnswer),
     /// It may take long, so the worker thread does it.
@@ -33,24 +33,24 @@ impl Supervisor {
     pub(crate) fn answer(&mut self, line: &[u8]) {
         let Request { id, operation } = Request::parse(line);
         let answer = match operation.map(|operation| self.perform(operation)) {
-            Ok(Outcome::Nothing) => return,
-            Ok(Outcome::Now(answer)) => answer,
-            Ok(Outcome::Later(task)) => match self.worker.add(id.clone(), task) {
+            Ok(Reply::Nothing) => return,
+            Ok(Reply::Now(answer)) => answer,
+            Ok(Reply::Later(task)) => match self.worker.add(id.clone(), task) {
                 Ok(()) => return,
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),
         };
-        self.say_answer(&id, answer);
+        self.send_answer(&id, answer);
     }
 
     /// Answer a request.
-    pub(crate) fn say_answer(&mut self, id: &Value, answer: AgentAnswer) {
+    pub(crate) fn send_answer(&mut self, id: &Value, answer: AgentAnswer) {
         let (ok, error, fields) = match answer {
             Ok(fields) => (true, None, fields),
             Err(error) => (false, Some(error.to_string()), Map::new()),
         };
-        self.output.say(&Message::Answer {
+        self.output.push(&Message::Answer {
             id,
             ok,
             error,
@@ -60,19 +60,19 @@ impl Supervisor {
 
     /// Refuse a side with no version in common.
     fn check_versions(&mut self, speaks: &[Version]) -> Result<(), AgentError> {
-        if common_version(&SPEAKS, speaks).is_some() {
+        if common_version(&SUPPORTED_VERSIONS, speaks).is_some() {
             return Ok(());
         }
         self.close();
         Err(AgentError::Machine(format!(
             "this atoll-host {} speaks protocol {}, not {}: install the one that fits, on this machine or on yours",
             env!("CARGO_PKG_VERSION"),
-            version_text(&SPEAKS),
+            version_text(&SUPPORTED_VERSIONS),
             version_text(speaks),
         )))
     }
 
-    fn perform(&mut self, operation: Operation) -> Outcome {
+    fn perform(&mut self, operation: Operation) -> Reply {
         let result = match operation {
             Operation::Start(request) => self.start(request),
             Operation::Stop {
@@ -81,11 +81,11 @@ impl Supervisor {
                 grace_ns,
             } => self.stop(&job, &signal, Duration::from_nanos(grace_ns)),
             Operation::Input { job, text } => self
-                .running(&job)
+                .running_job(&job)
                 .and_then(|job| job.send(text.as_bytes()))
                 .map(|()| Map::new()),
             Operation::Limit { job, data_bytes } => self
-                .running(&job)
+                .running_job(&job)
                 .and_then(|job| job.raise_memory(data_bytes))
                 .map(|()| Map::new()),
             Operation::Measure { every_ns, hosts } => self.subscribe(every_ns, hosts),
@@ -95,9 +95,9 @@ impl Supervisor {
                 sample.map(|sample| fields("sample", sample.into()))
             }
             Operation::Clock => Ok(fields("t_ns", machine_info::clock_ns().into())),
-            Operation::Beat => return Outcome::Nothing,
+            Operation::Beat => return Reply::Nothing,
             Operation::Hello { speaks } => match self.check_versions(&speaks) {
-                Ok(()) => return Outcome::Nothing,
+                Ok(()) => return Reply::Nothing,
                 Err(error) => Err(error),
             },
             Operation::Set {
@@ -105,16 +105,16 @@ impl Supervisor {
                 netns,
                 settings,
             } => {
-                return later(move |state| {
+                return queued(move |state| {
                     let former = state.lock().set(&host, netns.as_deref(), settings)?;
                     Ok(fields("was", former))
                 });
             }
             Operation::Unset { host } => {
-                return later(move |state| state.lock().unset(&host).map(|()| Map::new()));
+                return queued(move |state| state.lock().unset(&host).map(|()| Map::new()));
             }
             Operation::Sysctl { netns, sysctls } => {
-                return later(move |state| {
+                return queued(move |state| {
                     let former = state.lock().sysctl(netns, &sysctls)?;
                     Ok(fields("was", json!(former)))
                 });
@@ -124,17 +124,17 @@ impl Supervisor {
                 sysctls,
                 interfaces,
             } => {
-                return later(move |_| {
+                return queued(move |_| {
                     Namespace::open(netns.as_deref())?
                         .run(|| host_setup::read(&sysctls, &interfaces))
                 });
             }
             Operation::Claim { owner } => {
-                return later(move |state| state.lock().acquire_lock(&owner).map(|()| Map::new()));
+                return queued(move |state| state.lock().acquire_lock(&owner).map(|()| Map::new()));
             }
             Operation::Describe => {
-                let groups = self.tree.as_ref().map(Tree::has_memory);
-                return later(move |_| machine_info::describe(groups));
+                let groups = self.agent_group.as_ref().map(AgentGroup::has_memory);
+                return queued(move |_| machine_info::describe(groups));
             }
             Operation::Owners {
                 netns,
@@ -142,39 +142,39 @@ impl Supervisor {
                 address,
                 mac,
             } => {
-                return later(move |_| {
-                    let others = Namespace::open(netns.as_deref())?
+                return queued(move |_| {
+                    let owners = Namespace::open(netns.as_deref())?
                         .run(|| address_probe::other_owners(&interface, address, &mac))?;
-                    Ok(fields("owners", json!(others)))
+                    Ok(fields("owners", json!(owners)))
                 });
             }
             Operation::Spool { name, memory_bytes } => {
                 self.memory_file_bytes = memory_bytes;
-                return later(move |_| {
+                return queued(move |_| {
                     Ok(fields("path", json!(spool::make(&name, memory_bytes)?)))
                 });
             }
             Operation::Files { name } => {
-                return later(move |_| Ok(fields("spool", spool::files(&name)?)));
+                return queued(move |_| Ok(fields("spool", spool::files(&name)?)));
             }
             Operation::Discard { name } => {
                 self.memory_file_bytes = None;
-                return later(move |_| spool::discard(&name).map(|()| Map::new()));
+                return queued(move |_| spool::discard(&name).map(|()| Map::new()));
             }
         };
-        Outcome::Now(result)
+        Reply::Now(result)
     }
 
     fn stop(&mut self, job: &str, signal: &str, grace: Duration) -> AgentAnswer {
         let signal = signals::parse(signal)?;
-        let job = self.running(job)?;
+        let job = self.running_job(job)?;
         job.kill_at = Some(Instant::now() + grace);
         job.signal(signal)?;
         Ok(Map::new())
     }
 
     fn start(&mut self, mut request: StartJob) -> AgentAnswer {
-        request.limits.hold_files_in_memory(self.memory_file_bytes);
+        request.limits.limit_files_in_memory(self.memory_file_bytes);
         let name = &request.job;
         if self.jobs.iter().any(|job| job.name == *name) {
             return Err(AgentError::Machine(format!(
@@ -184,18 +184,18 @@ impl Supervisor {
         let job = Job::start(
             &request,
             self.open_files,
-            self.tree.as_mut(),
+            self.agent_group.as_mut(),
             &mut self.orphans,
         )?;
         let mut answer = fields("pid", job.pid.as_raw_nonzero().get().into());
-        if let Some(unheld) = request.limits.unheld(job.pid) {
-            answer.insert("unheld".to_owned(), unheld.into());
+        if let Some(unapplied) = request.limits.unapplied(job.pid) {
+            answer.insert("unheld".to_owned(), unapplied.into());
         }
         self.jobs.push(job);
         Ok(answer)
     }
 
-    fn running(&mut self, name: &str) -> Result<&mut Job, AgentError> {
+    fn running_job(&mut self, name: &str) -> Result<&mut Job, AgentError> {
         self.jobs
             .iter_mut()
             .find(|job| job.name == name)
@@ -209,14 +209,14 @@ impl Supervisor {
             self.metrics = Some(Metrics::new(interval, hosts, Instant::now())?);
         } else if let Some(mut metrics) = self.metrics.take() {
             let fields = metrics.sample(&self.jobs, &mut self.heat);
-            self.output.say(&Message::Metrics { fields });
+            self.output.push(&Message::Metrics { fields });
         }
         Ok(Map::new())
     }
 }
 
-fn later(task: impl FnOnce(&SharedState) -> AgentAnswer + Send + 'static) -> Outcome {
-    Outcome::Later(Box::new(task))
+fn queued(task: impl FnOnce(&SharedState) -> AgentAnswer + Send + 'static) -> Reply {
+    Reply::Later(Box::new(task))
 }
 
 fn fields(name: &str, value: Value) -> Map<String, Value> {

@@ -186,7 +186,7 @@ pub enum RuleVerdict {
 impl HostSettings {
     /// Whether an interface is one of these settings; if not, why.
     pub fn check_interface(&self, name: &str) -> Result<(), String> {
-        if self.interfaces.iter().any(|each| each.name == name) {
+        if self.interfaces.iter().any(|i| i.name == name) {
             return Ok(());
         }
         Err(format!(

@@ -32,18 +32,18 @@ impl HostSettings {
             "net.ipv4.neigh.",
             "net.ipv6.neigh.",
         ];
-        let of_interface = conf.iter().find_map(|prefix| name.strip_prefix(prefix));
-        if let Some((interface, _)) = of_interface.and_then(|rest| rest.split_once('.')) {
+        let setting = conf.iter().find_map(|prefix| name.strip_prefix(prefix));
+        if let Some((interface, _)) = setting.and_then(|setting| setting.split_once('.')) {
             if !["all", "lo"].contains(&interface) {
                 self.check_interface(&interface.replace('/', "."))?;
             }
         } else if !name.starts_with("net.") {
             return Err(format!("sysctl {name} is not a network setting"));
         }
-        let of_every_interface = name == "net.ipv4.ip_forward"
+        let affects_all_interfaces = name == "net.ipv4.ip_forward"
             || name == "net.ipv4.conf.all.forwarding"
             || name.starts_with("net.ipv6.conf.all.");
-        if of_every_interface {
+        if affects_all_interfaces {
             return Err(format!("sysctl {name} changes every interface"));
         }
         if name.ends_with(".disable_ipv6") {
@@ -94,8 +94,8 @@ impl InterfaceSettings {
 fn parse_prefix(text: &str) -> Option<(Ipv4Addr, u8)> {
     let (address, length) = text.split_once('/')?;
     let parsed: (Ipv4Addr, u8) = (address.parse().ok()?, length.parse().ok()?);
-    let plain = format!("{}/{}", parsed.0, parsed.1) == text;
-    (plain && parsed.1 <= 32).then_some(parsed)
+    let is_canonical = format!("{}/{}", parsed.0, parsed.1) == text;
+    (is_canonical && parsed.1 <= 32).then_some(parsed)
 }
 
 fn is_experiment_prefix(text: &str) -> bool {

@@ -28,7 +28,7 @@ const NAMES: [(i32, &str); 16] = [
 pub fn name(number: i32) -> String {
     NAMES
         .iter()
-        .find(|(known, _)| *known == number)
+        .find(|(listed, _)| *listed == number)
         .map_or_else(|| number.to_string(), |(_, name)| (*name).to_owned())
 }
 

@@ -27,30 +27,30 @@ const MEMORY: &str = "/dev/shm";
 const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 /// A directory there that is this user's own.
-fn root(below: &str) -> PathBuf {
+fn root(parent: &str) -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
-    PathBuf::from(format!("{below}/atoll-{user}"))
+    PathBuf::from(format!("{parent}/atoll-{user}"))
 }
 
 /// The directory of a run; a name that could lead anywhere else is refused.
-fn run_directory(below: &str, name: &str) -> Result<PathBuf, AgentError> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+fn run_directory(parent: &str, name: &str) -> Result<PathBuf, AgentError> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.starts_with('.') || !name.chars().all(is_allowed) {
         return Err(AgentError::Machine(format!(
             "{name:?} is not the name of a run"
         )));
     }
-    Ok(root(below).join(name))
+    Ok(root(parent).join(name))
 }
 
 /// The same in memory if it is there, else on disk, below a root that is ours or not there.
-fn existing(name: &str) -> Result<PathBuf, AgentError> {
+fn find_directory(name: &str) -> Result<PathBuf, AgentError> {
     let mut directory = run_directory(DISK, name)?;
-    for below in [MEMORY, DISK] {
-        if root(below).symlink_metadata().is_ok() {
-            private_directory::check(&root(below))?;
-            if run_directory(below, name)?.exists() {
-                directory = run_directory(below, name)?;
+    for parent in [MEMORY, DISK] {
+        if root(parent).symlink_metadata().is_ok() {
+            private_directory::check(&root(parent))?;
+            if run_directory(parent, name)?.exists() {
+                directory = run_directory(parent, name)?;
                 break;
             }
         }
@@ -60,8 +60,8 @@ fn existing(name: &str) -> Result<PathBuf, AgentError> {
 
 /// Make the directory of a run; its path. `memory_bytes`: in memory, with room for a file of that size.
 pub fn make(name: &str, memory_bytes: Option<u64>) -> Result<PathBuf, AgentError> {
-    let below = if memory_bytes.is_some() { MEMORY } else { DISK };
-    let directory = run_directory(below, name)?;
+    let parent = if memory_bytes.is_some() { MEMORY } else { DISK };
+    let directory = run_directory(parent, name)?;
     for root in [root(MEMORY), root(DISK)] {
         if root.symlink_metadata().is_ok() {
             private_directory::check(&root)?;
@@ -71,7 +71,7 @@ pub fn make(name: &str, memory_bytes: Option<u64>) -> Result<PathBuf, AgentError
     if let Some(bytes) = memory_bytes {
         check_memory(bytes)?;
     }
-    private_directory::make(&root(below))?;
+    private_directory::make(&root(parent))?;
     for folder in FOLDERS {
         let path = directory.join(folder);
         fs::create_dir_all(&path).map_err(AgentError::file(path))?;
@@ -81,7 +81,7 @@ pub fn make(name: &str, memory_bytes: Option<u64>) -> Result<PathBuf, AgentError
 
 /// The files of a run with their sizes in bytes, by path below its directory; none if there is no directory.
 pub fn files(name: &str) -> Result<Value, AgentError> {
-    let directory = existing(name)?;
+    let directory = find_directory(name)?;
     let mut files = Vec::new();
     for folder in FOLDERS {
         let Ok(entries) = fs::read_dir(directory.join(folder)) else {
@@ -98,12 +98,12 @@ pub fn files(name: &str) -> Result<Value, AgentError> {
 
 /// Delete the directory of a run.
 pub fn discard(name: &str) -> Result<(), AgentError> {
-    let directory = existing(name)?;
+    let directory = find_directory(name)?;
     if directory.exists() {
         fs::remove_dir_all(&directory).map_err(AgentError::file(directory))?;
     }
-    for below in [MEMORY, DISK] {
-        fs::remove_dir(root(below)).ok(); // the last one takes the root along
+    for parent in [MEMORY, DISK] {
+        fs::remove_dir(root(parent)).ok(); // the last one takes the root along
     }
     Ok(())
 }
@@ -117,11 +117,11 @@ fn check_memory(bytes: u64) -> Result<(), AgentError> {
         )));
     }
     let stat = rustix::fs::statvfs(MEMORY)?;
-    let room = (stat.f_bavail * stat.f_frsize).min(memory::available_bytes());
-    if room < bytes {
+    let available_bytes = (stat.f_bavail * stat.f_frsize).min(memory::available_bytes());
+    if available_bytes < bytes {
         return Err(AgentError::Machine(format!(
             "there is room for {} MB in memory, but files of a run may take {} MB: {remedy}",
-            room / 1_000_000,
+            available_bytes / 1_000_000,
             bytes / 1_000_000
         )));
     }

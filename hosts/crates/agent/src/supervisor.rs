@@ -2,7 +2,7 @@
 //! The poll loop: reads requests, writes events, supervises jobs and cleans up.
 
 use crate::AgentError;
-use crate::cgroup::Tree;
+use crate::cgroup::AgentGroup;
 use crate::child_reaper;
 use crate::command::TOOL_LIMIT;
 use crate::heartbeat::Heartbeat;
@@ -12,7 +12,7 @@ use crate::line_splitter::LineSplitter;
 use crate::message_queue::MessageQueue;
 use crate::metrics::Metrics;
 use crate::orphans::Orphans;
-use crate::protocol::{Message, SPEAKS};
+use crate::protocol::{Message, SUPPORTED_VERSIONS};
 use crate::signals;
 use crate::worker::Worker;
 use netio::children::{self, Ended};
@@ -32,7 +32,7 @@ const END_GRACE: Duration = Duration::from_secs(1);
 const LONGEST_REQUEST_BYTES: usize = 64 << 20;
 
 /// The poll events of standard output after its reader has closed it.
-const READER_GONE: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
+const READER_CLOSED: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
 
 /// The state of the agent.
 pub struct Supervisor {
@@ -43,7 +43,7 @@ pub struct Supervisor {
     pub(crate) orphans: Orphans,
     pub(crate) worker: Worker,
     /// Control groups for jobs, where there are any.
-    pub(crate) tree: Option<Tree>,
+    pub(crate) agent_group: Option<AgentGroup>,
     /// Of a job without a limit of its own.
     pub(crate) open_files: Rlimit,
     pub(crate) metrics: Option<Metrics>,
@@ -70,10 +70,10 @@ enum Source {
 
 impl Supervisor {
     /// Become the subreaper of the jobs' descendants. `silence`: how long the stream may be silent; none: for ever.
-    /// `tree`: control groups for jobs. `open_files`: what jobs may have that say nothing else.
+    /// `agent_group`: control groups for jobs. `open_files`: what jobs may have that say nothing else.
     pub fn new(
         silence: Option<Duration>,
-        tree: Option<Tree>,
+        agent_group: Option<AgentGroup>,
         open_files: Rlimit,
     ) -> Result<Self, AgentError> {
         let end_requested = netio::shutdown_signal::requests()?;
@@ -85,7 +85,7 @@ impl Supervisor {
             jobs: Vec::new(),
             orphans: Orphans::default(),
             worker: Worker::begin()?,
-            tree,
+            agent_group,
             open_files,
             metrics: None,
             memory_file_bytes: None,
@@ -97,20 +97,20 @@ impl Supervisor {
 
     /// Serve until standard input ends, standard output is closed, or a signal arrives.
     pub fn serve(mut self) -> Result<(), AgentError> {
-        self.output.say(&Message::Hello {
-            protocol: SPEAKS[0].0,
-            speaks: &SPEAKS,
+        self.output.push(&Message::Hello {
+            protocol: SUPPORTED_VERSIONS[0].0,
+            speaks: &SUPPORTED_VERSIONS,
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             arch: std::env::consts::ARCH,
         });
-        let outcome = self.watch();
-        self.leave_nothing();
-        outcome
+        let result = self.serve_until_end();
+        self.clean_up();
+        result
     }
 
-    fn watch(&mut self) -> Result<(), AgentError> {
-        while !self.finished() {
+    fn serve_until_end(&mut self) -> Result<(), AgentError> {
+        while !self.is_finished() {
             self.output.flush();
             for (source, flags) in self.wait()? {
                 self.handle(source, flags)?;
@@ -119,16 +119,16 @@ impl Supervisor {
             self.beat();
             self.measure();
             if !self.jobs.is_empty() {
-                self.heat.look_when_due(Instant::now());
+                self.heat.read_when_due(Instant::now());
             }
-            if self.output.reader_gone() {
+            if self.output.reader_closed() {
                 self.close();
             }
         }
         Ok(())
     }
 
-    fn finished(&self) -> bool {
+    fn is_finished(&self) -> bool {
         let nothing_left = self.jobs.is_empty() && self.orphans.is_empty() && self.worker.is_idle();
         self.give_up_at
             .is_some_and(|at| nothing_left || at <= Instant::now())
@@ -139,12 +139,12 @@ impl Supervisor {
     fn wait(&self) -> Result<Vec<(Source, PollFlags)>, AgentError> {
         let stdin = io::stdin();
         let stdout = io::stdout();
-        let taking = if self.output.is_full() {
+        let read_flags = if self.output.is_full() {
             PollFlags::empty()
         } else {
             PollFlags::IN
         };
-        let writing = if self.output.is_empty() {
+        let write_flags = if self.output.is_empty() {
             PollFlags::empty()
         } else {
             PollFlags::OUT
@@ -156,29 +156,29 @@ impl Supervisor {
             fds.push(PollFd::from_borrowed_fd(fd, flags));
         };
         if self.give_up_at.is_none() {
-            watch(Source::Requests, stdin.as_fd(), taking);
+            watch(Source::Requests, stdin.as_fd(), read_flags);
             watch(
                 Source::EndRequested,
                 self.end_requested.as_fd(),
                 PollFlags::IN,
             );
         }
-        if !self.output.reader_gone() {
-            watch(Source::Reader, stdout.as_fd(), writing);
+        if !self.output.reader_closed() {
+            watch(Source::Reader, stdout.as_fd(), write_flags);
         }
-        if !taking.is_empty() {
-            watch(Source::Answered, self.worker.answered(), taking);
+        if !read_flags.is_empty() {
+            watch(Source::Answered, self.worker.answered(), read_flags);
         }
-        for (number, job) in self.jobs.iter().enumerate() {
+        for (job_index, job) in self.jobs.iter().enumerate() {
             if let Some(pipe) = job.blocked_input() {
-                watch(Source::Input(number), pipe, PollFlags::OUT);
+                watch(Source::Input(job_index), pipe, PollFlags::OUT);
             }
             for (index, stream) in job.streams.iter().enumerate() {
-                if !taking.is_empty() {
-                    watch(Source::Stream(number, index), stream.pipe(), taking);
+                if !read_flags.is_empty() {
+                    watch(Source::Stream(job_index, index), stream.pipe(), read_flags);
                 }
             }
-            watch(Source::Ended, job.ended.as_fd(), PollFlags::IN);
+            watch(Source::Ended, job.pidfd.as_fd(), PollFlags::IN);
         }
         match poll(&mut fds, self.time_to_wake().as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -194,7 +194,7 @@ impl Supervisor {
             Source::Ended => 2,
             _ => 0,
         });
-        ready.dedup_by(|one, other| matches!((one.0, other.0), (Source::Ended, Source::Ended)));
+        ready.dedup_by(|a, b| matches!((a.0, b.0), (Source::Ended, Source::Ended)));
         Ok(ready)
     }
 
@@ -202,12 +202,12 @@ impl Supervisor {
         match source {
             Source::Requests => self.take_requests(flags)?,
             Source::EndRequested => self.close(),
-            Source::Answered => self.say_answers(),
-            Source::Reader if flags.intersects(READER_GONE) => self.output.abandon(),
+            Source::Answered => self.send_answers(),
+            Source::Reader if flags.intersects(READER_CLOSED) => self.output.discard(),
             Source::Reader => self.output.flush(),
             Source::Ended => self.reap()?,
-            Source::Input(number) => self.jobs[number].write_input(),
-            Source::Stream(number, index) => self.relay(number, index),
+            Source::Input(job_index) => self.jobs[job_index].write_input(),
+            Source::Stream(job_index, index) => self.relay(job_index, index),
         }
         Ok(())
     }
@@ -236,23 +236,23 @@ impl Supervisor {
         }
         // Not before: what the other side says while we answer is read only afterwards.
         if let Some(heartbeat) = &mut self.heartbeat {
-            heartbeat.heard(Instant::now());
+            heartbeat.on_received(Instant::now());
         }
         Ok(())
     }
 
-    fn say_answers(&mut self) {
+    fn send_answers(&mut self) {
         for (id, answer) in self.worker.answers() {
-            self.say_answer(&id, answer);
+            self.send_answer(&id, answer);
         }
     }
 
-    fn relay(&mut self, number: usize, index: usize) {
+    fn relay(&mut self, job_index: usize, index: usize) {
         let Self { jobs, output, .. } = self;
-        let Job { name, streams, .. } = &mut jobs[number];
+        let Job { name, streams, .. } = &mut jobs[job_index];
         let stream = &mut streams[index];
         let stream_name = stream.name;
-        if let Err(StreamEnded) = stream.read(|line| say_line(output, name, stream_name, line)) {
+        if let Err(StreamEnded) = stream.read(|line| push_line(output, name, stream_name, line)) {
             streams.remove(index);
         }
     }
@@ -260,52 +260,52 @@ impl Supervisor {
     /// Collect every child that has ended: jobs, and what jobs left to us.
     fn reap(&mut self) -> Result<(), AgentError> {
         while let Some(ended) = children::collect()? {
-            self.ended(&ended);
+            self.on_child_end(&ended);
         }
         Ok(())
     }
 
-    fn ended(&mut self, ended: &Ended) {
-        let pid = Pid::from_raw(ended.pid);
-        let Some(number) = self.jobs.iter().position(|job| Some(job.pid) == pid) else {
+    fn on_child_end(&mut self, on_child_end: &Ended) {
+        let pid = Pid::from_raw(on_child_end.pid);
+        let Some(job_index) = self.jobs.iter().position(|job| Some(job.pid) == pid) else {
             return; // adopted
         };
-        let mut job = self.jobs.remove(number);
+        let mut job = self.jobs.remove(job_index);
         let output = &mut self.output;
         for mut stream in job.streams.drain(..) {
             let stream_name = stream.name;
-            stream.drain(|line| say_line(output, &job.name, stream_name, line));
+            stream.drain(|line| push_line(output, &job.name, stream_name, line));
         }
-        output.say(&Message::Exit {
+        output.push(&Message::Exit {
             job: &job.name,
-            code: ended.status.code(),
-            signal: ended.status.signal().map(signals::name),
-            exceeded: job.exceeded(ended),
-            cpu_ns: u64::try_from(ended.cpu.as_nanos()).unwrap_or(u64::MAX),
-            peak_memory_bytes: ended.peak_memory_bytes,
+            code: on_child_end.status.code(),
+            signal: on_child_end.status.signal().map(signals::name),
+            exceeded: job.exceeded_limit(on_child_end),
+            cpu_ns: u64::try_from(on_child_end.cpu.as_nanos()).unwrap_or(u64::MAX),
+            peak_memory_bytes: on_child_end.peak_memory_bytes,
         });
         if job.kill_at.is_some() {
-            job.ask_daemons();
+            job.terminate_daemons();
         }
         // A job is over when its first process is; a moment is left for what it started to end as well.
         let kill_at = job.kill_at.unwrap_or(Instant::now() + END_GRACE);
-        let (group, leaf, mark) = job.into_orphan();
-        self.orphans.add(group, leaf, mark, kill_at);
+        let (group, job_group, mark) = job.into_orphan();
+        self.orphans.add(group, job_group, mark, kill_at);
     }
 
     fn time_to_wake(&self) -> Option<Timespec> {
-        let lasting = self.heartbeat.as_ref().map(Heartbeat::wake_at).into_iter();
-        let lasting = lasting.chain(self.metrics.as_ref().map(Metrics::wake_at));
-        let lasting = lasting.chain(self.heat.wake_at().filter(|_| !self.jobs.is_empty()));
+        let wake_times = self.heartbeat.as_ref().map(Heartbeat::wake_at).into_iter();
+        let wake_times = wake_times.chain(self.metrics.as_ref().map(Metrics::wake_at));
+        let wake_times = wake_times.chain(self.heat.wake_at().filter(|_| !self.jobs.is_empty()));
         let next = self
             .jobs
             .iter()
             .filter_map(Job::wake_at)
             .chain(self.give_up_at)
-            .chain(lasting.filter(|_| self.give_up_at.is_none()))
+            .chain(wake_times.filter(|_| self.give_up_at.is_none()))
             .min();
         let remaining = next.map(|next| next.saturating_duration_since(Instant::now()));
-        let remaining = remaining.into_iter().chain(self.orphans.pause()).min()?;
+        let remaining = remaining.into_iter().chain(self.orphans.delay()).min()?;
         Timespec::try_from(remaining).ok()
     }
 
@@ -317,7 +317,7 @@ impl Supervisor {
         for job in &mut self.jobs {
             job.enforce_time(now);
         }
-        self.orphans.look(now);
+        self.orphans.kill_overdue(now);
         Ok(())
     }
 
@@ -326,9 +326,9 @@ impl Supervisor {
         let Some(metrics) = self.metrics.as_mut().filter(|_| self.give_up_at.is_none()) else {
             return;
         };
-        if metrics.is_due(Instant::now()) && !self.output.is_full() {
+        if metrics.advance_if_due(Instant::now()) && !self.output.is_full() {
             let fields = metrics.sample(&self.jobs, &mut self.heat);
-            self.output.say(&Message::Metrics { fields });
+            self.output.push(&Message::Metrics { fields });
         }
     }
 
@@ -339,8 +339,8 @@ impl Supervisor {
             return;
         };
         let silent = heartbeat.is_silent(now);
-        if heartbeat.is_due(now) && !self.output.is_full() {
-            self.output.say(&Message::Beat);
+        if heartbeat.advance_if_due(now) && !self.output.is_full() {
+            self.output.push(&Message::Beat);
         }
         if silent {
             self.close();
@@ -359,17 +359,17 @@ impl Supervisor {
             job.signal(Signal::TERM).ok();
             job.kill_at = Some(job.kill_at.map_or(kill_at, |at| at.min(kill_at)));
         }
-        self.orphans.end(kill_at);
+        self.orphans.terminate(kill_at);
     }
 
     /// The jobs have ended: kill processes that left their groups, undo every setting, send the last messages.
-    fn leave_nothing(mut self) {
+    fn clean_up(mut self) {
         self.orphans = Orphans::default();
-        drop(self.tree.take()); // kills what is in it
+        drop(self.agent_group.take()); // kills what is in it
         // Settings in progress are completed, which tools do within their time limit, and then undone.
-        let held = self.worker.state.lock_within(TOOL_LIMIT + END_GRACE);
+        let state = self.worker.state.lock_within(TOOL_LIMIT + END_GRACE);
         child_reaper::kill_all(END_GRACE);
-        match held {
+        match state {
             Some(mut state) => {
                 for problem in state.undo() {
                     eprintln!("atoll-host agent: {problem}");
@@ -386,9 +386,9 @@ impl Supervisor {
     }
 }
 
-fn say_line(output: &mut MessageQueue, job: &str, stream: &str, line: &[u8]) {
+fn push_line(output: &mut MessageQueue, job: &str, stream: &str, line: &[u8]) {
     let line = String::from_utf8_lossy(line);
-    output.say(&Message::Line {
+    output.push(&Message::Line {
         job,
         stream,
         line: &line,

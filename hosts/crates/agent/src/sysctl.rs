@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 /// Read one: fields separated by single blanks, however the kernel spaces them.
 pub fn read(name: &str) -> Result<String, AgentError> {
     let path = path_of(name)?;
-    let text = fs::read_to_string(&path).map_err(|error| explain(name, error))?;
-    Ok(normal(&text))
+    let text = fs::read_to_string(&path).map_err(|error| sysctl_error(name, error))?;
+    Ok(normalise(&text))
 }
 
 /// Write one and read it back; returns the former value.
-pub fn write(name: &str, wanted: &str) -> Result<String, AgentError> {
+pub fn write(name: &str, value: &str) -> Result<String, AgentError> {
     let former = read(name)?;
-    let wanted = normal(wanted);
-    if former != wanted {
-        fs::write(path_of(name)?, &wanted).map_err(|error| explain(name, error))?;
+    let value = normalise(value);
+    if former != value {
+        fs::write(path_of(name)?, &value).map_err(|error| sysctl_error(name, error))?;
         let actual = read(name)?;
-        if actual != wanted {
+        if actual != value {
             return Err(AgentError::Machine(format!(
-                "sysctl {name}: wrote {wanted:?}, reads {actual:?}"
+                "sysctl {name}: wrote {value:?}, reads {actual:?}"
             )));
         }
     }
@@ -34,8 +34,8 @@ pub fn write(name: &str, wanted: &str) -> Result<String, AgentError> {
 /// written are restored.
 pub fn write_all(sysctls: &[(String, String)]) -> Result<Vec<(String, String)>, AgentError> {
     let mut former = Vec::with_capacity(sysctls.len());
-    for (name, wanted) in sysctls {
-        match write(name, wanted) {
+    for (name, value) in sysctls {
+        match write(name, value) {
             Ok(before) => former.push((name.clone(), before)),
             Err(error) => {
                 restore(&former);
@@ -59,7 +59,7 @@ struct NamespaceSysctls {
 
 impl OriginalSysctls {
     /// Remember the values before the first write; returns the namespace.
-    pub fn note(
+    pub fn record(
         &mut self,
         netns: Option<PathBuf>,
         namespace: Namespace,
@@ -76,7 +76,7 @@ impl OriginalSysctls {
         });
         let originals = &mut self.0[index].originals;
         for (name, before) in former {
-            if !originals.iter().any(|(noted, _)| noted == name) {
+            if !originals.iter().any(|(recorded, _)| recorded == name) {
                 originals.push((name.clone(), before.clone()));
             }
         }
@@ -148,11 +148,11 @@ fn path_of(name: &str) -> Result<PathBuf, AgentError> {
     Ok(Path::new("/proc/sys").join(parts.join("/")))
 }
 
-fn normal(text: &str) -> String {
+fn normalise(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn explain(name: &str, error: io::Error) -> AgentError {
+fn sysctl_error(name: &str, error: io::Error) -> AgentError {
     AgentError::file(format!("sysctl {name}"))(error)
 }
 
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn values_compare_whatever_blanks_the_kernel_uses() {
-        assert_eq!(normal("4096\t131072\t6291456\n"), "4096 131072 6291456");
+        assert_eq!(normalise("4096\t131072\t6291456\n"), "4096 131072 6291456");
         assert_eq!(read("kernel.ostype").unwrap(), "Linux");
     }
 

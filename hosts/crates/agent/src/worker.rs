@@ -39,8 +39,8 @@ impl SharedState {
         let end = Instant::now() + limit;
         loop {
             match self.0.try_lock() {
-                Ok(held) => return Some(held),
-                Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
+                Ok(state) => return Some(state),
+                Err(TryLockError::Poisoned(state)) => return Some(state.into_inner()),
                 Err(TryLockError::WouldBlock) if Instant::now() < end => thread::sleep(LOCK_POLL),
                 Err(TryLockError::WouldBlock) => return None,
             }
@@ -53,7 +53,7 @@ impl SharedState {
 pub struct Worker {
     /// The applied state, which tasks change.
     pub state: SharedState,
-    waiting: Sender<(Value, Task)>,
+    tasks: Sender<(Value, Task)>,
     answers: Receiver<(Value, AgentAnswer)>,
     answered: Arc<OwnedFd>,
     unanswered: usize,
@@ -63,22 +63,22 @@ impl Worker {
     /// Start the thread. Signals that end the agent must be blocked by then: threads inherit that.
     pub fn begin() -> Result<Self, AgentError> {
         let state = SharedState::default();
-        let (waiting, worker) = channel::<(Value, Task)>();
-        let (outbox, answers) = channel();
+        let (tasks, queue) = channel::<(Value, Task)>();
+        let (sender, answers) = channel();
         let answered = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (own_state, signal) = (state.clone(), Arc::clone(&answered));
+        let (shared_state, signal) = (state.clone(), Arc::clone(&answered));
         thread::Builder::new()
             .name("worker".to_owned())
             .spawn(move || {
-                for (id, task) in worker {
+                for (id, task) in queue {
                     let panicked = |_| {
                         Err(io::Error::other(
                             "the agent failed to do this; its log has the details",
                         )
                         .into())
                     };
-                    let answer = catch_unwind(AssertUnwindSafe(|| task(&own_state)));
-                    if outbox.send((id, answer.unwrap_or_else(panicked))).is_err() {
+                    let answer = catch_unwind(AssertUnwindSafe(|| task(&shared_state)));
+                    if sender.send((id, answer.unwrap_or_else(panicked))).is_err() {
                         return; // the agent ends
                     }
                     rustix::io::write(&*signal, &1_u64.to_ne_bytes()).ok();
@@ -86,7 +86,7 @@ impl Worker {
             })?;
         Ok(Self {
             state,
-            waiting,
+            tasks,
             answers,
             answered,
             unanswered: 0,
@@ -96,7 +96,7 @@ impl Worker {
     /// Queue a request; the answer to request `id` comes later.
     pub fn add(&mut self, id: Value, task: Task) -> Result<(), AgentError> {
         let ended = |_| io::Error::other("the thread that does this has ended");
-        self.waiting.send((id, task)).map_err(ended)?;
+        self.tasks.send((id, task)).map_err(ended)?;
         self.unanswered += 1;
         Ok(())
     }

@@ -54,8 +54,8 @@ impl CaptureFile {
     /// Write the frames taken. When that fails, the file ends with the last record that could be written.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let (written, outcome) = write_up_to_failure(&mut self.file, &self.pending);
-        let whole_bytes = whole_records(&self.pending[..written]);
-        self.length += whole_bytes as u64;
+        let complete_bytes = complete_bytes(&self.pending[..written]);
+        self.length += complete_bytes as u64;
         self.pending.clear();
         outcome.map_err(|error| {
             let _ = self.file.set_len(self.length); // the first error is the one to report
@@ -123,7 +123,7 @@ fn append(records: &mut Vec<u8>, received: &Received<'_>, snap_bytes: u16) -> u3
 }
 
 /// How many of these bytes are whole records, the rest being the begin of one.
-fn whole_records(records: &[u8]) -> usize {
+fn complete_bytes(records: &[u8]) -> usize {
     let mut end = 0;
     while let Some(kept) = records.get(end + 8..end + 12) {
         let kept = u32::from_le_bytes([kept[0], kept[1], kept[2], kept[3]]) as usize;
@@ -226,7 +226,7 @@ mod tests {
         }
         for cut in 0..=records.len() {
             let expected = ends.iter().rfind(|&&end| end <= cut).unwrap();
-            assert_eq!(whole_records(&records[..cut]), *expected, "cut at {cut}");
+            assert_eq!(complete_bytes(&records[..cut]), *expected, "cut at {cut}");
         }
     }
 }

@@ -23,7 +23,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Counters since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Tally {
+pub(crate) struct FrameCounters {
     /// Frames whose records are in the file.
     pub captured_packets: u64,
     /// Their bytes on the wire, from Ethernet header to the end of the payload.
@@ -51,14 +51,14 @@ pub(crate) enum Message {
         /// `CLOCK_REALTIME`, ns since 1970.
         t_ns: u64,
         #[serde(flatten)]
-        tally: Tally,
+        counters: FrameCounters,
     },
     /// The last line.
     Done {
         /// `CLOCK_REALTIME`, ns since 1970.
         t_ns: u64,
         #[serde(flatten)]
-        tally: Tally,
+        counters: FrameCounters,
     },
 }
 
@@ -84,11 +84,11 @@ pub(crate) fn capture(config: &Config, mut input: Input<io::Stdin>) -> io::Resul
             config.direction,
         )
         .map_err(failed(format!("listen on {name}")))?,
-        tally: Tally::default(),
+        counts: FrameCounters::default(),
         ring_count: 0,
     };
     let buffer_bytes = session.socket.ring_bytes();
-    session.say(|_, _| Message::Ready {
+    session.print_message(|_, _| Message::Ready {
         snap_bytes: config.snap_bytes,
         buffer_bytes,
     })?;
@@ -98,19 +98,19 @@ pub(crate) fn capture(config: &Config, mut input: Input<io::Stdin>) -> io::Resul
             .refuse_requests()
             .map_err(failed("write to standard output"))?;
         let (ready, stop) = wait(&session.socket, &signals, &mut input, counters_at)?;
-        session.take_in()?;
+        session.write_received()?;
         if let Some(error) = ready.then(|| session.socket.take_error()).flatten() {
             session.drain()?;
             return Err(failed(format!("listen on {name}"))(error));
         }
         if stop {
             session.drain()?;
-            return session.say(|t_ns, tally| Message::Done { t_ns, tally });
+            return session.print_message(|t_ns, counters| Message::Done { t_ns, counters });
         }
         if Instant::now() >= counters_at {
             counters_at += COUNTERS_INTERVAL;
             session.count()?;
-            session.say(|t_ns, tally| Message::Counters { t_ns, tally })?;
+            session.print_message(|t_ns, counters| Message::Counters { t_ns, counters })?;
         }
     }
 }
@@ -128,7 +128,7 @@ fn wait(
         PollFd::new(input, PollFlags::IN),
     ];
     poll_for(&mut polled, end.saturating_duration_since(Instant::now()))?;
-    let [socket, signal, input_ready] = polled.map(|one| !one.revents().is_empty());
+    let [socket, signal, input_ready] = polled.map(|fd| !fd.revents().is_empty());
     if input_ready {
         input.read().map_err(failed("read standard input"))?;
     }
@@ -149,14 +149,14 @@ fn poll_for(polled: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
 struct Session {
     socket: CaptureSocket,
     file: CaptureFile,
-    tally: Tally,
+    counts: FrameCounters,
     /// Frames that the kernel has put into the ring, by its own count.
     ring_count: u64,
 }
 
 impl Session {
     /// Write what the kernel has handed over, one turn of the ring at most.
-    fn take_in(&mut self) -> io::Result<()> {
+    fn write_received(&mut self) -> io::Result<()> {
         for _ in 0..self.socket.blocks() {
             let (mut packets, mut bytes, mut unchecked) = (0, 0, 0);
             let file = &mut self.file;
@@ -169,9 +169,9 @@ impl Session {
                 break;
             }
             self.file.flush()?;
-            self.tally.captured_packets += packets;
-            self.tally.captured_bytes += bytes;
-            self.tally.unchecked_packets += unchecked;
+            self.counts.captured_packets += packets;
+            self.counts.captured_bytes += bytes;
+            self.counts.unchecked_packets += unchecked;
         }
         Ok(())
     }
@@ -181,7 +181,7 @@ impl Session {
         let counts = self.socket.take_counts();
         let (packets, lost) = counts.map_err(failed("count frames"))?;
         self.ring_count += packets;
-        self.tally.dropped_packets += lost;
+        self.counts.dropped_packets += lost;
         Ok(())
     }
 
@@ -191,18 +191,18 @@ impl Session {
         let limit = Instant::now() + DRAIN_TIMEOUT;
         loop {
             self.count()?;
-            self.take_in()?;
-            let in_ring = self.ring_count.saturating_sub(self.tally.captured_packets);
+            self.write_received()?;
+            let in_ring = self.ring_count.saturating_sub(self.counts.captured_packets);
             if in_ring == 0 || Instant::now() >= limit {
-                self.tally.dropped_packets += in_ring;
+                self.counts.dropped_packets += in_ring;
                 return Ok(());
             }
             poll_for(&mut [PollFd::new(&self.socket, PollFlags::IN)], DRAIN_POLL)?;
         }
     }
 
-    fn say(&self, message: impl FnOnce(u64, Tally) -> Message) -> io::Result<()> {
-        print(&message(real_time_ns(), self.tally)).map_err(failed("write to standard output"))
+    fn print_message(&self, message: impl FnOnce(u64, FrameCounters) -> Message) -> io::Result<()> {
+        print(&message(real_time_ns(), self.counts)).map_err(failed("write to standard output"))
     }
 }
 
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn messages_are_those_of_the_contract() {
         let examples = examples("capture", "capture");
-        let tally = Tally {
+        let counters = FrameCounters {
             captured_packets: 20_000,
             captured_bytes: 30_280_000,
             dropped_packets: 0,
@@ -226,8 +226,8 @@ mod tests {
                 snap_bytes: 96,
                 buffer_bytes: 16_777_216,
             },
-            Message::Counters { t_ns, tally },
-            Message::Done { t_ns, tally },
+            Message::Counters { t_ns, counters },
+            Message::Done { t_ns, counters },
         ];
         let said: Vec<_> = said
             .iter()

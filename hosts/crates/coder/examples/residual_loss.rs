@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two coders and a link with the losses of a Gilbert chain between them, in simulated time: what stays lost.
 //!
-//! Each line of standard input is a simulation (`Simulation`), and is answered by one line (`Found`):
+//! Each line of standard input is a simulation (`Simulation`), and is answered by one line (`Outcome`):
 //!
 //!     echo '{"size":30,"depth":1,"redundancy":3,"adaptive":null,"seed":1,"reports_until":null,"count_from":0,"phases":[{"packets":30000,"to_bad":0.01,"to_good":0.2}]}' |
 //!       cargo run --release -p atoll-coder --example residual_loss
@@ -65,7 +65,7 @@ struct Phase {
 }
 
 #[derive(Serialize, Default)]
-struct Found {
+struct Outcome {
     sources: u64,
     repairs: u64,
     /// Packets that stayed lost, and generations with such packets.
@@ -83,7 +83,7 @@ struct Found {
 struct Link {
     draws: SplitMix64,
     is_bad: bool,
-    flying: VecDeque<(u64, Vec<u8>)>,
+    in_flight: VecDeque<(u64, Vec<u8>)>,
 }
 
 impl Link {
@@ -93,49 +93,49 @@ impl Link {
             .draws
             .chance(if self.is_bad { to_good } else { to_bad });
         if !self.is_bad {
-            self.flying.push_back((now_ns + DELAY_NS, frame));
+            self.in_flight.push_back((now_ns + DELAY_NS, frame));
         }
         self.is_bad
     }
 
     fn next_ns(&self) -> Option<u64> {
-        self.flying.front().map(|(at_ns, _)| *at_ns)
+        self.in_flight.front().map(|(at_ns, _)| *at_ns)
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     for line in io::stdin().lock().lines() {
-        let found = simulate(&serde_json::from_str(&line?)?)?;
+        let outcome = simulate(&serde_json::from_str(&line?)?)?;
         let mut out = io::stdout().lock();
-        serde_json::to_writer(&mut out, &found)?;
+        serde_json::to_writer(&mut out, &outcome)?;
         writeln!(out)?;
     }
     Ok(())
 }
 
-fn simulate(simulation: &Simulation) -> Result<Found, Box<dyn Error>> {
+fn simulate(simulation: &Simulation) -> Result<Outcome, Box<dyn Error>> {
     let mut near = DetachedCoder::new(&configuration(simulation, true).to_string(), 1)?;
     let mut far = DetachedCoder::new(&configuration(simulation, false).to_string(), 1)?;
     let mut link = Link {
         draws: SplitMix64::new(simulation.seed, 0),
         is_bad: false,
-        flying: VecDeque::new(),
+        in_flight: VecDeque::new(),
     };
     let mut back: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
     let count: u64 = simulation.phases.iter().map(|phase| phase.packets).sum();
     let mut has_arrived = vec![false; count as usize];
-    let (mut found, mut sent) = (Found::default(), 0);
+    let (mut outcome, mut sent) = (Outcome::default(), 0);
     loop {
         let source_ns = (sent < count).then_some(sent * INTERVAL_NS);
         let back_ns = back.front().map(|(at_ns, _)| *at_ns);
-        let nexts = [
+        let wakes = [
             source_ns,
             near.next_wake(),
             far.next_wake(),
             link.next_ns(),
             back_ns,
         ];
-        let Some(now_ns) = nexts.into_iter().flatten().min() else {
+        let Some(now_ns) = wakes.into_iter().flatten().min() else {
             break;
         };
         let is_now = |next: Option<u64>| next == Some(now_ns);
@@ -143,14 +143,14 @@ fn simulate(simulation: &Simulation) -> Result<Found, Box<dyn Error>> {
         if is_now(source_ns) {
             if sent % SAMPLE_PACKETS == 0 {
                 let figures = near.counters(now_ns)?;
-                found.redundancy.extend(figures["redundancy"].as_u64());
+                outcome.redundancy.extend(figures["redundancy"].as_u64());
             }
             from_near = near.arrive(WORLD, now_ns, &host_frame(sent as u32));
             sent += 1;
         } else if is_now(near.next_wake()) {
             from_near = near.wake(now_ns);
         } else if is_now(link.next_ns()) {
-            let frame = link.flying.pop_front().unwrap_or_default().1;
+            let frame = link.in_flight.pop_front().unwrap_or_default().1;
             from_far = far.arrive(WORLD, now_ns, &frame);
         } else if is_now(back_ns) {
             let frame = back.pop_front().unwrap_or_default().1;
@@ -164,10 +164,10 @@ fn simulate(simulation: &Simulation) -> Result<Found, Box<dyn Error>> {
             if port != ISLAND {
                 continue; // nothing comes back to hosts
             }
-            found.repairs += u64::from(is_counted && kind(&frame) == Some(REPAIR));
+            outcome.repairs += u64::from(is_counted && kind(&frame) == Some(REPAIR));
             let lost = link.send(now_ns, frame, phase(simulation, newest));
-            found.link_packets += u64::from(is_counted);
-            found.link_lost += u64::from(is_counted && lost);
+            outcome.link_packets += u64::from(is_counted);
+            outcome.link_lost += u64::from(is_counted && lost);
         }
         for (port, frame) in from_far {
             let reports = simulation.reports_until.is_none_or(|until| newest < until);
@@ -179,23 +179,23 @@ fn simulate(simulation: &Simulation) -> Result<Found, Box<dyn Error>> {
             }
         }
     }
-    count_losses(simulation, &has_arrived, &mut found);
-    Ok(found)
+    count_losses(simulation, &has_arrived, &mut outcome);
+    Ok(outcome)
 }
 
 /// Packets join `depth` generations in turn.
-fn count_losses(simulation: &Simulation, has_arrived: &[bool], found: &mut Found) {
-    let block = usize::from(simulation.size) * usize::from(simulation.depth);
+fn count_losses(simulation: &Simulation, has_arrived: &[bool], outcome: &mut Outcome) {
+    let interleaved_packets = usize::from(simulation.size) * usize::from(simulation.depth);
     let counted = &has_arrived[simulation.count_from as usize..];
-    for packets in counted.chunks_exact(block) {
-        for turn in 0..usize::from(simulation.depth) {
-            let own = packets.iter().skip(turn).step_by(simulation.depth.into());
-            let lost = own.filter(|has_arrived| !**has_arrived).count() as u64;
-            found.lost += lost;
-            found.generations += 1;
-            found.failed_generations += u64::from(lost > 0);
+    for packets in counted.chunks_exact(interleaved_packets) {
+        for offset in 0..usize::from(simulation.depth) {
+            let generation = packets.iter().skip(offset).step_by(simulation.depth.into());
+            let lost = generation.filter(|has_arrived| !**has_arrived).count() as u64;
+            outcome.lost += lost;
+            outcome.generations += 1;
+            outcome.failed_generations += u64::from(lost > 0);
         }
-        found.sources += packets.len() as u64;
+        outcome.sources += packets.len() as u64;
     }
 }
 
@@ -234,9 +234,9 @@ fn host_frame(number: u32) -> Vec<u8> {
     frame
 }
 
-fn configuration(simulation: &Simulation, at_world: bool) -> serde_json::Value {
+fn configuration(simulation: &Simulation, is_world_end: bool) -> serde_json::Value {
     let (world, island) = ("10.10.255.254", "10.20.255.254");
-    let (peer_at, address, peer_address) = if at_world {
+    let (peer_at, address, peer_address) = if is_world_end {
         ("island", world, island)
     } else {
         ("world", island, world)

@@ -82,7 +82,7 @@ pub(crate) struct Config {
     pub(crate) scheduler: Scheduling,
     /// The age at which repair packets are dropped.
     pub(crate) stale_ns: u64,
-    pub(crate) direction: Coded,
+    pub(crate) direction: CodedDirection,
     /// Packets that come after a missing one wait for it, for so long at most; 0: none waits.
     #[serde(default)]
     pub(crate) hold_ns: u64,
@@ -229,7 +229,7 @@ pub(crate) enum Side {
 /// The direction that this coder encodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Coded {
+pub(crate) enum CodedDirection {
     Both,
     ToIsland,
     ToWorld,
@@ -281,21 +281,21 @@ impl Config {
             return Err(BadConfiguration::NoPairs);
         }
         let most = u64::from(MOST_SOURCES);
-        within("generation", config.generation.into(), 2, most)?;
-        within("redundancy", config.redundancy.into(), 0, most)?;
-        within("interleave", config.interleave.into(), 1, 64)?;
+        check("generation", config.generation.into(), 2, most)?;
+        check("redundancy", config.redundancy.into(), 0, most)?;
+        check("interleave", config.interleave.into(), 1, 64)?;
         if config.hold_ns > 0 && config.interleave > 1 {
             return Err(BadConfiguration::Interleaved);
         }
         for interface in config.interfaces() {
             // IPv4 hosts take packets of 576 bytes (RFC 791); no lab has longer ones than 9216.
-            within("mtu", interface.mtu.into(), 576, 9216)?;
+            check("mtu", interface.mtu.into(), 576, 9216)?;
         }
         if let Scheduling::Titrated { rate_bit_s, .. } = config.scheduler {
-            within("rate_bit_s", rate_bit_s, 1, u64::MAX)?;
+            check("rate_bit_s", rate_bit_s, 1, u64::MAX)?;
         }
         if let Some(adaptive) = config.adaptive {
-            within("most", adaptive.most.into(), config.redundancy.into(), most)?;
+            check("most", adaptive.most.into(), config.redundancy.into(), most)?;
             if config.feedback.is_none()
                 || adaptive.residual_loss.is_nan()
                 || adaptive.residual_loss <= 0.0
@@ -305,8 +305,8 @@ impl Config {
         }
         match config.scheme {
             Scheme::SlidingWindow => {
-                within("generation", config.generation.into(), 2, LARGEST.into())?;
-                if !config.is_for_a_window() {
+                check("generation", config.generation.into(), 2, LARGEST.into())?;
+                if !config.is_valid_for_window() {
                     return Err(BadConfiguration::NoGenerations);
                 }
             }
@@ -321,7 +321,7 @@ impl Config {
     }
 
     /// Whether nothing refers to generations.
-    fn is_for_a_window(&self) -> bool {
+    fn is_valid_for_window(&self) -> bool {
         let counts_generations = match self.scheduler {
             Scheduling::Tail {} => true,
             Scheduling::Deferred { generations, .. } => generations.is_some(),
@@ -342,8 +342,8 @@ impl Config {
             .max()
             .unwrap_or(0);
         let packet = u64::from(longest) + u64::from(self.generation) + PACKET_BYTES;
-        let of_a_generation = u64::from(self.generation) + u64::from(MOST_SOURCES);
-        let packets = 4 * HELD_MAX as u64 + of_a_generation * u64::from(self.interleave);
+        let generation_packets = u64::from(self.generation) + u64::from(MOST_SOURCES);
+        let packets = 4 * HELD_MAX as u64 + generation_packets * u64::from(self.interleave);
         let waiting = 4 * (WAITING_MAX_BYTES + in_order::HELD_MAX.bytes);
         PROGRAM_BYTES + self.tunnels.len() as u64 * (packets * packet + waiting)
     }
@@ -366,19 +366,19 @@ impl Config {
         })
     }
 
-    /// A decoder of packets of at most `longest_packet` bytes, of which no more come after `over_ns`.
+    /// A decoder of packets of at most `longest_packet` bytes, of which no more come after `timeout_ns`.
     ///
     /// # Errors
     /// As of [`Config::encoder`].
     pub(crate) fn decoder(
         &self,
         longest_packet: usize,
-        over_ns: u64,
+        timeout_ns: u64,
     ) -> Result<Box<dyn StreamDecoder>, CodeError> {
         let size = self.generation;
         Ok(match self.block_code() {
-            Some(code) => Box::new(Decoder::new(code, size, longest_packet, over_ns)),
-            None => Box::new(SlidingDecoder::new(size, longest_packet, over_ns)?),
+            Some(code) => Box::new(Decoder::new(code, size, longest_packet, timeout_ns)),
+            None => Box::new(SlidingDecoder::new(size, longest_packet, timeout_ns)?),
         })
     }
 
@@ -433,9 +433,9 @@ impl Config {
     }
 
     /// Whether repair packets of two tunnels wait for the same queue of a link.
-    pub(crate) fn share_a_queue(&self, one: &TunnelConfig, other: &TunnelConfig) -> bool {
+    pub(crate) fn share_queue(&self, tunnel: &TunnelConfig, other: &TunnelConfig) -> bool {
         matches!(self.scheduler, Scheduling::Titrated { .. })
-            && (one.peer_at, one.way) == (other.peer_at, other.way)
+            && (tunnel.peer_at, tunnel.way) == (other.peer_at, other.way)
     }
 
     /// The longest packet that fits into a tunnel through that side's legs.
@@ -449,11 +449,11 @@ impl Config {
 }
 
 /// A start that no program before this one had lately, in units of 65 us: more than a coder can fill with generations.
-pub(crate) fn began(real_time_ns: u64) -> u32 {
+pub(crate) fn session_start(real_time_ns: u64) -> u32 {
     (real_time_ns >> 16) as u32
 }
 
-fn within(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), BadConfiguration> {
+fn check(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), BadConfiguration> {
     if (least..=most).contains(&value) {
         return Ok(());
     }

@@ -115,7 +115,7 @@ sums!(Sums {
 
 /// Current values, and the largest of an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Present {
+pub(crate) struct CurrentValues {
     pub(crate) waiting_repair_packets: u64,
     pub(crate) waiting_repair_bytes: u64,
     pub(crate) open_generations: u64,
@@ -135,7 +135,7 @@ pub(crate) struct Figures {
     #[serde(flatten)]
     pub(crate) sums: Sums,
     #[serde(flatten)]
-    pub(crate) present: Present,
+    pub(crate) current: CurrentValues,
 }
 
 /// A line of output.

@@ -6,7 +6,7 @@
 
 use crate::counters::DecoderSums;
 use crate::numbering;
-use crate::stream::{Deliveries, Received, StreamDecoder};
+use crate::stream::{Deliveries, ReceiveCounters, StreamDecoder};
 use atoll_measures::Peak;
 use atoll_redundancy::{GENERATIONS_MAX, NUMBERS, Report};
 use atoll_rlnc::{BlockCode, BlockDecoder, CodeError, Header, Progress};
@@ -24,12 +24,12 @@ pub(crate) struct Decoder {
     size: u16,
     longest_packet: usize,
     /// After this time without a packet of it, a generation gets no more.
-    over_ns: u64,
+    timeout_ns: u64,
     /// The generations from number `first` on.
     window: VecDeque<Slot>,
     first: u32,
-    kept_max: usize,
-    received: Received,
+    generations_max: usize,
+    received: ReceiveCounters,
 }
 
 #[derive(Debug)]
@@ -60,29 +60,29 @@ impl Decoder {
         code: Box<dyn BlockCode>,
         size: u16,
         longest_packet: usize,
-        over_ns: u64,
+        timeout_ns: u64,
     ) -> Self {
         Self {
             code,
             size,
             longest_packet,
-            over_ns,
+            timeout_ns,
             window: VecDeque::new(),
             first: 0,
-            kept_max: (HELD_MAX / usize::from(size))
+            generations_max: (HELD_MAX / usize::from(size))
                 .clamp(*GENERATIONS.start(), *GENERATIONS.end()),
-            received: Received::default(),
+            received: ReceiveCounters::default(),
         }
     }
 
-    fn source<'a>(
+    fn on_source<'a>(
         &mut self,
         now_ns: u64,
-        at: usize,
+        slot: usize,
         (number, index): (u16, u16),
         packet: &'a [u8],
     ) -> Deliveries<'a> {
-        let Slot::Open(open) = &mut self.window[at] else {
+        let Slot::Open(open) = &mut self.window[slot] else {
             return Deliveries::default(); // it came twice, or after it was recovered
         };
         open.last_ns = now_ns;
@@ -97,18 +97,18 @@ impl Decoder {
         open.delivered += u16::from(is_new);
         Deliveries {
             arrived: is_new.then_some((packet, number)),
-            recovered: self.recovered(now_ns, at, result),
+            recovered: self.take_recovered(now_ns, slot, result),
         }
     }
 
-    fn repair(
+    fn on_repair(
         &mut self,
         now_ns: u64,
-        at: usize,
+        slot: usize,
         (first_number, count, seed): (u16, u16, u32),
         symbol: &[u8],
     ) -> Vec<(Vec<u8>, Option<u16>)> {
-        let Slot::Open(open) = &mut self.window[at] else {
+        let Slot::Open(open) = &mut self.window[slot] else {
             return Vec::new();
         };
         open.last_ns = now_ns;
@@ -116,19 +116,19 @@ impl Decoder {
         open.first_number.get_or_insert(first_number);
         let result = open.decoder.repair(count, seed, symbol);
         self.received.sums.useful_repair_packets += u64::from(result == Ok(Progress::Useful));
-        self.recovered(now_ns, at, result)
+        self.take_recovered(now_ns, slot, result)
     }
 
     /// The packets that a packet recovered, and their numbers in the tunnel.
-    fn recovered(
+    fn take_recovered(
         &mut self,
         now_ns: u64,
-        at: usize,
+        slot: usize,
         result: Result<Progress, CodeError>,
     ) -> Vec<(Vec<u8>, Option<u16>)> {
         self.received.sums.malformed_packets += u64::from(result.is_err());
         let mut recovered = Vec::new();
-        let Slot::Open(open) = &mut self.window[at] else {
+        let Slot::Open(open) = &mut self.window[slot] else {
             return recovered;
         };
         for (index, packet) in open.decoder.recovered() {
@@ -139,47 +139,47 @@ impl Decoder {
             recovered.push((packet, number));
         }
         if open.delivered >= self.size {
-            self.end(at);
+            self.end_generation(slot);
         }
         recovered
     }
 
     /// The index of a generation in the window, which is moved if it is a newer one; `None` if it is over since long.
-    fn reach(&mut self, now_ns: u64, generation: u32) -> Option<usize> {
+    fn move_window(&mut self, now_ns: u64, generation: u32) -> Option<usize> {
         let ahead = generation.wrapping_sub(self.first);
         if !self.window.is_empty() {
             if ahead > u32::MAX / 2 {
                 return None; // by serial numbers (RFC 1982)
             }
-            if ahead as usize >= 2 * self.kept_max + self.window.len() {
+            if ahead as usize >= 2 * self.generations_max + self.window.len() {
                 self.restart(); // nothing came for so long that no packet before is of use
             }
         }
         if self.window.is_empty() {
             self.first = generation;
         }
-        let at = generation.wrapping_sub(self.first) as usize;
-        while self.window.len() <= at {
+        let slot = generation.wrapping_sub(self.first) as usize;
+        while self.window.len() <= slot {
             self.window.push_back(Slot::Unseen);
         }
-        while self.window.len() > self.kept_max {
-            self.end(0);
+        while self.window.len() > self.generations_max {
+            self.end_generation(0);
             self.window.pop_front();
             self.first = self.first.wrapping_add(1);
         }
-        let at = generation.wrapping_sub(self.first) as usize;
-        if matches!(self.window[at], Slot::Unseen) {
+        let slot = generation.wrapping_sub(self.first) as usize;
+        if matches!(self.window[slot], Slot::Unseen) {
             // A size that the code does not have was refused at the start.
             let decoder = self.code.decoder(generation, self.longest_packet).ok()?;
-            self.window[at] = Slot::Open(Box::new(Generation::new(decoder, self.size, now_ns)));
+            self.window[slot] = Slot::Open(Box::new(Generation::new(decoder, self.size, now_ns)));
         }
-        Some(at)
+        Some(slot)
     }
 
     /// Count what became of a generation, and free its memory.
-    fn end(&mut self, at: usize) {
-        let ended = Slot::Over(self.window[at].rank());
-        match std::mem::replace(&mut self.window[at], ended) {
+    fn end_generation(&mut self, slot: usize) {
+        let ended = Slot::Over(self.window[slot].rank());
+        match std::mem::replace(&mut self.window[slot], ended) {
             Slot::Open(open) => {
                 let lost = open.sources.saturating_sub(open.delivered);
                 self.received.sums.lost_packets += u64::from(lost);
@@ -200,9 +200,9 @@ impl StreamDecoder for Decoder {
                 self.received.sums.arrived_source_packets += 1;
                 if index >= self.size || packet.len() > self.longest_packet {
                     self.received.sums.malformed_packets += 1;
-                } else if let Some(slot) = self.reach(now_ns, generation) {
+                } else if let Some(slot) = self.move_window(now_ns, generation) {
                     self.received.arrived(now_ns, number);
-                    deliveries = self.source(now_ns, slot, (number, index), packet);
+                    deliveries = self.on_source(now_ns, slot, (number, index), packet);
                 } else {
                     // Whether it was recovered is forgotten. A duplicate does less harm than a loss.
                     self.received.sums.late_packets += 1;
@@ -221,9 +221,9 @@ impl StreamDecoder for Decoder {
                 self.received.sums.arrived_repair_packets += 1;
                 if count == 0 || count > self.size || symbol.len() > self.longest_packet + 4 {
                     self.received.sums.malformed_packets += 1;
-                } else if let Some(slot) = self.reach(now_ns, generation) {
+                } else if let Some(slot) = self.move_window(now_ns, generation) {
                     let fields = (first_number, count, seed);
-                    deliveries.recovered = self.repair(now_ns, slot, fields, symbol);
+                    deliveries.recovered = self.on_repair(now_ns, slot, fields, symbol);
                 } else {
                     self.received.sums.late_packets += 1;
                 }
@@ -235,7 +235,7 @@ impl StreamDecoder for Decoder {
 
     fn restart(&mut self) {
         for at in 0..self.window.len() {
-            self.end(at);
+            self.end_generation(at);
         }
         self.window.clear();
         self.received.losses.restart();
@@ -245,8 +245,8 @@ impl StreamDecoder for Decoder {
     fn expire(&mut self, now_ns: u64) {
         for at in 0..self.window.len() {
             if let Slot::Open(open) = &self.window[at] {
-                if now_ns.saturating_sub(open.last_ns) >= self.over_ns {
-                    self.end(at);
+                if now_ns.saturating_sub(open.last_ns) >= self.timeout_ns {
+                    self.end_generation(at);
                 }
             }
         }
@@ -257,10 +257,10 @@ impl StreamDecoder for Decoder {
     }
 
     fn report(&self, now_ns: u64, number: u32) -> Report {
-        let left_out = self.window.len().saturating_sub(GENERATIONS_MAX);
+        let skipped = self.window.len().saturating_sub(GENERATIONS_MAX);
         Report {
-            first_generation: self.first.wrapping_add(left_out as u32),
-            ranks: self.window.iter().skip(left_out).map(Slot::rank).collect(),
+            first_generation: self.first.wrapping_add(skipped as u32),
+            ranks: self.window.iter().skip(skipped).map(Slot::rank).collect(),
             ..self.received.report(now_ns, number)
         }
     }
@@ -563,7 +563,7 @@ mod tests {
                     &[kind, 0][..], &number.to_be_bytes(), &generation.to_be_bytes(), &seed.to_be_bytes(), &rest,
                 ].concat();
                 taken(&mut decoder, 0, &content[..content.len().min(rest.len() + 9)]);
-                prop_assert!(decoder.window.len() <= decoder.kept_max);
+                prop_assert!(decoder.window.len() <= decoder.generations_max);
             }
         }
     }

@@ -14,14 +14,14 @@ pub struct DetachedCoder {
 }
 
 impl DetachedCoder {
-    /// The coder of a configuration, as docs/contracts.md has it. `began`: the start of its session, from which generations are counted.
+    /// The coder of a configuration, as docs/contracts.md has it. `session_start`: the start of its session, from which generations are counted.
     ///
     /// # Errors
     /// The first thing that is wrong with the configuration.
-    pub fn new(configuration: &str, began: u32) -> io::Result<Self> {
+    pub fn new(configuration: &str, session_start: u32) -> io::Result<Self> {
         let config = Config::parse(configuration).map_err(io::Error::from)?;
         Ok(Self {
-            coder: Coder::new(&config, began).map_err(io::Error::other)?,
+            coder: Coder::new(&config, session_start).map_err(io::Error::other)?,
             out: FrameOutput::default(),
         })
     }

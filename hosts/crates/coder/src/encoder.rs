@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The encoder of block codes: packets into generations, and the repair packets of each.
 
-use crate::stream::{Made, Repair, Shape, StreamEncoder};
+use crate::stream::{EncoderOutput, Repair, Shape, StreamEncoder};
 use atoll_rlnc::{BlockCode, BlockEncoder, CodeError, Header};
 
 /// Encodes the packets of one direction.
@@ -47,7 +47,7 @@ impl Encoder {
 }
 
 impl StreamEncoder for Encoder {
-    fn push(&mut self, now_ns: u64, packet: &[u8]) -> Result<(Header, Made), CodeError> {
+    fn push(&mut self, now_ns: u64, packet: &[u8]) -> Result<(Header, EncoderOutput), CodeError> {
         let slot = self.turn;
         self.turn = (slot + 1) % self.open.len();
         let mut generation = match self.open[slot].take() {
@@ -56,19 +56,19 @@ impl StreamEncoder for Encoder {
         };
         let header = generation.encoder.push(packet)?;
         generation.sources += 1;
-        let mut made = Made::default();
+        let mut output = EncoderOutput::default();
         let is_complete = generation.sources == self.shape.size;
         if is_complete || self.shape.interspersed {
             let share = u32::from(self.shape.repairs) * u32::from(generation.sources);
             let due = share / u32::from(self.shape.size);
-            generation.repair(due as u16, &mut made.repairs)?;
+            generation.repair(due as u16, &mut output.repairs)?;
         }
         if is_complete {
-            made.ended = 1;
+            output.ended = 1;
         } else {
             self.open[slot] = Some(generation);
         }
-        Ok((header, made))
+        Ok((header, output))
     }
 
     fn set_repairs(&mut self, repairs: u16) {
@@ -86,17 +86,17 @@ impl StreamEncoder for Encoder {
     }
 
     /// End the generations whose time is over.
-    fn flush(&mut self, now_ns: u64) -> Result<Made, CodeError> {
-        let mut made = Made::default();
+    fn flush(&mut self, now_ns: u64) -> Result<EncoderOutput, CodeError> {
+        let mut output = EncoderOutput::default();
         for slot in &mut self.open {
             if let Some(mut generation) = slot.take_if(|open| open.flush_at_ns <= now_ns) {
                 let share = u32::from(self.shape.repairs) * u32::from(generation.sources);
                 let due = share.div_ceil(u32::from(self.shape.size));
-                generation.repair(due as u16, &mut made.repairs)?;
-                made.ended += 1;
+                generation.repair(due as u16, &mut output.repairs)?;
+                output.ended += 1;
             }
         }
-        Ok(made)
+        Ok(output)
     }
 }
 
@@ -135,8 +135,8 @@ mod tests {
     fn pushed(encoder: &mut Encoder, packets: usize) -> Vec<(u32, u16, usize)> {
         (0..packets)
             .map(|number| match encoder.push(0, &[number as u8]).unwrap() {
-                (Header::Systematic { generation, index }, made) => {
-                    (generation.wrapping_add(1), index, made.repairs.len())
+                (Header::Systematic { generation, index }, output) => {
+                    (generation.wrapping_add(1), index, output.repairs.len())
                 }
                 other => panic!("{other:?}"),
             })
@@ -182,14 +182,14 @@ mod tests {
         pushed(&mut encoder, 4);
         assert_eq!(encoder.next_ns(), Some(50 * MS));
         assert_eq!(encoder.flush(50 * MS - 1).unwrap().ended, 0);
-        let made = encoder.flush(50 * MS).unwrap();
+        let output = encoder.flush(50 * MS).unwrap();
         assert_eq!(
-            (made.ended, made.repairs.len()),
+            (output.ended, output.repairs.len()),
             (1, 2),
             "4 of 10, rounded up"
         );
         assert!(matches!(
-            made.repairs[0].header,
+            output.repairs[0].header,
             Header::Repair { count: 4, .. }
         ));
         assert_eq!(
@@ -215,7 +215,7 @@ mod tests {
     fn without_repair_packets_generations_just_end() {
         let mut encoder = encoder(2, 0, 1, false);
         pushed(&mut encoder, 3);
-        let made = encoder.flush(u64::MAX).unwrap();
-        assert_eq!((made.ended, made.repairs.len()), (1, 0));
+        let output = encoder.flush(u64::MAX).unwrap();
+        assert_eq!((output.ended, output.repairs.len()), (1, 0));
     }
 }

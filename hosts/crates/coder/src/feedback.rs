@@ -10,7 +10,7 @@ const UNIQUE_FOR_NS: u64 = 2_000_000_000;
 
 /// When a decoder sends reports.
 #[derive(Debug)]
-pub(crate) struct Reporting {
+pub(crate) struct ReportSender {
     config: FeedbackConfig,
     /// The number of the next report.
     pub(crate) number: u32,
@@ -20,7 +20,7 @@ pub(crate) struct Reporting {
     unreported: u32,
 }
 
-impl Reporting {
+impl ReportSender {
     pub(crate) fn new(config: FeedbackConfig) -> Self {
         Self {
             config,
@@ -59,14 +59,14 @@ impl Reporting {
 
 /// How long a source packet waited, by a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Waited {
+pub(crate) struct ReportedWait {
     pub(crate) sent_ns: u64,
     pub(crate) waited_ns: u64,
 }
 
 /// What reports say to an encoder.
 #[derive(Debug)]
-pub(crate) struct Learning {
+pub(crate) struct ReportReceiver {
     timeout_ns: u64,
     adaptive: Option<AdaptiveRedundancy>,
     /// When the packets were sent that were sent last, by number.
@@ -78,7 +78,7 @@ pub(crate) struct Learning {
     pub(crate) reports: u64,
 }
 
-impl Learning {
+impl ReportReceiver {
     pub(crate) fn new(
         config: FeedbackConfig,
         adaptive: Option<AdaptiveConfig>,
@@ -127,7 +127,7 @@ impl Learning {
         now_ns: u64,
         report: &Report,
         delay: &mut QueueingDelay,
-    ) -> Option<Waited> {
+    ) -> Option<ReportedWait> {
         if (self.last_report).is_some_and(|(number, _)| !report.is_after(number)) {
             return None;
         }
@@ -140,7 +140,7 @@ impl Learning {
         let held_ns = 1000 * u64::from(report.held_us);
         self.rtt_ns = now_ns.saturating_sub(sent_ns).saturating_sub(held_ns);
         self.queueing_ns = delay.of(now_ns, sent_ns, report.arrived_ns);
-        Some(Waited {
+        Some(ReportedWait {
             sent_ns,
             waited_ns: self.queueing_ns,
         })
@@ -203,20 +203,20 @@ mod tests {
 
     #[test]
     fn reports_are_sent_after_time_or_packets_if_there_is_news() {
-        let mut reporting = Reporting::new(CONFIG);
-        assert_eq!(reporting.due_ns(), None);
-        reporting.arrived(5 * MS);
-        assert_eq!(reporting.due_ns(), Some(5 * MS), "the first one at once");
-        assert_eq!((reporting.sent(5 * MS), reporting.due_ns()), (0, None));
-        reporting.arrived(6 * MS);
-        assert_eq!(reporting.due_ns(), Some(105 * MS));
-        (0..49).for_each(|_| reporting.arrived(7 * MS));
-        assert_eq!((reporting.due_ns(), reporting.number), (Some(7 * MS), 1));
+        let mut sender = ReportSender::new(CONFIG);
+        assert_eq!(sender.due_ns(), None);
+        sender.arrived(5 * MS);
+        assert_eq!(sender.due_ns(), Some(5 * MS), "the first one at once");
+        assert_eq!((sender.sent(5 * MS), sender.due_ns()), (0, None));
+        sender.arrived(6 * MS);
+        assert_eq!(sender.due_ns(), Some(105 * MS));
+        (0..49).for_each(|_| sender.arrived(7 * MS));
+        assert_eq!((sender.due_ns(), sender.number), (Some(7 * MS), 1));
     }
 
     #[test]
     fn reports_tell_how_long_packets_waited() {
-        let mut learning = Learning::new(CONFIG, None, &SHAPE);
+        let mut receiver = ReportReceiver::new(CONFIG, None, &SHAPE);
         let offset = 1 << 40;
         let report = |number, newest, arrived_ns| Report {
             number,
@@ -226,29 +226,29 @@ mod tests {
             ..Report::default()
         };
         for number in 0..100 {
-            assert_eq!(learning.sent(number * 10 * MS), number as u16);
+            assert_eq!(receiver.sent(number * 10 * MS), number as u16);
         }
         let mut delay = QueueingDelay::default();
-        let mut waited = |learning: &mut Learning, now_ns, report| {
-            let found = learning.learn(now_ns, &report, &mut delay)?;
+        let mut waited = |receiver: &mut ReportReceiver, now_ns, report| {
+            let found = receiver.learn(now_ns, &report, &mut delay)?;
             Some((found.sent_ns / MS, found.waited_ns / MS))
         };
-        let first = waited(&mut learning, 400 * MS, report(1, 5, 300 * MS));
+        let first = waited(&mut receiver, 400 * MS, report(1, 5, 300 * MS));
         assert_eq!(first, Some((50, 0)));
-        assert_eq!(learning.rtt_ns, 348 * MS);
-        let second = waited(&mut learning, 410 * MS, report(2, 6, 340 * MS));
+        assert_eq!(receiver.rtt_ns, 348 * MS);
+        let second = waited(&mut receiver, 410 * MS, report(2, 6, 340 * MS));
         assert_eq!(second, Some((60, 30)));
-        let again = waited(&mut learning, 420 * MS, report(2, 7, 900 * MS));
+        let again = waited(&mut receiver, 420 * MS, report(2, 7, 900 * MS));
         assert_eq!(again, None, "no news");
-        assert_eq!((learning.queueing_ns, learning.reports), (30 * MS, 2));
-        assert_eq!(learning.fresh_until_ns(), 3410 * MS);
+        assert_eq!((receiver.queueing_ns, receiver.reports), (30 * MS, 2));
+        assert_eq!(receiver.fresh_until_ns(), 3410 * MS);
     }
 
     #[test]
     fn packets_with_the_same_number_are_not_mistaken_for_each_other() {
-        let mut learning = Learning::new(CONFIG, None, &SHAPE);
+        let mut receiver = ReportReceiver::new(CONFIG, None, &SHAPE);
         for number in 0..10_000 {
-            learning.sent(number * MS / 10);
+            receiver.sent(number * MS / 10);
         }
         let report = Report {
             number: 1,
@@ -256,24 +256,24 @@ mod tests {
             ..Report::default()
         };
         assert_eq!(
-            learning.learn(1000 * MS, &report, &mut QueueingDelay::default()),
+            receiver.learn(1000 * MS, &report, &mut QueueingDelay::default()),
             None,
             "8192 packets in 819 ms"
         );
-        assert_eq!(learning.reports, 1);
+        assert_eq!(receiver.reports, 1);
     }
 
     proptest! {
         #[test]
         fn no_reports_make_it_panic(reports: Vec<(u32, u16, u64, u32, u64)>) {
             let adaptive = AdaptiveConfig { most: 15, residual_loss: 0.001 };
-            let mut learning = Learning::new(CONFIG, Some(adaptive), &SHAPE);
+            let mut receiver = ReportReceiver::new(CONFIG, Some(adaptive), &SHAPE);
             let mut delay = QueueingDelay::default();
             for (number, newest, arrived_ns, held_us, now_ns) in reports {
-                learning.sent(now_ns);
+                receiver.sent(now_ns);
                 let report = Report { number, newest, arrived_ns, held_us, ..Report::default() };
-                learning.learn(now_ns, &report, &mut delay);
-                prop_assert!(learning.repairs(now_ns).is_some_and(|repairs| repairs <= 15));
+                receiver.learn(now_ns, &report, &mut delay);
+                prop_assert!(receiver.repairs(now_ns).is_some_and(|repairs| repairs <= 15));
             }
         }
     }

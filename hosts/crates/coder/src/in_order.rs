@@ -25,7 +25,7 @@ pub(crate) struct HeldSums {
 }
 
 #[derive(Debug)]
-struct Held<T> {
+struct HeldPacket<T> {
     item: T,
     bytes: u32,
     since_ns: u64,
@@ -36,12 +36,12 @@ struct Held<T> {
 pub(crate) struct InOrder<T> {
     hold_ns: u64,
     /// After this time without a packet, those that are missing do not come.
-    over_ns: u64,
+    timeout_ns: u64,
     last_ns: u64,
     /// The number whose turn it is. `None` before the first packet.
     next: Option<u16>,
     /// Packets by how far they are ahead of `next`, whose own index is the first one.
-    waiting: VecDeque<Option<Held<T>>>,
+    waiting: VecDeque<Option<HeldPacket<T>>>,
     /// Those that wait, or waited, in the order in which they came: when, and their numbers.
     arrivals: VecDeque<(u64, u16)>,
     held: Count,
@@ -51,10 +51,10 @@ pub(crate) struct InOrder<T> {
 }
 
 impl<T> InOrder<T> {
-    pub(crate) fn new(hold_ns: u64, over_ns: u64) -> Self {
+    pub(crate) fn new(hold_ns: u64, timeout_ns: u64) -> Self {
         Self {
             hold_ns,
-            over_ns,
+            timeout_ns,
             last_ns: 0,
             next: None,
             waiting: VecDeque::new(),
@@ -66,12 +66,12 @@ impl<T> InOrder<T> {
     }
 
     /// A packet of `bytes` came, or was recovered. One whose turn is over, or whose number is not known, does not wait.
-    pub(crate) fn take(&mut self, now_ns: u64, number: Option<u16>, bytes: u32, item: T) {
+    pub(crate) fn push(&mut self, now_ns: u64, number: Option<u16>, bytes: u32, item: T) {
         let silent_ns = now_ns.saturating_sub(std::mem::replace(&mut self.last_ns, now_ns));
         let Some(number) = number else {
             return self.released.push(item);
         };
-        if silent_ns >= self.over_ns && self.ahead(number) >= NUMBERS / 2 {
+        if silent_ns >= self.timeout_ns && self.ahead(number) >= NUMBERS / 2 {
             self.restart(now_ns); // so many were lost that it may be behind or ahead
         }
         let ahead = self.ahead(number);
@@ -81,13 +81,13 @@ impl<T> InOrder<T> {
         }
         if index == 0 {
             self.released.push(item);
-            self.step();
+            self.advance();
             return self.release_next(now_ns);
         }
         if self.waiting.len() <= index {
             self.waiting.resize_with(index + 1, || None);
         }
-        self.waiting[index] = Some(Held {
+        self.waiting[index] = Some(HeldPacket {
             item,
             bytes,
             since_ns: now_ns,
@@ -142,7 +142,7 @@ impl<T> InOrder<T> {
     }
 
     /// The turn of the next number.
-    fn step(&mut self) {
+    fn advance(&mut self) {
         self.next = self.next.map(|next| (next + 1) % NUMBERS);
         self.waiting.pop_front();
     }
@@ -156,7 +156,7 @@ impl<T> InOrder<T> {
                 Some(held) => self.release(now_ns, held),
                 None => self.sums.given_up += 1,
             }
-            self.step();
+            self.advance();
         }
         self.release_next(now_ns);
     }
@@ -165,7 +165,7 @@ impl<T> InOrder<T> {
     fn release_next(&mut self, now_ns: u64) {
         while let Some(held) = self.waiting.front_mut().and_then(Option::take) {
             self.release(now_ns, held);
-            self.step();
+            self.advance();
         }
         // Those that were released are no longer waited for.
         while let Some((_, number)) = self.arrivals.front().copied() {
@@ -177,7 +177,7 @@ impl<T> InOrder<T> {
         }
     }
 
-    fn release(&mut self, now_ns: u64, held: Held<T>) {
+    fn release(&mut self, now_ns: u64, held: HeldPacket<T>) {
         self.held.remove(held.bytes);
         self.sums.packets += 1;
         self.sums.waited_ns += now_ns.saturating_sub(held.since_ns);
@@ -210,7 +210,7 @@ mod tests {
         };
         for (ms, number) in arrivals {
             expire(&mut in_order, &mut found, *ms);
-            in_order.take(ms * MS, Some(*number), 100, *number);
+            in_order.push(ms * MS, Some(*number), 100, *number);
             found.extend(in_order.released().map(|item| (*ms, item)));
         }
         expire(&mut in_order, &mut found, u64::MAX / MS);
@@ -250,11 +250,11 @@ mod tests {
     fn another_session_has_an_order_of_its_own() {
         let mut in_order = in_order();
         for number in [3000, 3002] {
-            in_order.take(0, Some(number), 100, number);
+            in_order.push(0, Some(number), 100, number);
         }
         in_order.restart(MS);
         for number in [0, 2, 1] {
-            in_order.take(MS, Some(number), 100, number);
+            in_order.push(MS, Some(number), 100, number);
         }
         assert_eq!(
             in_order.released().collect::<Vec<_>>(),
@@ -279,13 +279,13 @@ mod tests {
         let mut in_order = in_order();
         let mut found = Vec::new();
         for number in [0].into_iter().chain(71..100) {
-            in_order.take(0, Some(number), 100, number);
+            in_order.push(0, Some(number), 100, number);
         }
         in_order.expire(HOLD_NS);
         found.extend(in_order.released());
         assert_eq!((found.len(), in_order.sums().given_up), (30, 70));
         for number in (1..71).chain([100]) {
-            in_order.take(2 * HOLD_NS, Some(number), 100, number);
+            in_order.push(2 * HOLD_NS, Some(number), 100, number);
         }
         found.extend(in_order.released());
         assert_eq!(found.len(), 101, "nothing waits");
@@ -312,7 +312,7 @@ mod tests {
                     let position = sent.saturating_sub(u32::from(back)); // late, or a duplicate
                     let number = is_known.then_some((position % u32::from(NUMBERS)) as u16);
                     came.push(position);
-                    in_order.take(now, number, 1500, (position, now));
+                    in_order.push(now, number, 1500, (position, now));
                     left.extend(in_order.released().map(|item| (item.0, now - item.1)));
                 }
                 prop_assert_eq!(in_order.held().bytes, 1500 * in_order.held().packets);
@@ -343,7 +343,7 @@ mod tests {
             for (now, position) in arrivals {
                 in_order.expire(now);
                 let number = (position % usize::from(NUMBERS)) as u16;
-                in_order.take(now, Some(number), 100, position);
+                in_order.push(now, Some(number), 100, position);
                 left.extend(in_order.released());
             }
             prop_assert_eq!(left.len(), delays.len());
@@ -355,9 +355,9 @@ mod tests {
         fn what_waits_is_bounded(count in 1..6000_u16, bytes in 1..9000_u32) {
             let mut in_order = in_order();
             let mut left = 0;
-            in_order.take(0, Some(0), bytes, ());
+            in_order.push(0, Some(0), bytes, ());
             for number in 2..=count {
-                in_order.take(0, Some(number), bytes, ());
+                in_order.push(0, Some(number), bytes, ());
                 left += in_order.released().count() as u64;
                 prop_assert!(in_order.held().packets <= HELD_MAX.packets && in_order.held().bytes <= HELD_MAX.bytes);
             }

@@ -12,7 +12,7 @@ const TCP: u8 = 6;
 const TCP_BYTES: usize = 20;
 const ICMP_UDP_BYTES: usize = 8;
 /// How the payloads of probes, whistles and pings of tests before a run begin (docs/contracts.md, "ping", "probe").
-const TEXTS: [&[u8]; 4] = [
+const PAYLOAD_PREFIXES: [&[u8]; 4] = [
     b"atoll probe\0",
     b"atoll whistle ",
     b"atoll calibrate",
@@ -20,7 +20,7 @@ const TEXTS: [&[u8]; 4] = [
 ];
 
 /// Whether a packet is one of these. `calibration_port`: the UDP port of calibrations.
-pub(crate) fn is_of_testbed(packet: &Ipv4<'_>, calibration_port: u16) -> bool {
+pub(crate) fn is_testbed_packet(packet: &Ipv4<'_>, calibration_port: u16) -> bool {
     if packet.is_fragment() {
         return false;
     }
@@ -31,8 +31,8 @@ pub(crate) fn is_of_testbed(packet: &Ipv4<'_>, calibration_port: u16) -> bool {
         TCP => TCP_BYTES,
         _ => 0,
     };
-    let text = payload.get(header_bytes..).unwrap_or_default();
-    TEXTS.iter().any(|begin| text.starts_with(begin))
+    let data = payload.get(header_bytes..).unwrap_or_default();
+    PAYLOAD_PREFIXES.iter().any(|begin| data.starts_with(begin))
 }
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ mod tests {
     const PORT: u16 = 5311;
 
     fn is_found(bytes: &[u8]) -> bool {
-        is_of_testbed(&Ipv4::parse(bytes).unwrap(), PORT)
+        is_testbed_packet(&Ipv4::parse(bytes).unwrap(), PORT)
     }
 
     #[test]

@@ -61,6 +61,6 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         // A wake-up for each packet is cheap in real time alone.
         polling_ns: clock::is_virtual().then_some(config.poll_ns),
     };
-    let coder = Coder::new(&config, config::began(clock::real_time_ns()))?;
+    let coder = Coder::new(&config, config::session_start(clock::real_time_ns()))?;
     Ok(Engine::new(coder, ports, settings)?.run(input)?)
 }

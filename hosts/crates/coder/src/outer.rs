@@ -20,8 +20,8 @@ pub(crate) const OVERHEAD_BYTES: usize = OUTER_BYTES + 12 + 2 + 2;
 pub(crate) const LOWER_EFFORT: u8 = 1 << 2;
 
 /// The session of a coder that began at this number. That of the coder before it is another one, but by chance.
-pub(crate) fn session(began: u32) -> u16 {
-    SESSIONS.start() + (began % SESSIONS.len() as u32) as u16
+pub(crate) fn session(session_start: u32) -> u16 {
+    SESSIONS.start() + (session_start % SESSIONS.len() as u32) as u16
 }
 
 /// The addresses of frames in a tunnel, in one direction.
@@ -71,10 +71,10 @@ pub(crate) fn write_frame(
 pub(crate) fn content<'a>(packet: &Ipv4<'a>) -> Option<(u16, &'a [u8])> {
     let payload = packet.payload();
     let length = usize::from(read_u16(payload, 4)?);
-    let (session, ours) = (read_u16(payload, 0)?, read_u16(payload, 2)? == PORT);
+    let (session, is_coder_port) = (read_u16(payload, 0)?, read_u16(payload, 2)? == PORT);
     let datagram = payload
         .get(..length)
-        .filter(|_| ours && length >= UDP_BYTES && SESSIONS.contains(&session))?;
+        .filter(|_| is_coder_port && length >= UDP_BYTES && SESSIONS.contains(&session))?;
     let has_checksum = read_u16(payload, 6)? != 0;
     let ends = (packet.source(), packet.destination());
     (!packet.is_fragment() && has_checksum && checksum(ends, datagram) == 0)
@@ -83,8 +83,8 @@ pub(crate) fn content<'a>(packet: &Ipv4<'a>) -> Option<(u16, &'a [u8])> {
 
 /// That of a datagram and its pseudo-header (RFC 768).
 fn checksum((source, destination): (Ipv4Addr, Ipv4Addr), datagram: &[u8]) -> u16 {
-    let pseudo = pseudo_header_sum(source, destination, UDP, datagram.len());
-    internet_checksum(pseudo, datagram)
+    let pseudo_sum = pseudo_header_sum(source, destination, UDP, datagram.len());
+    internet_checksum(pseudo_sum, datagram)
 }
 
 #[cfg(test)]

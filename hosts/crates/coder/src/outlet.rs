@@ -3,7 +3,7 @@
 
 use crate::config::{Config, Mac};
 use crate::counters::Sums;
-use crate::feedback::Waited;
+use crate::feedback::ReportedWait;
 use crate::scheduler::Scheduler;
 use atoll_frame_engine::{FrameOutput, Outgoing};
 use atoll_headers::ETHERNET_BYTES;
@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 
 /// A repair packet in its frame, the index of its tunnel, and the port by which it is to leave.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingRepair {
     pub(crate) tunnel: usize,
     pub(crate) port: usize,
     pub(crate) frame: Vec<u8>,
     pub(crate) header: Header,
 }
 
-impl Waiting {
+impl WaitingRepair {
     /// Whether the other coder has all packets of which it is made, by its report.
     fn is_useless(&self, report: &Report) -> bool {
         match self.header {
@@ -39,7 +39,7 @@ impl Waiting {
 /// The way of tunnels to a link. Each tunnel has one of its own if its repair packets do not wait for the link's queue.
 #[derive(Debug)]
 pub(crate) struct Outlet {
-    pub(crate) scheduler: Scheduler<Waiting>,
+    pub(crate) scheduler: Scheduler<WaitingRepair>,
     /// Until when a report of any tunnel is fresh.
     fresh_until_ns: u64,
     /// By the address of the other coder, with whose clock it is compared: a tunnel that begins while packets wait does
@@ -62,9 +62,9 @@ impl Outlet {
     }
 
     /// A report came that is fresh until this instant, and may say how long a packet waited.
-    pub(crate) fn learn(&mut self, fresh_until_ns: u64, waited: Option<Waited>) {
+    pub(crate) fn learn(&mut self, fresh_until_ns: u64, waited: Option<ReportedWait>) {
         self.fresh_until_ns = self.fresh_until_ns.max(fresh_until_ns);
-        if let Some(Waited { sent_ns, waited_ns }) = waited {
+        if let Some(ReportedWait { sent_ns, waited_ns }) = waited {
             self.scheduler.learn(sent_ns, waited_ns);
         }
     }

@@ -2,15 +2,15 @@
 //! The program that the frame engine runs: a router whose packets pass tunnels.
 
 use crate::config::{Config, Mac, Side, Signal};
-use crate::counters::{Figures, Line, Present, Sums};
+use crate::counters::{CurrentValues, Figures, Line, Sums};
 use crate::flow_table::FlowTable;
 use crate::in_order::InOrder;
 use crate::ipv4::{self, Ipv4, UDP};
-use crate::lab_packets::is_of_testbed;
+use crate::lab_packets::is_testbed_packet;
 use crate::outer;
 use crate::outlet::{Exit, Outlet, outgoing};
 use crate::stream::Delivery;
-use crate::tunnel::{Tunnel, says_congestion};
+use crate::tunnel::{Tunnel, is_congestion_marked};
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
 use atoll_headers::{ETHERNET_BYTES, ethernet_header};
 use atoll_measures::{Marked, Peak};
@@ -62,9 +62,9 @@ struct Router {
 }
 
 impl Router {
-    /// Append a packet in a frame that leaves by `port`, one hop further. `otherwise`: the destination if it is no host.
-    fn write(&self, frame: &mut Vec<u8>, port: usize, packet: &Ipv4<'_>, otherwise: Mac) {
-        let destination = self.hosts.get(&packet.destination()).unwrap_or(&otherwise);
+    /// Append a packet in a frame that leaves by `port`, one hop further. `fallback`: the destination if it is no host.
+    fn write(&self, frame: &mut Vec<u8>, port: usize, packet: &Ipv4<'_>, fallback: Mac) {
+        let destination = self.hosts.get(&packet.destination()).unwrap_or(&fallback);
         outer::write_ethernet(frame, destination.0, self.macs[port].0);
         frame.extend_from_slice(packet.bytes);
         ipv4::decrement_ttl(&mut frame[ETHERNET_BYTES..]);
@@ -85,20 +85,20 @@ fn other_leg(port: usize) -> usize {
 }
 
 impl Coder {
-    /// `began`: the start of its session, the number from which it counts generations.
+    /// `session_start`: the start of its session, the number from which it counts generations.
     ///
     /// # Errors
     /// None: a configuration has sizes that its code has.
-    pub(crate) fn new(config: &Config, began: u32) -> Result<Self, CodeError> {
+    pub(crate) fn new(config: &Config, session_start: u32) -> Result<Self, CodeError> {
         let (mut tunnels, mut outlets) = (Vec::<Tunnel>::new(), Vec::new());
-        for (number, tunnel) in config.tunnels.iter().enumerate() {
-            let mut before = config.tunnels[..number].iter();
-            let shared = before.position(|other| config.share_a_queue(other, tunnel));
+        for (tunnel_index, tunnel) in config.tunnels.iter().enumerate() {
+            let mut before = config.tunnels[..tunnel_index].iter();
+            let shared = before.position(|other| config.share_queue(other, tunnel));
             let outlet = shared.map_or(outlets.len(), |first| tunnels[first].outlet);
             if shared.is_none() {
                 outlets.push(Outlet::new(config));
             }
-            tunnels.push(Tunnel::new(config, (number, outlet), began)?);
+            tunnels.push(Tunnel::new(config, (tunnel_index, outlet), session_start)?);
         }
         let hosts = config.hosts.world.iter().chain(&config.hosts.island);
         Ok(Self {
@@ -125,8 +125,8 @@ impl Coder {
         self.last_ns = self.last_ns.max(arrival.now_ns);
         let from_peer = |tunnel: &Tunnel| tunnel.peer_at() == side && tunnel.is_for_us(packet);
         if packet.protocol() == UDP {
-            if let Some(number) = self.tunnels.iter().position(from_peer) {
-                self.decode(number, arrival, packet, out);
+            if let Some(tunnel_index) = self.tunnels.iter().position(from_peer) {
+                self.decode(tunnel_index, arrival, packet, out);
                 return;
             }
         }
@@ -136,29 +136,29 @@ impl Coder {
         }
         let carries = |tunnel: &Tunnel| tunnel.peer_at() != side && tunnel.carries(packet, side);
         let tunnel = self.tunnels.iter().position(carries);
-        let of_testbed = is_of_testbed(packet, self.calibration_port);
-        if of_testbed {
+        let is_testbed = is_testbed_packet(packet, self.calibration_port);
+        if is_testbed {
             self.testbed_ns = Some(arrival.now_ns);
         }
         match tunnel {
-            Some(number) if !of_testbed && self.is_coded(number, packet) => {
-                self.encode(number, port, arrival.now_ns, packet, out);
+            Some(tunnel_index) if !is_testbed && self.is_coded(tunnel_index, packet) => {
+                self.encode(tunnel_index, port, arrival.now_ns, packet, out);
             }
-            _ => self.pass(tunnel, arrival, packet, out),
+            _ => self.forward(tunnel, arrival, packet, out),
         }
     }
 
     fn is_coded(&mut self, tunnel: usize, packet: &Ipv4<'_>) -> bool {
-        if !self.tunnels[tunnel].codes {
+        if !self.tunnels[tunnel].is_encoding {
             return false;
         }
-        let of_long_flow =
+        let is_long_flow =
             self.flow_threshold_bytes == 0 || self.flows.count(packet) >= self.flow_threshold_bytes;
-        of_long_flow && packet.bytes.len() as u64 > self.small_bytes
+        is_long_flow && packet.bytes.len() as u64 > self.small_bytes
     }
 
     /// Forward a packet as it is. `tunnel`: the one that could have carried it.
-    fn pass(
+    fn forward(
         &mut self,
         tunnel: Option<usize>,
         arrival: &Arrival<'_>,
@@ -175,8 +175,8 @@ impl Coder {
             .map_or(NO_HOST, Mac);
         self.router.write(&mut frame, port, packet, destination);
         self.sums.uncoded_packets += 1;
-        if let Some(number) = tunnel {
-            let outlet = &mut self.outlets[self.tunnels[number].outlet];
+        if let Some(tunnel_index) = tunnel {
+            let outlet = &mut self.outlets[self.tunnels[tunnel_index].outlet];
             (outlet.scheduler).sent(arrival.now_ns, packet.bytes.len() as u32);
         }
         out.send(outgoing(port, arrival.now_ns, frame));
@@ -184,14 +184,14 @@ impl Coder {
 
     fn encode(
         &mut self,
-        number: usize,
+        tunnel_index: usize,
         port: usize,
         now_ns: u64,
         packet: &Ipv4<'_>,
         out: &mut FrameOutput<()>,
     ) {
-        let tunnel = &mut self.tunnels[number];
-        if !tunnel.takes(packet) {
+        let tunnel = &mut self.tunnels[tunnel_index];
+        if !tunnel.fits(packet) {
             self.sums.oversize_packets += 1;
             return;
         }
@@ -208,28 +208,28 @@ impl Coder {
         let sent = tunnel.encode(now_ns, leg, &inner, packet.tos(), &mut exit);
         exit.out.recycle(inner);
         self.sums.ignored_frames += u64::from(sent.is_err());
-        self.emit(number, now_ns, out);
+        self.emit(tunnel_index, now_ns, out);
     }
 
     /// Take a packet of the other coder.
     fn decode(
         &mut self,
-        number: usize,
+        tunnel_index: usize,
         arrival: &Arrival<'_>,
         packet: &Ipv4<'_>,
         out: &mut FrameOutput<()>,
     ) {
         let (port, now_ns) = (arrival.port, arrival.now_ns);
-        let tunnel = &mut self.tunnels[number];
+        let tunnel = &mut self.tunnels[tunnel_index];
         let Some((session, content)) = outer::content(packet) else {
             self.sums.decoded.malformed_packets += 1;
             return;
         };
-        if !tunnel.understand(content) {
+        if !tunnel.check_version(content) {
             self.sums.other_version_packets += 1;
             return;
         }
-        if !tunnel.note_session(now_ns, session) {
+        if !tunnel.accept_session(now_ns, session) {
             self.sums.decoded.late_packets += 1;
             return;
         }
@@ -240,24 +240,24 @@ impl Coder {
             let deliveries = tunnel.decoder.take(now_ns, content);
             tunnel.arrived(now_ns, (port, self.router.macs[port].0));
             for delivery in deliveries.iter() {
-                let congested = says_congestion(packet.tos()) && !delivery.recovered;
-                let frame = self.delivered(number, arrival, congested, delivery, out);
-                match &mut self.tunnels[number].in_order {
+                let congested = is_congestion_marked(packet.tos()) && !delivery.recovered;
+                let frame = self.delivered_frame(tunnel_index, arrival, congested, delivery, out);
+                match &mut self.tunnels[tunnel_index].in_order {
                     Some(in_order) => {
                         let bytes = delivery.packet.len() as u32;
-                        in_order.take(now_ns, delivery.number, bytes, frame);
+                        in_order.push(now_ns, delivery.number, bytes, frame);
                     }
                     None => frame.into_iter().for_each(|frame| out.send(frame)),
                 }
             }
         }
-        self.release(number, now_ns, out);
-        self.emit(number, now_ns, out);
+        self.release(tunnel_index, now_ns, out);
+        self.emit(tunnel_index, now_ns, out);
     }
 
     /// The frame of a packet that the other coder brought; `None` if it goes no further. `congested`: it says that there was
     /// congestion on its way.
-    fn delivered(
+    fn delivered_frame(
         &mut self,
         tunnel: usize,
         arrival: &Arrival<'_>,
@@ -273,7 +273,7 @@ impl Coder {
             return None;
         };
         let capable = ipv4::is_ecn_capable(inner.tos());
-        if congested && !capable && !says_congestion(inner.tos()) {
+        if congested && !capable && !is_congestion_marked(inner.tos()) {
             self.sums.ignored_frames += 1; // a host that does not know ECN learns of congestion by loss (RFC 6040)
             return None;
         }
@@ -288,8 +288,8 @@ impl Coder {
     }
 
     /// Send the packets of a tunnel whose turn has come.
-    fn release(&mut self, number: usize, now_ns: u64, out: &mut FrameOutput<()>) {
-        let Some(in_order) = &mut self.tunnels[number].in_order else {
+    fn release(&mut self, tunnel_index: usize, now_ns: u64, out: &mut FrameOutput<()>) {
+        let Some(in_order) = &mut self.tunnels[tunnel_index].in_order else {
             return;
         };
         for frame in in_order.released().flatten() {
@@ -300,8 +300,8 @@ impl Coder {
         }
     }
 
-    fn emit(&mut self, number: usize, now_ns: u64, out: &mut FrameOutput<()>) {
-        let tunnel = &mut self.tunnels[number];
+    fn emit(&mut self, tunnel_index: usize, now_ns: u64, out: &mut FrameOutput<()>) {
+        let tunnel = &mut self.tunnels[tunnel_index];
         let mut exit = Exit {
             outlet: &mut self.outlets[tunnel.outlet],
             out,
@@ -319,10 +319,10 @@ impl Coder {
         };
         for tunnel in &self.tunnels {
             sums.decoded += tunnel.decoder.sums();
-            if let Some(held) = tunnel.in_order.as_ref().map(InOrder::sums) {
-                sums.held_packets += held.packets;
-                sums.held_ns += held.waited_ns;
-                sums.given_up_packets += held.given_up;
+            if let Some(held_sums) = tunnel.in_order.as_ref().map(InOrder::sums) {
+                sums.held_packets += held_sums.packets;
+                sums.held_ns += held_sums.waited_ns;
+                sums.given_up_packets += held_sums.given_up;
             }
             if let Some(adaptive) = tunnel.adaptive() {
                 sums.redundancy_changes += adaptive.changes();
@@ -334,28 +334,28 @@ impl Coder {
         sums
     }
 
-    fn present(&mut self, longest: impl Fn(&mut Peak) -> u64) -> Present {
-        let mut present = Present::default();
+    fn current(&mut self, longest: impl Fn(&mut Peak) -> u64) -> CurrentValues {
+        let mut current = CurrentValues::default();
         for tunnel in &mut self.tunnels {
             let recovery_ns = longest(tunnel.decoder.recovery_ns());
-            present.recovery_delay_max_ns = present.recovery_delay_max_ns.max(recovery_ns);
-            present.open_generations += tunnel.decoder.open_generations();
-            present.rank_deficit += tunnel.decoder.rank_deficit();
-            present.redundancy = present.redundancy.max(tunnel.repairs().into());
+            current.recovery_delay_max_ns = current.recovery_delay_max_ns.max(recovery_ns);
+            current.open_generations += tunnel.decoder.open_generations();
+            current.rank_deficit += tunnel.decoder.rank_deficit();
+            current.redundancy = current.redundancy.max(tunnel.repairs().into());
             let is_fallback = (tunnel.adaptive()).is_some_and(AdaptiveRedundancy::is_fallback);
-            present.fallback |= u64::from(is_fallback);
+            current.fallback |= u64::from(is_fallback);
             let (queueing_ns, rtt_ns) = tunnel.delays_ns();
-            present.queueing_delay_ns = present.queueing_delay_ns.max(queueing_ns);
-            present.report_rtt_ns = present.report_rtt_ns.max(rtt_ns);
+            current.queueing_delay_ns = current.queueing_delay_ns.max(queueing_ns);
+            current.report_rtt_ns = current.report_rtt_ns.max(rtt_ns);
             if let Some(in_order) = &tunnel.in_order {
-                present.packets_on_hold += in_order.held().packets;
+                current.packets_on_hold += in_order.held().packets;
             }
         }
         for held in (self.outlets.iter()).map(|outlet| outlet.scheduler.held()) {
-            present.waiting_repair_packets += held.packets;
-            present.waiting_repair_bytes += held.bytes;
+            current.waiting_repair_packets += held.packets;
+            current.waiting_repair_bytes += held.bytes;
         }
-        present
+        current
     }
 
     fn expire(&mut self, now_ns: u64) {
@@ -369,7 +369,7 @@ impl Coder {
         let sums = self.sums(now);
         Figures {
             sums: self.marked.measure(sums),
-            present: self.present(Peak::take_measurement),
+            current: self.current(Peak::take_measurement),
         }
     }
 }
@@ -404,12 +404,12 @@ impl FrameProgram for Coder {
     }
 
     fn on_wake(&mut self, until_ns: u64, out: &mut FrameOutput<()>) {
-        for number in 0..self.tunnels.len() {
-            if let Some(in_order) = &mut self.tunnels[number].in_order {
+        for tunnel_index in 0..self.tunnels.len() {
+            if let Some(in_order) = &mut self.tunnels[tunnel_index].in_order {
                 in_order.expire(until_ns);
             }
-            self.release(number, until_ns, out);
-            self.emit(number, until_ns, out);
+            self.release(tunnel_index, until_ns, out);
+            self.emit(tunnel_index, until_ns, out);
         }
     }
 
@@ -445,7 +445,7 @@ impl FrameProgram for Coder {
             t_ns: now.real_time_ns,
             figures: Figures {
                 sums: self.sums(now),
-                present: self.present(Peak::take_interval),
+                current: self.current(Peak::take_interval),
             },
             error: self.tunnels.iter().find_map(Tunnel::error),
         }

@@ -29,7 +29,7 @@ pub(crate) enum Release {
 }
 
 #[derive(Debug)]
-struct Waiting<T> {
+struct WaitingPacket<T> {
     item: T,
     bytes: u32,
     made_ns: u64,
@@ -42,7 +42,7 @@ struct Waiting<T> {
 pub(crate) struct Scheduler<T> {
     release: Release,
     stale_ns: u64,
-    waiting: VecDeque<Waiting<T>>,
+    waiting: VecDeque<WaitingPacket<T>>,
     held: Count,
     generations: u64,
     dropped: u64,
@@ -97,7 +97,7 @@ impl<T> Scheduler<T> {
     /// A repair packet of `bytes` was made.
     pub(crate) fn push(&mut self, now_ns: u64, bytes: u32, item: T) {
         self.held.record(bytes);
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(WaitingPacket {
             item,
             bytes,
             made_ns: now_ns,

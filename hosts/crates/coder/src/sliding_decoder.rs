@@ -5,7 +5,7 @@
 
 use crate::counters::DecoderSums;
 use crate::numbering;
-use crate::stream::{Deliveries, Received, StreamDecoder};
+use crate::stream::{Deliveries, ReceiveCounters, StreamDecoder};
 use atoll_measures::Peak;
 use atoll_redundancy::{NUMBERS, Report};
 use atoll_rlnc::{CodeError, Header, MOST_SOURCES, Progress, WindowDecoder};
@@ -22,33 +22,37 @@ pub(crate) struct SlidingDecoder {
     size: u16,
     longest_packet: usize,
     /// After this time without a packet, those that are missing do not come.
-    over_ns: u64,
+    timeout_ns: u64,
     last_ns: u64,
     /// Numbers of packets that arrived and when, at their number modulo [`REMEMBERED_PACKETS`].
     arrivals: Vec<Option<(u32, u64)>>,
     /// Numbers in the tunnel are so much more than those in the code, modulo [`NUMBERS`].
-    number_less_id: Option<u16>,
-    received: Received,
+    number_offset: Option<u16>,
+    received: ReceiveCounters,
 }
 
 impl SlidingDecoder {
     /// # Errors
     /// None: the window has a size that the code has.
-    pub(crate) fn new(size: u16, longest_packet: usize, over_ns: u64) -> Result<Self, CodeError> {
+    pub(crate) fn new(
+        size: u16,
+        longest_packet: usize,
+        timeout_ns: u64,
+    ) -> Result<Self, CodeError> {
         Ok(Self {
             window: WindowDecoder::new(REMEMBERED_PACKETS, longest_packet)?,
             size,
             longest_packet,
-            over_ns,
+            timeout_ns,
             last_ns: 0,
             arrivals: vec![None; usize::from(REMEMBERED_PACKETS)],
-            number_less_id: None,
-            received: Received::default(),
+            number_offset: None,
+            received: ReceiveCounters::default(),
         })
     }
 
     /// Whether packets from `first` on are in the window, or move it.
-    fn reach(&mut self, now_ns: u64, first: u32, count: u16) -> bool {
+    fn is_in_window(&mut self, now_ns: u64, first: u32, count: u16) -> bool {
         self.last_ns = now_ns;
         let last = first.wrapping_add(u32::from(count)).wrapping_sub(1);
         self.window.window().is_none_or(|(_, end)| {
@@ -57,24 +61,24 @@ impl SlidingDecoder {
         })
     }
 
-    fn source<'a>(
+    fn on_source<'a>(
         &mut self,
         now_ns: u64,
         (number, id): (u16, u32),
         packet: &'a [u8],
     ) -> Deliveries<'a> {
-        self.number_less_id = Some((number + NUMBERS - (id % u32::from(NUMBERS)) as u16) % NUMBERS);
+        self.number_offset = Some((number + NUMBERS - (id % u32::from(NUMBERS)) as u16) % NUMBERS);
         self.arrivals[slot(id)] = Some((id, now_ns));
         let result = self.window.source(id, packet);
         Deliveries {
             // One that arrived itself is right, even if others were damaged.
             arrived: (result != Ok(Progress::Redundant)).then_some((packet, number)),
-            recovered: self.recovered(now_ns, result),
+            recovered: self.take_recovered(now_ns, result),
         }
     }
 
     /// The packets that a packet recovered, and their numbers in the tunnel.
-    fn recovered(
+    fn take_recovered(
         &mut self,
         now_ns: u64,
         result: Result<Progress, CodeError>,
@@ -85,8 +89,8 @@ impl SlidingDecoder {
             .map(|(id, packet)| {
                 let since_ns = self.gap_ns(id).unwrap_or(now_ns);
                 self.received.recovered(now_ns, since_ns);
-                let of_id = (id % u32::from(NUMBERS)) as u16;
-                let number = (self.number_less_id).map(|less| (less + of_id) % NUMBERS);
+                let id_number = (id % u32::from(NUMBERS)) as u16;
+                let number = (self.number_offset).map(|offset| (offset + id_number) % NUMBERS);
                 (packet, number)
             })
             .collect()
@@ -112,9 +116,9 @@ impl StreamDecoder for SlidingDecoder {
                 self.received.sums.arrived_source_packets += 1;
                 if packet.len() > self.longest_packet {
                     self.received.sums.malformed_packets += 1;
-                } else if self.reach(now_ns, id, 1) {
+                } else if self.is_in_window(now_ns, id, 1) {
                     self.received.arrived(now_ns, number);
-                    deliveries = self.source(now_ns, (number, id), packet);
+                    deliveries = self.on_source(now_ns, (number, id), packet);
                 } else {
                     // Whether it was recovered is forgotten. A duplicate does less harm than a loss.
                     self.received.sums.late_packets += 1;
@@ -126,11 +130,11 @@ impl StreamDecoder for SlidingDecoder {
                 sums.arrived_repair_packets += 1;
                 if count == 0 || count > self.size || symbol.len() > self.longest_packet + 4 {
                     sums.malformed_packets += 1;
-                } else if self.reach(now_ns, first, count) {
+                } else if self.is_in_window(now_ns, first, count) {
                     let result = self.window.repair(first, count, seed, symbol);
                     let is_useful = result == Ok(Progress::Useful);
                     self.received.sums.useful_repair_packets += u64::from(is_useful);
-                    deliveries.recovered = self.recovered(now_ns, result);
+                    deliveries.recovered = self.take_recovered(now_ns, result);
                 } else {
                     self.received.sums.late_packets += 1;
                 }
@@ -143,12 +147,12 @@ impl StreamDecoder for SlidingDecoder {
     fn restart(&mut self) {
         self.window.restart();
         self.arrivals.fill(None);
-        self.number_less_id = None;
+        self.number_offset = None;
         self.received.losses.restart();
     }
 
     fn expire(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.last_ns) >= self.over_ns {
+        if now_ns.saturating_sub(self.last_ns) >= self.timeout_ns {
             self.window.give_up();
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The encoder of a sliding window: repair packets between the packets, each of the last ones before it.
 
-use crate::stream::{Made, Repair, Shape, StreamEncoder};
+use crate::stream::{EncoderOutput, Repair, Shape, StreamEncoder};
 use atoll_redundancy::Report;
 use atoll_rlnc::{CodeError, Header, WindowEncoder};
 
@@ -30,22 +30,22 @@ impl SlidingEncoder {
         })
     }
 
-    fn repair(&mut self, made: &mut Made) -> Result<(), CodeError> {
+    fn repair(&mut self, output: &mut EncoderOutput) -> Result<(), CodeError> {
         self.flush_at_ns = None;
         if self.window.is_empty() {
             return Ok(()); // all of its packets have arrived
         }
         let mut symbol = Vec::new();
         let header = self.window.repair(&mut symbol)?;
-        made.repairs.push(Repair { header, symbol });
+        output.repairs.push(Repair { header, symbol });
         Ok(())
     }
 }
 
 impl StreamEncoder for SlidingEncoder {
-    fn push(&mut self, now_ns: u64, packet: &[u8]) -> Result<(Header, Made), CodeError> {
+    fn push(&mut self, now_ns: u64, packet: &[u8]) -> Result<(Header, EncoderOutput), CodeError> {
         let header = self.window.push(packet)?;
-        let mut made = Made::default();
+        let mut output = EncoderOutput::default();
         if self.shape.repairs > 0 {
             let flush_at_ns = now_ns.saturating_add(self.shape.flush_ns);
             self.flush_at_ns.get_or_insert(flush_at_ns);
@@ -53,25 +53,25 @@ impl StreamEncoder for SlidingEncoder {
         self.share += u32::from(self.shape.repairs);
         while self.share >= u32::from(self.shape.size) {
             self.share -= u32::from(self.shape.size);
-            self.repair(&mut made)?;
+            self.repair(&mut output)?;
         }
-        Ok((header, made))
+        Ok((header, output))
     }
 
-    fn flush(&mut self, now_ns: u64) -> Result<Made, CodeError> {
-        let mut made = Made::default();
+    fn flush(&mut self, now_ns: u64) -> Result<EncoderOutput, CodeError> {
+        let mut output = EncoderOutput::default();
         if self.flush_at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.share = 0;
-            self.repair(&mut made)?;
+            self.repair(&mut output)?;
         }
-        Ok(made)
+        Ok(output)
     }
 
-    fn end(&mut self) -> Result<Made, CodeError> {
-        let made = self.flush(u64::MAX)?;
+    fn end(&mut self) -> Result<EncoderOutput, CodeError> {
+        let output = self.flush(u64::MAX)?;
         self.window.clear();
         self.share = 0;
-        Ok(made)
+        Ok(output)
     }
 
     fn next_ns(&self) -> Option<u64> {
@@ -116,8 +116,8 @@ mod tests {
         };
         (0..packets)
             .map(|number| {
-                let (_, made) = encoder.push(0, &[number as u8]).unwrap();
-                made.repairs.into_iter().map(of).collect()
+                let (_, output) = encoder.push(0, &[number as u8]).unwrap();
+                output.repairs.into_iter().map(of).collect()
             })
             .collect()
     }

@@ -31,7 +31,7 @@ pub(crate) struct Repair {
 
 /// What a packet, or time, led to.
 #[derive(Debug, Default)]
-pub(crate) struct Made {
+pub(crate) struct EncoderOutput {
     pub(crate) repairs: Vec<Repair>,
     /// Generations that ended.
     pub(crate) ended: u64,
@@ -43,19 +43,19 @@ pub(crate) trait StreamEncoder: fmt::Debug {
     ///
     /// # Errors
     /// None are expected of packets that an interface can take.
-    fn push(&mut self, now_ns: u64, packet: &[u8]) -> Result<(Header, Made), CodeError>;
+    fn push(&mut self, now_ns: u64, packet: &[u8]) -> Result<(Header, EncoderOutput), CodeError>;
 
     /// Make the repair packets that are due because time has passed.
     ///
     /// # Errors
     /// As of [`StreamEncoder::push`].
-    fn flush(&mut self, now_ns: u64) -> Result<Made, CodeError>;
+    fn flush(&mut self, now_ns: u64) -> Result<EncoderOutput, CodeError>;
 
     /// Make the repair packets that are due; later ones do not combine the packets before with those that follow.
     ///
     /// # Errors
     /// As of [`StreamEncoder::push`].
-    fn end(&mut self) -> Result<Made, CodeError> {
+    fn end(&mut self) -> Result<EncoderOutput, CodeError> {
         self.flush(u64::MAX)
     }
 
@@ -138,7 +138,7 @@ pub(crate) trait StreamDecoder: fmt::Debug {
 
 /// What a decoder counts.
 #[derive(Debug, Default)]
-pub(crate) struct Received {
+pub(crate) struct ReceiveCounters {
     pub(crate) losses: BurstCounter,
     /// When the newest source packet came.
     newest_ns: u64,
@@ -146,7 +146,7 @@ pub(crate) struct Received {
     pub(crate) recovery_ns: Peak,
 }
 
-impl Received {
+impl ReceiveCounters {
     /// A source packet of this number came.
     pub(crate) fn arrived(&mut self, now_ns: u64, number: u16) {
         self.losses.arrived(number);

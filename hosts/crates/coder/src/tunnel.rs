@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A tunnel to another coder: encoder and decoder.
 
-use crate::config::{Coded, Config, Side, TunnelConfig};
+use crate::config::{CodedDirection, Config, Side, TunnelConfig};
 use crate::counters::Sums;
-use crate::feedback::{Learning, Reporting};
+use crate::feedback::{ReportReceiver, ReportSender};
 use crate::in_order::InOrder;
 use crate::ipv4::{ECN, Ipv4};
 use crate::numbering;
 use crate::outer::{Addresses, LOWER_EFFORT, OUTER_BYTES, session, write_frame};
-use crate::outlet::{Exit, Outlet, Waiting, outgoing};
-use crate::stream::{Made, Repair, StreamDecoder, StreamEncoder};
+use crate::outlet::{Exit, Outlet, WaitingRepair, outgoing};
+use crate::stream::{EncoderOutput, Repair, StreamDecoder, StreamEncoder};
 use atoll_frame_engine::Outgoing;
 use atoll_headers::ETHERNET_BYTES;
 use atoll_redundancy::{AdaptiveRedundancy, NUMBERS, Report};
@@ -21,8 +21,8 @@ const IN_LINK_NS: u64 = 1_000_000_000;
 /// Reports in both directions.
 #[derive(Debug)]
 struct Feedback {
-    reporting: Reporting,
-    learning: Learning,
+    sender: ReportSender,
+    receiver: ReportReceiver,
     /// The leg at which the other coder's last packet arrived, and its MAC address.
     leg: (usize, [u8; 6]),
 }
@@ -35,7 +35,7 @@ pub(crate) struct Tunnel {
     pub(crate) outlet: usize,
     config: TunnelConfig,
     /// Whether packets towards the other coder are coded.
-    pub(crate) codes: bool,
+    pub(crate) is_encoding: bool,
     longest_packet: usize,
     low_priority: bool,
     encoder: Box<dyn StreamEncoder>,
@@ -51,9 +51,9 @@ pub(crate) struct Tunnel {
     /// The present one of the other coder, and the one before, of which packets may still come.
     peer_sessions: [Option<u16>; 2],
     /// When a packet of the present one came last.
-    heard_ns: u64,
+    last_heard_ns: u64,
     /// After this time without any, another session is the present one, even the one before.
-    over_ns: u64,
+    timeout_ns: u64,
     /// The version of the other coder's headers, if it is not the one of this coder.
     other_version: Option<u8>,
     /// By which the last packet left towards the other coder, and its address.
@@ -69,36 +69,36 @@ impl Tunnel {
     pub(crate) fn new(
         config: &Config,
         (index, outlet): (usize, usize),
-        began: u32,
+        session_start: u32,
     ) -> Result<Self, CodeError> {
         let tunnel = &config.tunnels[index];
         let longest_packet = config.longest_packet(tunnel.peer_at);
-        let over_ns = config.stale_ns.saturating_add(IN_LINK_NS);
-        let towards = match tunnel.peer_at {
-            Side::World => Coded::ToWorld,
-            Side::Island => Coded::ToIsland,
+        let timeout_ns = config.stale_ns.saturating_add(IN_LINK_NS);
+        let direction = match tunnel.peer_at {
+            Side::World => CodedDirection::ToWorld,
+            Side::Island => CodedDirection::ToIsland,
         };
         Ok(Self {
             index,
             outlet,
             config: tunnel.clone(),
-            codes: [Coded::Both, towards].contains(&config.direction),
+            is_encoding: [CodedDirection::Both, direction].contains(&config.direction),
             longest_packet,
             low_priority: config.low_priority,
-            encoder: config.encoder(began)?,
-            decoder: config.decoder(longest_packet, over_ns)?,
+            encoder: config.encoder(session_start)?,
+            decoder: config.decoder(longest_packet, timeout_ns)?,
             feedback: config.feedback.map(|feedback| Feedback {
-                reporting: Reporting::new(feedback),
-                learning: Learning::new(feedback, config.adaptive, &config.shape()),
+                sender: ReportSender::new(feedback),
+                receiver: ReportReceiver::new(feedback, config.adaptive, &config.shape()),
                 leg: (0, [0; 6]),
             }),
-            in_order: (config.hold_ns > 0).then(|| InOrder::new(config.hold_ns, over_ns)),
+            in_order: (config.hold_ns > 0).then(|| InOrder::new(config.hold_ns, timeout_ns)),
             number: 0,
             identification: 0,
-            session: session(began),
+            session: session(session_start),
             peer_sessions: [None; 2],
-            heard_ns: 0,
-            over_ns,
+            last_heard_ns: 0,
+            timeout_ns,
             other_version: None,
             port: usize::MAX, // none has left
             source_mac: [0; 6],
@@ -127,7 +127,7 @@ impl Tunnel {
     }
 
     /// An outer packet with this content came: whether its headers are of this coder's version.
-    pub(crate) fn understand(&mut self, content: &[u8]) -> bool {
+    pub(crate) fn check_version(&mut self, content: &[u8]) -> bool {
         let version = content.first().map_or(VERSION, |kind| kind >> 4);
         self.other_version = Some(version).filter(|version| *version != VERSION);
         self.other_version.is_none()
@@ -144,36 +144,36 @@ impl Tunnel {
 
     /// An outer packet of this session came: whether it is the other coder's present one. The first packet of a new session
     /// ends all that is remembered of the one before. A straggler of an older one looks new; the present one then is again
-    /// after `over_ns`.
-    pub(crate) fn note_session(&mut self, now_ns: u64, session: u16) -> bool {
-        let [present, before] = self.peer_sessions;
-        let silent_ns = now_ns.saturating_sub(self.heard_ns);
-        if before == Some(session) && silent_ns < self.over_ns {
+    /// after `timeout_ns`.
+    pub(crate) fn accept_session(&mut self, now_ns: u64, session: u16) -> bool {
+        let [current_session, previous_session] = self.peer_sessions;
+        let silent_ns = now_ns.saturating_sub(self.last_heard_ns);
+        if previous_session == Some(session) && silent_ns < self.timeout_ns {
             return false;
         }
-        self.heard_ns = now_ns;
-        if present == Some(session) {
+        self.last_heard_ns = now_ns;
+        if current_session == Some(session) {
             return true;
         }
-        self.peer_sessions = [Some(session), present];
-        if present.is_some() {
+        self.peer_sessions = [Some(session), current_session];
+        if current_session.is_some() {
             self.decoder.restart();
             if let Some(in_order) = &mut self.in_order {
                 in_order.restart(now_ns);
             }
             if let Some(feedback) = &mut self.feedback {
-                feedback.learning.restart();
+                feedback.receiver.restart();
             }
         }
         true
     }
 
     /// Whether a packet fits into the tunnel.
-    pub(crate) fn takes(&self, packet: &Ipv4<'_>) -> bool {
+    pub(crate) fn fits(&self, packet: &Ipv4<'_>) -> bool {
         packet.bytes.len() <= self.longest_packet
     }
 
-    /// Send a packet, which [`Tunnel::takes`], by `port`, whose MAC address is `source_mac`. `tos` is that of the outer
+    /// Send a packet, which [`Tunnel::fits`], by `port`, whose MAC address is `source_mac`. `tos` is that of the outer
     /// packet: DSCP and ECN of the packet itself (RFC 6040, normal mode).
     ///
     /// # Errors
@@ -188,11 +188,11 @@ impl Tunnel {
     ) -> Result<(), CodeError> {
         self.adapt(now_ns, exit.outlet);
         if port != self.port {
-            let made = self.encoder.end()?; // what is recovered leaves the other coder as its repair packet came
-            self.schedule_repairs(now_ns, made, exit);
+            let output = self.encoder.end()?; // what is recovered leaves the other coder as its repair packet came
+            self.schedule_repairs(now_ns, output, exit);
             (self.port, self.source_mac) = (port, source_mac);
         }
-        let (header, made) = self.encoder.push(now_ns, packet)?;
+        let (header, output) = self.encoder.push(now_ns, packet)?;
         let number = self.next_number(now_ns);
         let content_bytes = header.length() + packet.len();
         let mut frame = (exit.out).buffer(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
@@ -200,13 +200,13 @@ impl Tunnel {
         exit.sums.source_packets += 1;
         exit.sums.source_bytes += packet.len() as u64;
         exit.send(now_ns, port, frame);
-        self.schedule_repairs(now_ns, made, exit);
+        self.schedule_repairs(now_ns, output, exit);
         Ok(())
     }
 
     /// When [`Tunnel::emit`] is to be called next, but for repair packets that wait.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        let report_ns = (self.feedback.as_ref()).and_then(|feedback| feedback.reporting.due_ns());
+        let report_ns = (self.feedback.as_ref()).and_then(|feedback| feedback.sender.due_ns());
         let held_ns = self.in_order.as_ref().and_then(InOrder::next_ns);
         let next_ns = [self.encoder.next_ns(), report_ns, held_ns];
         next_ns.into_iter().flatten().min()
@@ -215,7 +215,7 @@ impl Tunnel {
     /// A packet of the other coder arrived at this leg.
     pub(crate) fn arrived(&mut self, now_ns: u64, leg: (usize, [u8; 6])) {
         if let Some(feedback) = &mut self.feedback {
-            feedback.reporting.arrived(now_ns);
+            feedback.sender.arrived(now_ns);
             feedback.leg = leg;
         }
     }
@@ -234,8 +234,8 @@ impl Tunnel {
         };
         sums.arrived_reports += 1;
         let delay = outlet.delay(self.config.peer_mac);
-        let waited = feedback.learning.learn(now_ns, &report, delay);
-        outlet.learn(feedback.learning.fresh_until_ns(), waited);
+        let waited = feedback.receiver.learn(now_ns, &report, delay);
+        outlet.learn(feedback.receiver.fresh_until_ns(), waited);
         self.encoder.learn(&report);
         sums.useless_repair_packets += outlet.discard(self.index, &report);
         self.adapt(now_ns, outlet);
@@ -248,10 +248,10 @@ impl Tunnel {
     pub(crate) fn emit(&mut self, now_ns: u64, exit: &mut Exit<'_>) -> Result<(), CodeError> {
         self.adapt(now_ns, exit.outlet);
         self.report(now_ns, exit);
-        let made = self.encoder.flush(now_ns)?;
-        self.schedule_repairs(now_ns, made, exit);
+        let output = self.encoder.flush(now_ns)?;
+        self.schedule_repairs(now_ns, output, exit);
         while !exit.out.is_full() {
-            let Some(Waiting { port, frame, .. }) = exit.outlet.scheduler.pop(now_ns) else {
+            let Some(WaitingRepair { port, frame, .. }) = exit.outlet.scheduler.pop(now_ns) else {
                 break;
             };
             exit.sums.repair_packets += 1;
@@ -263,13 +263,13 @@ impl Tunnel {
 
     /// How repair packets are adapted, if they are.
     pub(crate) fn adaptive(&self) -> Option<&AdaptiveRedundancy> {
-        let feedback = self.feedback.as_ref().filter(|_| self.codes)?;
-        feedback.learning.adaptive()
+        let feedback = self.feedback.as_ref().filter(|_| self.is_encoding)?;
+        feedback.receiver.adaptive()
     }
 
     /// Repair packets of a generation at present.
     pub(crate) fn repairs(&self) -> u16 {
-        if self.codes {
+        if self.is_encoding {
             self.encoder.repairs()
         } else {
             0
@@ -278,31 +278,31 @@ impl Tunnel {
 
     /// The queueing delay towards the other coder, and the time until its answer, by its last report.
     pub(crate) fn delays_ns(&self) -> (u64, u64) {
-        let learning = self.feedback.as_ref().map(|feedback| &feedback.learning);
-        learning.map_or((0, 0), |learning| (learning.queueing_ns, learning.rtt_ns))
+        let receiver = self.feedback.as_ref().map(|feedback| &feedback.receiver);
+        receiver.map_or((0, 0), |receiver| (receiver.queueing_ns, receiver.rtt_ns))
     }
 
     /// Act by the last report, or without any if it is too old.
     fn adapt(&mut self, now_ns: u64, outlet: &mut Outlet) {
-        let Some(Feedback { learning, .. }) = &mut self.feedback else {
+        let Some(Feedback { receiver, .. }) = &mut self.feedback else {
             return;
         };
         outlet.forget_old_reports(now_ns);
-        if let Some(repairs) = learning.repairs(now_ns) {
+        if let Some(repairs) = receiver.repairs(now_ns) {
             self.encoder.set_repairs(repairs);
         }
     }
 
     /// Send a report, if one is due.
     fn report(&mut self, now_ns: u64, exit: &mut Exit<'_>) {
-        let Some(Feedback { reporting, leg, .. }) = &mut self.feedback else {
+        let Some(Feedback { sender, leg, .. }) = &mut self.feedback else {
             return;
         };
-        if reporting.due_ns().is_none_or(|due_ns| due_ns > now_ns) {
+        if sender.due_ns().is_none_or(|due_ns| due_ns > now_ns) {
             return;
         }
         let (port, source_mac) = *leg;
-        let report = self.decoder.report(now_ns, reporting.sent(now_ns));
+        let report = self.decoder.report(now_ns, sender.sent(now_ns));
         let identification = self.next_identification();
         let mut frame = (exit.out).buffer(ETHERNET_BYTES + OUTER_BYTES + report.length());
         let addresses = Addresses {
@@ -321,9 +321,9 @@ impl Tunnel {
     }
 
     /// Hand repair packets to the scheduler.
-    fn schedule_repairs(&mut self, now_ns: u64, made: Made, exit: &mut Exit<'_>) {
+    fn schedule_repairs(&mut self, now_ns: u64, output: EncoderOutput, exit: &mut Exit<'_>) {
         let tos = if self.low_priority { LOWER_EFFORT } else { 0 };
-        for repair in made.repairs {
+        for repair in output.repairs {
             let Repair { header, symbol } = repair;
             let content_bytes = header.length() + symbol.len();
             let mut frame = Vec::with_capacity(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
@@ -333,7 +333,7 @@ impl Tunnel {
             exit.outlet.scheduler.push(
                 now_ns,
                 bytes,
-                Waiting {
+                WaitingRepair {
                     tunnel: self.index,
                     port: self.port,
                     frame,
@@ -341,10 +341,10 @@ impl Tunnel {
                 },
             );
         }
-        for _ in 0..made.ended {
+        for _ in 0..output.ended {
             exit.outlet.scheduler.generation_ended();
         }
-        exit.sums.encoded_generations += made.ended;
+        exit.sums.encoded_generations += output.ended;
     }
 
     /// Append the frame of a packet of the code: its header, with a number if it has one, and what follows it.
@@ -353,17 +353,17 @@ impl Tunnel {
         frame: &mut Vec<u8>,
         tos: u8,
         (header, number): (Header, Option<u16>),
-        rest: &[u8],
+        content: &[u8],
     ) {
-        let mark = (tos, self.next_identification());
-        let bytes = header.length() + rest.len();
-        write_frame(frame, &self.addresses(), mark, bytes, |frame| {
+        let tos_and_id = (tos, self.next_identification());
+        let bytes = header.length() + content.len();
+        write_frame(frame, &self.addresses(), tos_and_id, bytes, |frame| {
             let start = frame.len();
             header.write(frame);
             if let Some(number) = number {
                 numbering::write(&mut frame[start..], number);
             }
-            frame.extend_from_slice(rest);
+            frame.extend_from_slice(content);
         });
     }
 
@@ -380,7 +380,7 @@ impl Tunnel {
     /// The number of the next packet; `None` if nobody reads it.
     fn next_number(&mut self, now_ns: u64) -> Option<u16> {
         let number = match &mut self.feedback {
-            Some(feedback) => feedback.learning.sent(now_ns),
+            Some(feedback) => feedback.receiver.sent(now_ns),
             None => self.number,
         };
         self.number = (number + 1) % NUMBERS;
@@ -404,6 +404,6 @@ impl Tunnel {
 }
 
 /// Whether an outer packet says that there was congestion.
-pub(crate) fn says_congestion(tos: u8) -> bool {
+pub(crate) fn is_congestion_marked(tos: u8) -> bool {
     tos & ECN == ECN
 }

@@ -14,7 +14,7 @@ const SPAN_NS: u64 = 200_000_000;
 /// Packets that waited for less than this, with the poll of both coders, may have met no queue.
 const NO_QUEUE_NS: u64 = 5_000_000;
 /// Of the rate of others that is kept by each report that tells of no queue, and at most of the link's rate.
-const KEPT_PERCENT: u64 = 99;
+const DECAY_PERCENT: u64 = 99;
 
 /// A queue of `capacity_bytes` that a transmitter empties at a known rate. Instants that decrease count as the latest.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub(crate) struct VirtualQueue {
     rate_bit_s: u64,
     capacity_bytes: u64,
     /// The rate of packets that are not known here, as far as reports tell of them.
-    others_bit_s: u64,
+    cross_bit_s: u64,
     /// When the transmitter will have sent all.
     idle_from_ns: u64,
     now_ns: u64,
@@ -34,8 +34,8 @@ pub(crate) struct VirtualQueue {
 struct History {
     /// Instants and bytes.
     sent: VecDeque<(u64, u32)>,
-    /// Packets of which reports told: when they were sent, and how long they waited.
-    waited: VecDeque<(u64, u64)>,
+    /// Reported packets: when they were sent, and how long they waited.
+    waits: VecDeque<(u64, u64)>,
 }
 
 impl VirtualQueue {
@@ -44,7 +44,7 @@ impl VirtualQueue {
         Self {
             rate_bit_s,
             capacity_bytes,
-            others_bit_s: 0,
+            cross_bit_s: 0,
             idle_from_ns: 0,
             now_ns: 0,
             history: None,
@@ -87,15 +87,15 @@ impl VirtualQueue {
             .is_some_and(|(at_ns, _)| *at_ns <= sent_ns);
         if is_remembered
             && history
-                .waited
+                .waits
                 .back()
                 .is_none_or(|(at_ns, _)| *at_ns < sent_ns)
         {
-            if let Some(previous) = history.earlier(sent_ns) {
-                self.learn_others(&history, previous, (sent_ns, waited_ns));
+            if let Some(previous) = history.earlier_report(sent_ns) {
+                self.learn_cross_traffic(&history, previous, (sent_ns, waited_ns));
             }
-            history.waited.push_back((sent_ns, waited_ns));
-            self.idle_from_ns = sent_ns.saturating_add(self.net_ns(waited_ns));
+            history.waits.push_back((sent_ns, waited_ns));
+            self.idle_from_ns = sent_ns.saturating_add(self.drain_ns(waited_ns));
             let first = history.sent.partition_point(|(at_ns, _)| *at_ns < sent_ns);
             for (at_ns, bytes) in history.sent.range(first..) {
                 self.add_packet(*at_ns, *bytes);
@@ -106,9 +106,9 @@ impl VirtualQueue {
 
     /// There are no reports any more.
     pub(crate) fn forget(&mut self) {
-        self.others_bit_s = 0;
+        self.cross_bit_s = 0;
         if let Some(history) = &mut self.history {
-            history.waited.clear();
+            history.waits.clear();
         }
     }
 
@@ -126,7 +126,7 @@ impl VirtualQueue {
             Ordering::Less => self.idle_from_ns,
             _ => self
                 .idle_from_ns
-                .saturating_sub(self.time_of_ns(limit_bytes - u64::from(bytes))),
+                .saturating_sub(self.transmission_ns(limit_bytes - u64::from(bytes))),
         }
     }
 
@@ -135,42 +135,42 @@ impl VirtualQueue {
     pub(crate) fn backlog_bytes(&mut self, now_ns: u64) -> u64 {
         self.advance(now_ns);
         let waiting_ns = u128::from(self.idle_from_ns.saturating_sub(self.now_ns));
-        (waiting_ns * u128::from(self.left_bit_s()) / (BITS * SECOND_NS)) as u64
+        (waiting_ns * u128::from(self.free_bit_s()) / (BITS * SECOND_NS)) as u64
     }
 
     /// The rate of others between two packets, of which it is known when they were sent and how long they waited.
-    fn learn_others(&mut self, history: &History, before: (u64, u64), now: (u64, u64)) {
-        let span_ns = u128::from(now.0 - before.0);
-        let own_bits = BITS * u128::from(history.bytes_between(before.0, now.0));
+    fn learn_cross_traffic(&mut self, history: &History, previous: (u64, u64), latest: (u64, u64)) {
+        let span_ns = u128::from(latest.0 - previous.0);
+        let own_bits = BITS * u128::from(history.bytes_between(previous.0, latest.0));
         // The link's time for all bits that came to it, of which some wait now and did not before.
-        let served_ns = (span_ns + u128::from(now.1)).saturating_sub(u128::from(before.1));
+        let served_ns = (span_ns + u128::from(latest.1)).saturating_sub(u128::from(previous.1));
         let all_bits = u128::from(self.rate_bit_s) * served_ns / SECOND_NS;
-        let others = all_bits.saturating_sub(own_bits) * SECOND_NS / span_ns.max(1);
-        let measured_bit_s = u64::try_from(others).unwrap_or(u64::MAX);
-        self.others_bit_s = if before.1.min(now.1) >= NO_QUEUE_NS {
-            self.others_bit_s / 2 + measured_bit_s / 2
+        let cross_bit_s = all_bits.saturating_sub(own_bits) * SECOND_NS / span_ns.max(1);
+        let measured_bit_s = u64::try_from(cross_bit_s).unwrap_or(u64::MAX);
+        self.cross_bit_s = if previous.1.min(latest.1) >= NO_QUEUE_NS {
+            self.cross_bit_s / 2 + measured_bit_s / 2
         } else {
-            (self.others_bit_s / 100 * KEPT_PERCENT).min(measured_bit_s)
+            (self.cross_bit_s / 100 * DECAY_PERCENT).min(measured_bit_s)
         };
-        self.others_bit_s = self.others_bit_s.min(self.rate_bit_s / 100 * KEPT_PERCENT);
+        self.cross_bit_s = self.cross_bit_s.min(self.rate_bit_s / 100 * DECAY_PERCENT);
     }
 
     fn add_packet(&mut self, at_ns: u64, bytes: u32) {
         if self.room_at_ns(bytes, self.capacity_bytes) <= at_ns {
             let begin_ns = self.idle_from_ns.max(at_ns);
-            self.idle_from_ns = begin_ns.saturating_add(self.time_of_ns(u64::from(bytes)));
+            self.idle_from_ns = begin_ns.saturating_add(self.transmission_ns(u64::from(bytes)));
         }
     }
 
     /// What others leave of the rate.
-    fn left_bit_s(&self) -> u64 {
-        self.rate_bit_s - self.others_bit_s
+    fn free_bit_s(&self) -> u64 {
+        self.rate_bit_s - self.cross_bit_s
     }
 
     /// The time in which what waits for `waited_ns` is sent while others send more.
-    fn net_ns(&self, waited_ns: u64) -> u64 {
+    fn drain_ns(&self, waited_ns: u64) -> u64 {
         let ns =
-            u128::from(waited_ns) * u128::from(self.rate_bit_s) / u128::from(self.left_bit_s());
+            u128::from(waited_ns) * u128::from(self.rate_bit_s) / u128::from(self.free_bit_s());
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
@@ -179,20 +179,20 @@ impl VirtualQueue {
     }
 
     /// The time in which the transmitter sends so many bytes, rounded up.
-    fn time_of_ns(&self, bytes: u64) -> u64 {
-        let ns = (u128::from(bytes) * BITS * SECOND_NS).div_ceil(u128::from(self.left_bit_s()));
+    fn transmission_ns(&self, bytes: u64) -> u64 {
+        let ns = (u128::from(bytes) * BITS * SECOND_NS).div_ceil(u128::from(self.free_bit_s()));
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 }
 
 impl History {
-    /// The latest packet of which a report told that was sent long enough before `sent_ns`. Earlier ones are forgotten.
-    fn earlier(&mut self, sent_ns: u64) -> Option<(u64, u64)> {
-        let long_before = |(at_ns, _): &&(u64, u64)| sent_ns.saturating_sub(*at_ns) >= SPAN_NS;
-        let count = self.waited.iter().take_while(long_before).count();
-        self.waited.drain(..count.saturating_sub(1));
+    /// The latest reported packet that was sent long enough before `sent_ns`. Earlier ones are forgotten.
+    fn earlier_report(&mut self, sent_ns: u64) -> Option<(u64, u64)> {
+        let is_long_before = |(at_ns, _): &&(u64, u64)| sent_ns.saturating_sub(*at_ns) >= SPAN_NS;
+        let count = self.waits.iter().take_while(is_long_before).count();
+        self.waits.drain(..count.saturating_sub(1));
         let begin_ns = self.sent.front()?.0;
-        (self.waited.front().copied()).filter(|(at_ns, _)| count > 0 && *at_ns >= begin_ns)
+        (self.waits.front().copied()).filter(|(at_ns, _)| count > 0 && *at_ns >= begin_ns)
     }
 
     /// Bytes sent from the one instant on and before the other one.
@@ -230,17 +230,17 @@ mod tests {
     fn beside_others(packets: u64) -> VirtualQueue {
         let mut queue = VirtualQueue::new(8_000_000, 100_000).with_reports();
         let mut real = VirtualQueue::new(8_000_000, 100_000);
-        let mut waited = VecDeque::new();
+        let mut waits = VecDeque::new();
         for number in 0..packets {
             let now_ns = number * 5 * MS;
             if number == 0 {
                 real.add(now_ns, 20_000); // a burst, so that the link is never idle
             }
-            waited.push_back((now_ns, real.idle_from_ns.saturating_sub(now_ns)));
+            waits.push_back((now_ns, real.idle_from_ns.saturating_sub(now_ns)));
             queue.add(now_ns, 1000);
             real.add(now_ns, 1000 + 4000);
             if number >= 20 {
-                let (sent_ns, waited_ns) = waited.pop_front().unwrap();
+                let (sent_ns, waited_ns) = waits.pop_front().unwrap();
                 queue.learn(sent_ns, waited_ns);
             }
         }
@@ -250,23 +250,23 @@ mod tests {
     #[test]
     fn the_rate_of_others_is_known_by_reports() {
         let mut queue = beside_others(200);
-        let others = queue.others_bit_s;
+        let others = queue.cross_bit_s;
         assert!((6_300_000..=6_500_000).contains(&others), "{others}");
         let backlog = queue.backlog_bytes(199 * 5 * MS);
         assert!((10_000..22_000).contains(&backlog), "{backlog}");
         queue.forget();
-        assert_eq!(queue.others_bit_s, 0);
+        assert_eq!(queue.cross_bit_s, 0);
     }
 
     #[test]
     fn reports_of_no_queue_leave_the_rate_of_others_below_what_the_link_had_room_for() {
         let mut queue = beside_others(200);
-        let before = queue.others_bit_s;
+        let before = queue.cross_bit_s;
         for number in 200..400 {
             queue.add(number * 5 * MS, 1000);
             queue.learn(number * 5 * MS - 100 * MS, 0);
         }
-        assert!(queue.others_bit_s < before / 2, "{}", queue.others_bit_s);
+        assert!(queue.cross_bit_s < before / 2, "{}", queue.cross_bit_s);
         assert_eq!(queue.backlog_bytes(400 * 5 * MS), 0);
     }
 
@@ -286,7 +286,7 @@ mod tests {
                 } else {
                     queue.add(now, (sent_ns % 1500) as u32);
                 }
-                prop_assert!(queue.others_bit_s < queue.rate_bit_s || queue.rate_bit_s < 2);
+                prop_assert!(queue.cross_bit_s < queue.rate_bit_s || queue.rate_bit_s < 2);
                 queue.room_at_ns(1000, 50_000);
             }
         }

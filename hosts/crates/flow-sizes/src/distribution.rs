@@ -20,7 +20,7 @@
 use serde::Deserialize;
 
 /// Knots give probabilities as integers in this unit, one in 10^9, so that drawing is exact.
-const WHOLE: u64 = 1_000_000_000;
+const ONE: u64 = 1_000_000_000;
 
 /// The largest size a distribution may hold: sizes stay exact in an `f64`.
 const SIZE_MAX_BYTES: u64 = 1 << 53;
@@ -59,7 +59,7 @@ const PUBLISHED: [Knot; 12] = [
 
 /// Why a description is not a distribution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
+pub enum InvalidDistribution {
     /// The first knot of a curve is not at probability 0 or the last one not at 1.
     #[error("curve: the first point must have probability 0, the last one probability 1")]
     Span,
@@ -110,10 +110,10 @@ impl Distribution {
     ///
     /// # Errors
     /// If they do not span probabilities 0 to 1 in increasing order with non-decreasing sizes of at least 1 byte.
-    pub fn curve(knots: Vec<Knot>) -> Result<Self, Invalid> {
-        match span(&knots) {
-            Some((0, WHOLE)) => Self::ordered(Kind::Curve, knots),
-            _ => Err(Invalid::Span),
+    pub fn curve(knots: Vec<Knot>) -> Result<Self, InvalidDistribution> {
+        match probability_span(&knots) {
+            Some((0, ONE)) => Self::ordered(Kind::Curve, knots),
+            _ => Err(InvalidDistribution::Span),
         }
     }
 
@@ -121,21 +121,21 @@ impl Distribution {
     ///
     /// # Errors
     /// If the probabilities do not increase from above 0 to 1, or sizes decrease or are below 1 byte.
-    pub fn steps(knots: Vec<Knot>) -> Result<Self, Invalid> {
-        match span(&knots) {
-            Some((1.., WHOLE)) => Self::ordered(Kind::Steps, knots),
-            _ => Err(Invalid::Steps),
+    pub fn steps(knots: Vec<Knot>) -> Result<Self, InvalidDistribution> {
+        match probability_span(&knots) {
+            Some((1.., ONE)) => Self::ordered(Kind::Steps, knots),
+            _ => Err(InvalidDistribution::Steps),
         }
     }
 
-    fn ordered(kind: Kind, knots: Vec<Knot>) -> Result<Self, Invalid> {
+    fn ordered(kind: Kind, knots: Vec<Knot>) -> Result<Self, InvalidDistribution> {
         let mut smallest = 1;
         for (index, knot) in knots.iter().enumerate() {
             if index > 0 && knot.probability_e9 <= knots[index - 1].probability_e9 {
-                return Err(Invalid::Probability(index));
+                return Err(InvalidDistribution::Probability(index));
             }
             if !(smallest..=SIZE_MAX_BYTES).contains(&knot.size_bytes) {
-                return Err(Invalid::Size(index));
+                return Err(InvalidDistribution::Size(index));
             }
             smallest = knot.size_bytes;
         }
@@ -154,7 +154,7 @@ impl Distribution {
     /// The size at probability `uniform` / 2^64, rounded down.
     #[must_use]
     pub fn quantile(&self, uniform: u64) -> u64 {
-        let probability = u128::from(uniform) * u128::from(WHOLE); // in units of 10^-9, 64 bits of fraction
+        let probability = u128::from(uniform) * u128::from(ONE); // in units of 10^-9, 64 bits of fraction
         let probability_e9 = (probability >> 64) as u64;
         let next = self
             .knots
@@ -165,17 +165,17 @@ impl Distribution {
         let (low, high) = (self.knots[next - 1], self.knots[next]);
         let width = u128::from(high.probability_e9 - low.probability_e9);
         let fraction = ((probability - (u128::from(low.probability_e9) << 64)) / width) as u64;
-        between(low.size_bytes, high.size_bytes, fraction)
+        interpolate(low.size_bytes, high.size_bytes, fraction)
     }
 }
 
 impl TryFrom<Description> for Distribution {
-    type Error = Invalid;
+    type Error = InvalidDistribution;
 
-    fn try_from(description: Description) -> Result<Self, Invalid> {
+    fn try_from(description: Description) -> Result<Self, InvalidDistribution> {
         match description {
             Description::Name(name) if name == "published" => Ok(Self::published()),
-            Description::Name(name) => Err(Invalid::Name(name)),
+            Description::Name(name) => Err(InvalidDistribution::Name(name)),
             Description::Knots { kind, knots } => match kind {
                 Kind::Curve => Self::curve(knots),
                 Kind::Steps => Self::steps(knots),
@@ -185,7 +185,7 @@ impl TryFrom<Description> for Distribution {
 }
 
 /// The probabilities of the first and of the last knot.
-fn span(knots: &[Knot]) -> Option<(u64, u64)> {
+fn probability_span(knots: &[Knot]) -> Option<(u64, u64)> {
     let (first, last) = (knots.first()?, knots.last()?);
     Some((first.probability_e9, last.probability_e9))
 }
@@ -194,7 +194,7 @@ fn span(knots: &[Knot]) -> Option<(u64, u64)> {
 ///
 /// The power is a product of repeated square roots, one for each of the fraction's 32 leading bits: IEEE 754
 /// rounds square root and product correctly, where `pow` differs from one C library to the next.
-fn between(low: u64, high: u64, fraction: u64) -> u64 {
+fn interpolate(low: u64, high: u64, fraction: u64) -> u64 {
     let mut root = high as f64 / low as f64;
     let mut size = low as f64;
     for bit in (32..64).rev() {
@@ -225,7 +225,7 @@ mod tests {
                 .map(|knot| {
                     let width =
                         knot.probability_e9 - std::mem::replace(&mut below, knot.probability_e9);
-                    width as f64 / WHOLE as f64 * knot.size_bytes as f64
+                    width as f64 / ONE as f64 * knot.size_bytes as f64
                 })
                 .sum();
         }
@@ -233,7 +233,7 @@ mod tests {
             .knots
             .windows(2)
             .map(|pair| {
-                let width = (pair[1].probability_e9 - pair[0].probability_e9) as f64 / WHOLE as f64;
+                let width = (pair[1].probability_e9 - pair[0].probability_e9) as f64 / ONE as f64;
                 let (low, high) = (pair[0].size_bytes as f64, pair[1].size_bytes as f64);
                 width
                     * if high > low {
@@ -333,24 +333,27 @@ mod tests {
 
     #[test]
     fn what_is_no_distribution_is_refused() {
-        assert_eq!(Distribution::curve(vec![]), Err(Invalid::Span));
+        assert_eq!(Distribution::curve(vec![]), Err(InvalidDistribution::Span));
         assert_eq!(
             Distribution::curve(vec![knot(0, 1), knot(5, 2)]),
-            Err(Invalid::Span)
+            Err(InvalidDistribution::Span)
         );
-        let back = vec![knot(0, 1), knot(9, 2), knot(9, 3), knot(WHOLE, 4)];
-        assert_eq!(Distribution::curve(back), Err(Invalid::Probability(2)));
+        let back = vec![knot(0, 1), knot(9, 2), knot(9, 3), knot(ONE, 4)];
         assert_eq!(
-            Distribution::curve(vec![knot(0, 9), knot(WHOLE, 8)]),
-            Err(Invalid::Size(1))
+            Distribution::curve(back),
+            Err(InvalidDistribution::Probability(2))
         );
         assert_eq!(
-            Distribution::curve(vec![knot(0, 0), knot(WHOLE, 8)]),
-            Err(Invalid::Size(0))
+            Distribution::curve(vec![knot(0, 9), knot(ONE, 8)]),
+            Err(InvalidDistribution::Size(1))
+        );
+        assert_eq!(
+            Distribution::curve(vec![knot(0, 0), knot(ONE, 8)]),
+            Err(InvalidDistribution::Size(0))
         );
         assert_eq!(
             Distribution::try_from(Description::Name("puplished".into())),
-            Err(Invalid::Name("puplished".into()))
+            Err(InvalidDistribution::Name("puplished".into()))
         );
     }
 
@@ -375,26 +378,26 @@ mod tests {
         let steps = Distribution::steps(vec![
             knot(250_000_000, 100),
             knot(750_000_000, 1000),
-            knot(WHOLE, 7),
+            knot(ONE, 7),
         ]);
-        assert_eq!(steps, Err(Invalid::Size(2)));
+        assert_eq!(steps, Err(InvalidDistribution::Size(2)));
         let steps = Distribution::steps(vec![
             knot(250_000_000, 100),
             knot(750_000_000, 1000),
-            knot(WHOLE, 7000),
+            knot(ONE, 7000),
         ])
         .unwrap();
         let found = [0, (1 << 62) - 1, 1 << 62, (3 << 62) - 1, 3 << 62, u64::MAX]
             .map(|uniform| steps.quantile(uniform));
         assert_eq!(found, [100, 100, 1000, 1000, 7000, 7000]);
         assert!((mean_bytes(&steps) - 2275.0).abs() < 1e-9);
-        let fixed = Distribution::steps(vec![knot(WHOLE, 10_000)]).unwrap();
+        let fixed = Distribution::steps(vec![knot(ONE, 10_000)]).unwrap();
         assert_eq!(
             (fixed.quantile(0), fixed.quantile(u64::MAX)),
             (10_000, 10_000)
         );
-        for bad in [vec![], vec![knot(0, 5), knot(WHOLE, 6)], vec![knot(7, 5)]] {
-            assert_eq!(Distribution::steps(bad), Err(Invalid::Steps));
+        for bad in [vec![], vec![knot(0, 5), knot(ONE, 6)], vec![knot(7, 5)]] {
+            assert_eq!(Distribution::steps(bad), Err(InvalidDistribution::Steps));
         }
     }
 
@@ -437,7 +440,7 @@ mod tests {
         #[test]
         fn interpolation_agrees_with_powers(low in 1..1_000_000_u64, ratio in 1..1_000_u64, fraction: u64) {
             let expected = low as f64 * (ratio as f64).powf(fraction as f64 / PER_ONE);
-            let found = between(low, low * ratio, fraction) as f64;
+            let found = interpolate(low, low * ratio, fraction) as f64;
             prop_assert!((found - expected).abs() <= 1.0 + expected * 1e-8, "{} {}", found, expected);
         }
     }

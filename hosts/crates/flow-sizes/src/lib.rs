@@ -10,7 +10,7 @@
 
 mod distribution;
 
-pub use distribution::{Distribution, Invalid, Knot};
+pub use distribution::{Distribution, InvalidDistribution, Knot};
 
 use atoll_random::SplitMix64;
 
@@ -39,7 +39,7 @@ pub fn draw(
     servers: usize,
 ) -> Flow {
     assert!(servers > 0, "a flow needs a server");
-    let [server_draw, size_draw, _] = draws(seed, channel, flow);
+    let [server_draw, size_draw, _] = uniform_draws(seed, channel, flow);
     Flow {
         // Multiply-shift maps 64 random bits to 0..servers; its bias is below servers / 2^64.
         server: ((u128::from(server_draw) * servers as u128) >> 64) as usize,
@@ -48,7 +48,7 @@ pub fn draw(
 }
 
 /// Independent uniform 64-bit numbers for one flow: of its server, its size, its wait.
-fn draws(seed: u64, channel: u64, flow: u64) -> [u64; 3] {
+fn uniform_draws(seed: u64, channel: u64, flow: u64) -> [u64; 3] {
     let mut random = SplitMix64::at(&[seed, channel, flow]);
     [random.next_u64(), random.next_u64(), random.next_u64()]
 }
@@ -72,8 +72,8 @@ const WITHOUT_PAYLOAD_BYTES: u64 = 60 + 3 * HEADERS_BYTES;
 #[must_use]
 pub const fn payload_bytes(ip_bytes: u64) -> u64 {
     let remaining = ip_bytes.saturating_sub(WITHOUT_PAYLOAD_BYTES);
-    let (segments, rest) = (remaining / SEGMENT_BYTES, remaining % SEGMENT_BYTES);
-    let payload = segments * (SEGMENT_BYTES - HEADERS_BYTES) + rest.saturating_sub(HEADERS_BYTES);
+    let (segments, last) = (remaining / SEGMENT_BYTES, remaining % SEGMENT_BYTES);
+    let payload = segments * (SEGMENT_BYTES - HEADERS_BYTES) + last.saturating_sub(HEADERS_BYTES);
     if payload == 0 { 1 } else { payload }
 }
 
@@ -87,7 +87,7 @@ const FRACTION_BITS: u32 = 32;
 /// and servers of the flows. A promise as [`draw`] is one. Integers alone take part, so that every machine waits the same.
 #[must_use]
 pub fn exponential_ns(mean_ns: u64, seed: u64, channel: u64, flow: u64) -> u64 {
-    let [_, _, uniform] = draws(seed, channel, flow);
+    let [_, _, uniform] = uniform_draws(seed, channel, flow);
     let minus_log2 = (64_u128 << FRACTION_BITS) - u128::from(log2(u128::from(uniform) + 1));
     let minus_ln = (minus_log2 * LN_2) >> 64; // at most 45 * 2^32
     u64::try_from((minus_ln * u128::from(mean_ns)) >> FRACTION_BITS).unwrap_or(u64::MAX)

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 /// The fields of a packet that depend on its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InFlow {
+pub struct FlowFields {
     /// The flow's number.
     pub flow: u32,
     /// TCP payload bytes not seen before.
@@ -52,8 +52,8 @@ struct Direction {
 
 impl Flows {
     /// Put a packet into its flow.
-    pub fn place(&mut self, packet: &Packet) -> InFlow {
-        let (key, from) = key_of(packet);
+    pub fn track(&mut self, packet: &Packet) -> FlowFields {
+        let (key, sender) = flow_key(packet);
         let next = self.count;
         let connection = self
             .latest
@@ -61,7 +61,7 @@ impl Flows {
             .or_insert_with(|| Connection::new(next));
         if packet
             .tcp
-            .is_some_and(|tcp| connection.is_followed_by(&tcp, from))
+            .is_some_and(|tcp| connection.is_replaced_by(&tcp, sender))
         {
             *connection = Connection::new(next);
         }
@@ -69,18 +69,18 @@ impl Flows {
             self.count += 1;
         }
         let Some(tcp) = packet.tcp else {
-            return InFlow {
+            return FlowFields {
                 flow: connection.flow,
                 new_payload_bytes: 0,
                 window: 0,
             };
         };
         // A fragmented segment's first part holds its header; the payload of later ones cannot be placed.
-        let new_payload_bytes = connection.note_segment(&tcp, packet.payload_bytes, from);
-        InFlow {
+        let new_payload_bytes = connection.count_segment(&tcp, packet.payload_bytes, sender);
+        FlowFields {
             flow: connection.flow,
             new_payload_bytes,
-            window: connection.window(&tcp, from),
+            window: connection.window(&tcp, sender),
         }
     }
 }
@@ -96,33 +96,33 @@ impl Connection {
 
     /// Whether a segment opens another connection on the same 5-tuple: a SYN (without ACK) that is no
     /// retransmission of the one that opened this.
-    fn is_followed_by(&self, tcp: &Tcp, from: usize) -> bool {
+    fn is_replaced_by(&self, tcp: &Tcp, sender: usize) -> bool {
         if !tcp.has(SYN) {
             return false;
         }
-        let direction = &self.directions[from];
+        let direction = &self.directions[sender];
         if tcp.has(ACK) {
             // The capture has this direction only: there is no SYN of the other one.
-            let other = &self.directions[1 - from];
-            return other.initial.is_none()
-                && other.ranges.is_empty()
+            let reverse = &self.directions[1 - sender];
+            return reverse.initial.is_none()
+                && reverse.ranges.is_empty()
                 && direction.initial.is_some_and(|initial| initial != tcp.seq);
         }
         match direction.initial {
             Some(initial) => initial != tcp.seq,
             // The capture did not see this direction begin: it had better be over, or under way.
-            None => self.closed() || !direction.ranges.is_empty(),
+            None => self.is_closed() || !direction.ranges.is_empty(),
         }
     }
 
-    fn closed(&self) -> bool {
+    fn is_closed(&self) -> bool {
         self.reset || self.directions.iter().all(|direction| direction.finished)
     }
 
     /// Note a segment; how many bytes of its payload are new. SYN and FIN take a sequence number
     /// each, and are no payload.
-    fn note_segment(&mut self, tcp: &Tcp, payload_bytes: u32, from: usize) -> u32 {
-        let direction = &mut self.directions[from];
+    fn count_segment(&mut self, tcp: &Tcp, payload_bytes: u32, sender: usize) -> u32 {
+        let direction = &mut self.directions[sender];
         if tcp.has(SYN) && direction.initial.is_none() {
             direction.initial = Some(tcp.seq);
             direction.window_scale = tcp.window_scale;
@@ -137,10 +137,10 @@ impl Connection {
     }
 
     /// Scaled only when both sides offered to; never on a SYN (RFC 7323, section 2.2).
-    fn window(&self, tcp: &Tcp, from: usize) -> u32 {
+    fn window(&self, tcp: &Tcp, sender: usize) -> u32 {
         let scales = (
-            self.directions[from].window_scale,
-            self.directions[1 - from].window_scale,
+            self.directions[sender].window_scale,
+            self.directions[1 - sender].window_scale,
         );
         match scales {
             (Some(scale), Some(_)) if !tcp.has(SYN) => u32::from(tcp.window) << scale,
@@ -150,17 +150,17 @@ impl Connection {
 }
 
 /// The flow's key, and which of its endpoints sent the packet.
-fn key_of(packet: &Packet) -> (FlowKey, usize) {
+fn flow_key(packet: &Packet) -> (FlowKey, usize) {
     let (sport, dport) = match packet.proto {
         TCP | UDP => (packet.sport, packet.dport),
         ICMP => (packet.sport, packet.sport), // the identifier; each sequence number is no flow of its own
         _ => (0, 0),
     };
     let (src, dst) = ((packet.src, sport), (packet.dst, dport));
-    let from = usize::from(src > dst);
-    let (low, high) = if from == 0 { (src, dst) } else { (dst, src) };
+    let sender = usize::from(src > dst);
+    let (low, high) = if sender == 0 { (src, dst) } else { (dst, src) };
     let proto = packet.proto;
-    (FlowKey { low, high, proto }, from)
+    (FlowKey { low, high, proto }, sender)
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
                 (initial + 1, ACK, 1000),
                 (initial + 1001, ACK | FIN, 5),
             ] {
-                let found = flows.place(&segment(SERVER, CLIENT, seq, flags, payload));
+                let found = flows.track(&segment(SERVER, CLIENT, seq, flags, payload));
                 placed.push((found.flow, found.new_payload_bytes));
             }
         }
@@ -220,7 +220,7 @@ mod tests {
             segment(SERVER, CLIENT, 1907, ACK, 0),
         ]
         .iter()
-        .map(|packet| flows.place(packet))
+        .map(|packet| flows.track(packet))
         .map(|placed| (placed.flow, placed.new_payload_bytes))
         .collect()
     }
@@ -253,26 +253,26 @@ mod tests {
     fn a_retransmitted_syn_opens_nothing() {
         let mut flows = Flows::default();
         let syn = segment(CLIENT, SERVER, 50, SYN, 0);
-        assert_eq!(flows.place(&syn).flow, 0);
-        assert_eq!(flows.place(&syn).flow, 0);
+        assert_eq!(flows.track(&syn).flow, 0);
+        assert_eq!(flows.track(&syn).flow, 0);
         let refused = segment(SERVER, CLIENT, 0, RST | ACK, 0);
-        assert_eq!(flows.place(&refused).flow, 0);
-        assert_eq!(flows.place(&segment(CLIENT, SERVER, 51, SYN, 0)).flow, 1);
+        assert_eq!(flows.track(&refused).flow, 0);
+        assert_eq!(flows.track(&segment(CLIENT, SERVER, 51, SYN, 0)).flow, 1);
     }
 
     #[test]
     fn a_connection_met_midway_gives_way_to_a_new_one() {
         let mut flows = Flows::default();
-        assert_eq!(flows.place(&segment(CLIENT, SERVER, 10, ACK, 100)).flow, 0);
-        assert_eq!(flows.place(&segment(CLIENT, SERVER, 5000, SYN, 0)).flow, 1);
+        assert_eq!(flows.track(&segment(CLIENT, SERVER, 10, ACK, 100)).flow, 0);
+        assert_eq!(flows.track(&segment(CLIENT, SERVER, 5000, SYN, 0)).flow, 1);
     }
 
     #[test]
     fn data_in_a_syn_begins_after_its_sequence_number() {
         let mut flows = Flows::default();
-        let opened = flows.place(&segment(CLIENT, SERVER, 50, SYN, 10));
+        let opened = flows.track(&segment(CLIENT, SERVER, 50, SYN, 10));
         assert_eq!(opened.new_payload_bytes, 10);
-        let repeated = flows.place(&segment(CLIENT, SERVER, 51, ACK, 20));
+        let repeated = flows.track(&segment(CLIENT, SERVER, 51, ACK, 20));
         assert_eq!(repeated.new_payload_bytes, 10);
     }
 
@@ -281,16 +281,16 @@ mod tests {
         let mut flows = Flows::default();
         let mut syn = segment(CLIENT, SERVER, 1, SYN, 0);
         syn.tcp.as_mut().unwrap().window_scale = Some(7);
-        assert_eq!(flows.place(&syn).window, 100);
-        assert_eq!(flows.place(&segment(CLIENT, SERVER, 2, ACK, 0)).window, 100);
+        assert_eq!(flows.track(&syn).window, 100);
+        assert_eq!(flows.track(&segment(CLIENT, SERVER, 2, ACK, 0)).window, 100);
         let mut answer = segment(SERVER, CLIENT, 1, SYN | ACK, 0);
         answer.tcp.as_mut().unwrap().window_scale = Some(2);
-        assert_eq!(flows.place(&answer).window, 100);
+        assert_eq!(flows.track(&answer).window, 100);
         assert_eq!(
-            flows.place(&segment(CLIENT, SERVER, 2, ACK, 0)).window,
+            flows.track(&segment(CLIENT, SERVER, 2, ACK, 0)).window,
             12_800
         );
-        assert_eq!(flows.place(&segment(SERVER, CLIENT, 2, ACK, 0)).window, 400);
+        assert_eq!(flows.track(&segment(SERVER, CLIENT, 2, ACK, 0)).window, 400);
     }
 
     #[test]
@@ -306,8 +306,8 @@ mod tests {
             ..Packet::default()
         };
         for sequence in 0..5 {
-            assert_eq!(flows.place(&echo(1, 2, 8, sequence)).flow, 0);
-            assert_eq!(flows.place(&echo(2, 1, 0, sequence)).flow, 0);
+            assert_eq!(flows.track(&echo(1, 2, 8, sequence)).flow, 0);
+            assert_eq!(flows.track(&echo(2, 1, 0, sequence)).flow, 0);
         }
         assert_eq!(flows.count, 1);
     }

@@ -17,7 +17,7 @@ mod senders;
 
 pub use error::PcapError;
 pub use record::{RECORD_BYTES, Record};
-pub use record_writer::{Done, Networks, Prefix, count_records, write_records};
+pub use record_writer::{Networks, Prefix, Summary, count_records, write_records};
 
 use std::path::Path;
 
@@ -39,13 +39,13 @@ pub fn run(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
         println!("{USAGE}");
         return Ok(());
     }
-    let ["records", ref rest @ ..] = arguments[..] else {
+    let ["records", ref words @ ..] = arguments[..] else {
         return Err(USAGE.into());
     };
     let mut networks = Networks::default();
     let mut files = Vec::new();
-    let mut rest = rest.iter();
-    while let Some(&word) = rest.next() {
+    let mut words = words.iter();
+    while let Some(&word) = words.next() {
         let network = match word {
             "--side" => &mut networks.island,
             "--without" => &mut networks.control,
@@ -55,7 +55,7 @@ pub fn run(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
                 continue;
             }
         };
-        let prefix = rest.next().ok_or(USAGE)?.parse()?;
+        let prefix = words.next().ok_or(USAGE)?.parse()?;
         if network.replace(prefix).is_some() {
             return Err(USAGE.into());
         }

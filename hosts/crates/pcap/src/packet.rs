@@ -110,21 +110,21 @@ pub fn parse(frame: &[u8], wire_bytes: u32) -> Option<Packet> {
         fragment: more_follow || offset > 0,
         ..Packet::default()
     };
-    let carried = ip_bytes.saturating_sub(header_bytes as u32);
+    let ip_payload = ip_bytes.saturating_sub(header_bytes as u32);
     if offset > 0 {
-        packet.payload_bytes = carried;
+        packet.payload_bytes = ip_payload;
         return Some(packet);
     }
     // Padding of short frames is not payload.
     let kept = ip.len().min(ip_bytes as usize).max(header_bytes);
     let transport = &ip[header_bytes..kept];
-    packet.cut = packet.transport_header(transport, carried).is_none();
+    packet.cut = packet.transport_header(transport, ip_payload).is_none();
     Some(packet)
 }
 
 impl Packet {
     /// Read the transport header as far as it was kept; `None` when that was not all of it.
-    fn transport_header(&mut self, header: &[u8], carried: u32) -> Option<()> {
+    fn transport_header(&mut self, header: &[u8], ip_payload: u32) -> Option<()> {
         match self.proto {
             TCP => {
                 (self.sport, self.dport) = (read_u16(header, 0)?, read_u16(header, 2)?);
@@ -133,7 +133,7 @@ impl Packet {
                     return None;
                 }
                 let flags = *header.get(13)?;
-                self.payload_bytes = carried.saturating_sub(header_bytes as u32);
+                self.payload_bytes = ip_payload.saturating_sub(header_bytes as u32);
                 self.tcp = Some(Tcp {
                     seq: u32_at(header, 4)?,
                     ack: u32_at(header, 8)?,
@@ -148,11 +148,11 @@ impl Packet {
             }
             UDP => {
                 (self.sport, self.dport) = (read_u16(header, 0)?, read_u16(header, 2)?);
-                self.payload_bytes = carried.saturating_sub(8);
+                self.payload_bytes = ip_payload.saturating_sub(8);
             }
             ICMP => {
                 self.icmp_type = *header.first()?;
-                self.payload_bytes = carried.saturating_sub(8);
+                self.payload_bytes = ip_payload.saturating_sub(8);
                 if matches!(self.icmp_type, ICMP_ECHO_REQUEST | ICMP_ECHO_REPLY) {
                     (self.sport, self.dport) = (read_u16(header, 4)?, read_u16(header, 6)?);
                 }

@@ -49,13 +49,13 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Self, PcapError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(PcapError::file(&name))?;
-        let mut plain = BufReader::with_capacity(BUFFER, file);
-        let begins = plain.fill_buf().map_err(PcapError::file(&name))?;
-        if begins.starts_with(&MAGIC_ZSTD) {
-            let decoder = zstd::Decoder::with_buffer(plain).map_err(PcapError::file(&name))?;
+        let mut input = BufReader::with_capacity(BUFFER, file);
+        let head = input.fill_buf().map_err(PcapError::file(&name))?;
+        if head.starts_with(&MAGIC_ZSTD) {
+            let decoder = zstd::Decoder::with_buffer(input).map_err(PcapError::file(&name))?;
             Self::new(name, Box::new(BufReader::with_capacity(BUFFER, decoder)))
         } else {
-            Self::new(name, Box::new(plain))
+            Self::new(name, Box::new(input))
         }
     }
 
@@ -80,7 +80,7 @@ impl Reader {
             return Ok(reader);
         }
         // The upper bits describe frame check sequences.
-        let link_type = reader.word(&header[20..24]) & 0x0fff_ffff;
+        let link_type = reader.read_word(&header[20..24]) & 0x0fff_ffff;
         if link_type != LINK_TYPE_ETHERNET {
             return Err(PcapError::LinkType {
                 path: reader.path,
@@ -102,7 +102,7 @@ impl Reader {
             return Ok(None);
         }
         let [seconds, fraction, kept, wire_bytes] =
-            [0, 4, 8, 12].map(|at| self.word(&header[at..at + 4]));
+            [0, 4, 8, 12].map(|at| self.read_word(&header[at..at + 4]));
         self.frames += 1;
         if kept > LONGEST_FRAME_BYTES {
             return Err(PcapError::Damaged {
@@ -143,7 +143,7 @@ impl Reader {
         Err(PcapError::NotACapture(self.path.clone()))
     }
 
-    fn word(&self, bytes: &[u8]) -> u32 {
+    fn read_word(&self, bytes: &[u8]) -> u32 {
         let bytes = [bytes[0], bytes[1], bytes[2], bytes[3]];
         if self.big_endian {
             u32::from_be_bytes(bytes)
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use std::io::Cursor;
 
-    fn capture(word: impl Fn(u32) -> [u8; 4], magic: u32, fraction: u32) -> Vec<u8> {
+    fn capture(read_word: impl Fn(u32) -> [u8; 4], magic: u32, fraction: u32) -> Vec<u8> {
         let mut file = Vec::new();
         for number in [
             magic,
@@ -190,7 +190,7 @@ mod tests {
             3,
             60,
         ] {
-            file.extend(word(number));
+            file.extend(read_word(number));
         }
         file.extend(b"abc");
         file

@@ -21,7 +21,7 @@ use std::str::FromStr;
 /// The summary of decoding: the last line of standard output.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename = "done")]
-pub struct Done {
+pub struct Summary {
     /// IPv4 packets: records written.
     pub packets: u64,
     /// Frames that hold no IPv4 packet, or one that was left out.
@@ -82,7 +82,7 @@ pub struct Networks {
 }
 
 impl Networks {
-    fn leave_out(&self, packet: &Packet) -> bool {
+    fn excludes(&self, packet: &Packet) -> bool {
         self.control
             .is_some_and(|network| network.contains(packet.src) && network.contains(packet.dst))
     }
@@ -92,33 +92,37 @@ impl Networks {
 ///
 /// # Errors
 /// When either file cannot be used, `input` is no Ethernet capture, or `output` is `input` or not a regular file.
-pub fn write_records(input: &Path, output: &Path, networks: Networks) -> Result<Done, PcapError> {
+pub fn write_records(
+    input: &Path,
+    output: &Path,
+    networks: Networks,
+) -> Result<Summary, PcapError> {
     let reader = Reader::open(input)?;
     let name = output.display().to_string();
-    if let Ok(present) = fs::metadata(output) {
-        let read = fs::metadata(input).map_err(PcapError::file(&input.display().to_string()))?;
-        if (present.dev(), present.ino()) == (read.dev(), read.ino()) {
+    if let Ok(existing) = fs::metadata(output) {
+        let source = fs::metadata(input).map_err(PcapError::file(&input.display().to_string()))?;
+        if (existing.dev(), existing.ino()) == (source.dev(), source.ino()) {
             return Err(PcapError::Input(name));
         }
-        if !present.is_file() {
+        if !existing.is_file() {
             return Err(PcapError::NotRegular(name));
         }
     }
     let mut part = output.as_os_str().to_owned();
     part.push(format!(".{}.part", std::process::id()));
     let part = Path::new(&part);
-    let (file, unnamed) = new_file(part).map_err(PcapError::file(&name))?;
-    let outcome = decode(reader, &file, &name, networks).and_then(|summary| {
-        if unnamed {
-            give_name(&file, part).map_err(PcapError::file(&name))?;
+    let (file, is_unnamed) = new_file(part).map_err(PcapError::file(&name))?;
+    let result = decode(reader, &file, &name, networks).and_then(|summary| {
+        if is_unnamed {
+            link_name(&file, part).map_err(PcapError::file(&name))?;
         }
         fs::rename(part, output).map_err(PcapError::file(&name))?;
         Ok(summary)
     });
-    if outcome.is_err() {
+    if result.is_err() {
         fs::remove_file(part).ok();
     }
-    outcome
+    result
 }
 
 /// A new file in the folder of `part`: without a name, so that nothing of it stays if this process is killed, and true;
@@ -137,11 +141,11 @@ fn new_file(part: &Path) -> io::Result<(File, bool)> {
 }
 
 /// Give a file without a name this one, as open(2) says of `O_TMPFILE`.
-fn give_name(file: &File, name: &Path) -> io::Result<()> {
-    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+fn link_name(file: &File, name: &Path) -> io::Result<()> {
+    let open_path = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(rustix::fs::linkat(
         CWD,
-        open,
+        open_path,
         CWD,
         name,
         AtFlags::SYMLINK_FOLLOW,
@@ -152,7 +156,7 @@ fn give_name(file: &File, name: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// As of [`write_records`].
-pub fn count_records(input: &Path, networks: Networks) -> Result<Done, PcapError> {
+pub fn count_records(input: &Path, networks: Networks) -> Result<Summary, PcapError> {
     decode(Reader::open(input)?, io::sink(), "", networks)
 }
 
@@ -161,26 +165,26 @@ fn decode(
     output: impl Write,
     name: &str,
     networks: Networks,
-) -> Result<Done, PcapError> {
+) -> Result<Summary, PcapError> {
     let mut writer = BufWriter::with_capacity(1 << 20, output);
     let mut flows = Flows::default();
     let mut senders = Senders::default();
-    let mut summary = Done::default();
+    let mut summary = Summary::default();
     while let Some(frame) = reader.next_frame()? {
         let Some(packet) = packet::parse(frame.bytes, frame.wire_bytes) else {
             summary.other_frames += 1;
-            senders.other_frame(frame.bytes);
+            senders.add_other_frame(frame.bytes);
             continue;
         };
-        if networks.leave_out(&packet) {
+        if networks.excludes(&packet) {
             summary.other_frames += 1;
             continue;
         }
         summary.packets += 1;
         summary.fragments += u64::from(packet.fragment);
         summary.cut_headers += u64::from(packet.cut);
-        let record = record_of(&packet, frame.t_ns, &mut flows, networks.island);
-        senders.packet(frame.bytes, record.flow, record.src, record.dst);
+        let record = make_record(&packet, frame.t_ns, &mut flows, networks.island);
+        senders.add_packet(frame.bytes, record.flow, record.src, record.dst);
         writer
             .write_all(&record.to_bytes())
             .map_err(PcapError::file(name))?;
@@ -192,8 +196,8 @@ fn decode(
     Ok(summary)
 }
 
-fn record_of(packet: &Packet, t_ns: i64, flows: &mut Flows, island: Option<Prefix>) -> Record {
-    let flow_position = flows.place(packet);
+fn make_record(packet: &Packet, t_ns: i64, flows: &mut Flows, island: Option<Prefix>) -> Record {
+    let flow_fields = flows.track(packet);
     let tcp = packet.tcp.unwrap_or_default();
     Record {
         t_ns,
@@ -201,11 +205,11 @@ fn record_of(packet: &Packet, t_ns: i64, flows: &mut Flows, island: Option<Prefi
         dst: packet.dst,
         ip_bytes: packet.ip_bytes,
         payload_bytes: packet.payload_bytes,
-        new_payload_bytes: flow_position.new_payload_bytes,
+        new_payload_bytes: flow_fields.new_payload_bytes,
         seq: tcp.seq,
         ack: tcp.ack,
-        flow: flow_position.flow,
-        window: flow_position.window,
+        flow: flow_fields.flow,
+        window: flow_fields.window,
         sport: packet.sport,
         dport: packet.dport,
         ip_id: packet.ip_id,
@@ -256,7 +260,7 @@ mod tests {
         let records = fs::read(&output).unwrap();
         fs::remove_file(&input).unwrap();
         fs::remove_file(&output).unwrap();
-        let expected = Done {
+        let expected = Summary {
             packets: 2,
             other_frames: 1,
             flows: 1,
@@ -266,7 +270,7 @@ mod tests {
                 arp: false,
                 ipv4: true,
             }],
-            ..Done::default()
+            ..Summary::default()
         };
         assert_eq!(done, expected);
         let first = Record {
@@ -337,11 +341,11 @@ mod tests {
     fn a_file_has_no_name_before_it_is_complete() {
         let folder = folder("unnamed");
         let part = folder.join("part");
-        let (mut file, unnamed) = new_file(&part).unwrap();
+        let (mut file, is_unnamed) = new_file(&part).unwrap();
         file.write_all(b"whole").unwrap();
-        assert_eq!(part.exists(), !unnamed); // where the file system allows it
-        if unnamed {
-            give_name(&file, &part).unwrap();
+        assert_eq!(part.exists(), !is_unnamed); // where the file system allows it
+        if is_unnamed {
+            link_name(&file, &part).unwrap();
         }
         assert_eq!(fs::read(&part).unwrap(), b"whole");
         fs::remove_dir_all(folder).unwrap();
@@ -399,7 +403,7 @@ mod tests {
 
     #[test]
     fn done_is_one_json_object_with_its_type() {
-        let said = serde_json::to_value(Done::default()).unwrap();
+        let said = serde_json::to_value(Summary::default()).unwrap();
         assert_eq!(said["type"], "done");
         assert_eq!(said["truncated"], false);
     }

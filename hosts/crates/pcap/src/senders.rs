@@ -41,7 +41,7 @@ pub struct Senders {
 
 impl Senders {
     /// Take the frame of an IPv4 packet; `flow` is its flow's number.
-    pub fn packet(&mut self, frame: &[u8], flow: u32, src: u32, dst: u32) {
+    pub fn add_packet(&mut self, frame: &[u8], flow: u32, src: u32, dst: u32) {
         let Some(mac) = mac_at(frame, 6) else {
             return;
         };
@@ -57,7 +57,7 @@ impl Senders {
     }
 
     /// Take a frame that is no IPv4 packet: only ARP packets count. Probes (RFC 5227) claim nothing.
-    pub fn other_frame(&mut self, frame: &[u8]) {
+    pub fn add_other_frame(&mut self, frame: &[u8]) {
         let at = if frame.get(12..14) == Some(&ETHERTYPE_VLAN) {
             16
         } else {
@@ -119,13 +119,13 @@ mod tests {
         let mut senders = Senders::default();
         let frame = |mac: u8| [[0; 6], [2, 0, 0, 0, 0, mac]].concat();
         for mac in [1, 1, 7, 1] {
-            senders.packet(&frame(mac), 3, 0x0a14_0001, 0x0a0a_0001);
+            senders.add_packet(&frame(mac), 3, 0x0a14_0001, 0x0a0a_0001);
         }
-        senders.packet(&frame(9), 3, 0x0a0a_0001, 0x0a14_0001);
-        senders.other_frame(&arp([2, 0, 0, 0, 0, 7], [10, 20, 0, 1]));
+        senders.add_packet(&frame(9), 3, 0x0a0a_0001, 0x0a14_0001);
+        senders.add_other_frame(&arp([2, 0, 0, 0, 0, 7], [10, 20, 0, 1]));
         let mut tagged = arp([2, 0, 0, 0, 0, 8], [10, 20, 0, 1]);
         tagged.splice(12..12, [0x81, 0, 0, 101]);
-        senders.other_frame(&tagged);
+        senders.add_other_frame(&tagged);
         let seen: Vec<String> = senders
             .into_list()
             .iter()
@@ -145,10 +145,10 @@ mod tests {
     #[test]
     fn probes_and_cut_or_foreign_frames_claim_nothing() {
         let mut senders = Senders::default();
-        senders.other_frame(&arp([2, 0, 0, 0, 0, 7], [0, 0, 0, 0]));
-        senders.other_frame(&arp([2, 0, 0, 0, 0, 7], [10, 20, 0, 1])[..30]);
-        senders.other_frame(&[0; 60]);
-        senders.packet(&[0; 8], 0, 1, 2);
+        senders.add_other_frame(&arp([2, 0, 0, 0, 0, 7], [0, 0, 0, 0]));
+        senders.add_other_frame(&arp([2, 0, 0, 0, 0, 7], [10, 20, 0, 1])[..30]);
+        senders.add_other_frame(&[0; 60]);
+        senders.add_packet(&[0; 8], 0, 1, 2);
         assert_eq!(senders.into_list(), []);
     }
 
@@ -157,7 +157,7 @@ mod tests {
         let mut senders = Senders::default();
         for number in 0..10_000_u32 {
             let [.., a, b] = number.to_be_bytes();
-            senders.other_frame(&arp([2, 0, 0, 0, a, b], [10, 0, a, b.max(1)]));
+            senders.add_other_frame(&arp([2, 0, 0, 0, a, b], [10, 0, a, b.max(1)]));
         }
         assert_eq!(senders.into_list().len(), MOST_PAIRS);
     }

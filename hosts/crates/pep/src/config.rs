@@ -22,7 +22,7 @@ pub(crate) struct Config {
     pub mode: Mode,
     /// Settings of sockets.
     #[serde(default)]
-    pub legs: BySide<Leg>,
+    pub legs: BySide<SocketSettings>,
     /// The other PEP with which connections are multiplexed.
     #[serde(default)]
     pub between: Option<Between>,
@@ -202,7 +202,7 @@ pub(crate) enum Mode {
 /// Settings of the sockets of a side; the kernel's apply where there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Leg {
+pub(crate) struct SocketSettings {
     #[serde(default)]
     pub congestion_control: Option<String>,
     /// Payload of a connection.

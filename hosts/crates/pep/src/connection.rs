@@ -4,7 +4,7 @@
 use crate::config::{BySide, Side};
 use crate::end::{End, Failure, Peer};
 use crate::first_segment::FirstSegment;
-use crate::messages::{Listed, Sums};
+use crate::messages::{ListedConnection, Sums};
 use crate::multiplex::stream::Stream;
 use crate::transfer::{Direction, Plumbing, Turn};
 use atoll_netio::tcp_options::TcpProgress;
@@ -36,7 +36,7 @@ pub(crate) enum Stage {
 }
 
 /// The stream of a connection, and what it is connected to.
-pub(crate) struct Carried<'a> {
+pub(crate) struct StreamParts<'a> {
     pub stream: &'a mut Stream,
     pub own: &'a mut End,
     /// The other end; none: the client has not been accepted yet.
@@ -47,7 +47,7 @@ pub(crate) struct Carried<'a> {
     pub back: &'a mut Direction,
 }
 
-impl Carried<'_> {
+impl StreamParts<'_> {
     /// Whether the stream is to wait for a turn, and does not yet.
     pub(crate) fn joins_queue(&mut self) -> bool {
         let wants = self
@@ -105,7 +105,7 @@ pub(crate) enum Next {
     /// Continue when there is less in memory.
     WaitForMemory,
     /// Look again soon whether everything is acknowledged.
-    Look,
+    CheckAgain,
     /// Close its sockets.
     End,
 }
@@ -154,13 +154,13 @@ impl Connection {
 
     /// Whether nothing can come of it while it is pending: its server is gone, or its client, which has left nothing. A client
     /// that was accepted early may have sent something before it was reset, which its server is to get.
-    pub(crate) fn is_hopeless(&self) -> bool {
-        let has_left_nothing = |client: &End| {
+    pub(crate) fn cannot_be_established(&self) -> bool {
+        let left_nothing = |client: &End| {
             client.failure.is_some()
                 && self.to_server.is_empty()
-                && client.progress().is_none_or(|one| one.received_bytes == 0)
+                && client.progress().is_none_or(|p| p.received_bytes == 0)
         };
-        self.server.failure.is_some() || self.client.as_ref().is_some_and(has_left_nothing)
+        self.server.failure.is_some() || self.client.as_ref().is_some_and(left_nothing)
     }
 
     /// Whether its server's socket is to be opened now: its client has sent something, or its end.
@@ -195,7 +195,7 @@ impl Connection {
         let Some(client) = &mut self.client else {
             return Next::Wait;
         };
-        let turns = [
+        let results = [
             self.to_server.pass(client, &mut self.server, plumbing),
             self.to_client.pass(&mut self.server, client, plumbing),
         ];
@@ -214,9 +214,9 @@ impl Connection {
             self.stage = Stage::Closing;
             return self.close(sums);
         }
-        if turns.contains(&Turn::More) {
+        if results.contains(&Turn::More) {
             Next::Continue
-        } else if turns.contains(&Turn::Full) {
+        } else if results.contains(&Turn::Full) {
             Next::WaitForMemory
         } else {
             Next::Wait
@@ -276,7 +276,7 @@ impl Connection {
         if other.failure.is_some() || now_ns >= until_ns || is_delivered() {
             return Next::End;
         }
-        Next::Look
+        Next::CheckAgain
     }
 
     /// Count the bytes that were passed on since the last time.
@@ -292,7 +292,7 @@ impl Connection {
     }
 
     /// Its stream, if it has one that is not over: another one may have its number by now.
-    pub(crate) fn carried(&mut self) -> Option<Carried<'_>> {
+    pub(crate) fn stream_parts(&mut self) -> Option<StreamParts<'_>> {
         let stream = self.stream.as_mut().filter(|stream| !stream.is_closed)?;
         let (client, server) = (self.client.as_mut(), &mut self.server);
         let (own, socket, out, back) = match stream.of {
@@ -304,7 +304,7 @@ impl Connection {
             ),
             Peer::Server => (server, client, &mut self.to_server, &mut self.to_client),
         };
-        Some(Carried {
+        Some(StreamParts {
             stream,
             own,
             socket,
@@ -325,23 +325,23 @@ impl Connection {
             return false;
         };
         let server = &mut self.server;
-        let (of_client, of_server) = (client.progress(), server.progress());
-        let streamed = self
+        let (of_client, server_slots) = (client.progress(), server.progress());
+        let stream_bytes = self
             .stream
             .as_ref()
             .map_or(0, |stream| stream.received_bytes);
         let held = |from: Option<TcpProgress>, to: Option<TcpProgress>, direction: &Direction| {
-            let received = from.map_or(streamed, |from| from.received_bytes);
+            let received = from.map_or(stream_bytes, |from| from.received_bytes);
             let acknowledged = to.map_or(direction.passed_bytes, |to| to.acknowledged_bytes);
             received.saturating_sub(acknowledged)
         };
-        self.sample.held_bytes = held(of_client, of_server, &self.to_server)
-            + held(of_server, of_client, &self.to_client);
+        self.sample.held_bytes = held(of_client, server_slots, &self.to_server)
+            + held(server_slots, of_client, &self.to_client);
         let server_side = self.client_side.opposite();
         let mut has_vanished = false;
         for (side, end, progress) in [
             (self.client_side, client, of_client),
-            (server_side, server, of_server),
+            (server_side, server, server_slots),
         ] {
             let Some(progress) = progress else {
                 continue;
@@ -358,12 +358,12 @@ impl Connection {
     }
 
     /// As an answer to a request lists it.
-    pub(crate) fn listed(&self, now_ns: u64) -> Listed {
+    pub(crate) fn listed(&self, now_ns: u64) -> ListedConnection {
         let (to_world, to_island) = match self.client_side {
             Side::Island => (&self.to_server, &self.to_client),
             Side::World => (&self.to_client, &self.to_server),
         };
-        Listed {
+        ListedConnection {
             client: self.addresses.0,
             server: self.addresses.1,
             pair: self.pair,

@@ -74,7 +74,7 @@ pub(crate) struct End {
 const SERVER_BIT: u64 = 1;
 
 /// The connection and end of a token.
-pub(crate) fn of_token(token: u64) -> (usize, Peer) {
+pub(crate) fn slot_and_peer(token: u64) -> (usize, Peer) {
     let peer = if token & SERVER_BIT == 0 {
         Peer::Client
     } else {
@@ -131,11 +131,11 @@ impl End {
     }
 
     /// Note the events that the kernel reports.
-    pub(crate) fn note(&mut self, events: EventFlags) {
-        let over = EventFlags::HUP | EventFlags::ERR;
-        self.readable |= events.intersects(EventFlags::IN | EventFlags::RDHUP | over);
-        self.ending |= events.intersects(EventFlags::RDHUP | over);
-        self.writable |= events.intersects(EventFlags::OUT | over);
+    pub(crate) fn on_events(&mut self, events: EventFlags) {
+        let hang_up = EventFlags::HUP | EventFlags::ERR;
+        self.readable |= events.intersects(EventFlags::IN | EventFlags::RDHUP | hang_up);
+        self.ending |= events.intersects(EventFlags::RDHUP | hang_up);
+        self.writable |= events.intersects(EventFlags::OUT | hang_up);
         if events.contains(EventFlags::ERR) {
             if let Err(error) = self.take_error() {
                 self.fail(Failure::of(&error));
@@ -178,7 +178,7 @@ impl End {
     }
 
     /// Nothing more comes from the peer, which is gone.
-    pub(crate) fn break_off(&mut self, failure: Failure) {
+    pub(crate) fn abort(&mut self, failure: Failure) {
         self.fail(failure);
         if self.reading == Reading::Open {
             self.reading = Reading::Failed;

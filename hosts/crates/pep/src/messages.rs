@@ -44,12 +44,12 @@ pub(crate) enum Content {
     Nothing {},
     Error { error: String },
     Ended { connections: usize },
-    Listed { connections: Vec<Listed> },
+    Connections { connections: Vec<ListedConnection> },
 }
 
 /// A connection.
 #[derive(Debug, Serialize)]
-pub(crate) struct Listed {
+pub(crate) struct ListedConnection {
     pub client: SocketAddrV4,
     pub server: SocketAddrV4,
     pub pair: usize,
@@ -109,7 +109,7 @@ sums!(Sums {
 
 /// Current values, and the largest of an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Present {
+pub(crate) struct CurrentValues {
     pub open_connections: u64,
     pub pending_connections: u64,
     pub pending_of_a_server: u64,
@@ -133,7 +133,7 @@ pub(crate) struct Figures {
     #[serde(flatten)]
     pub sums: Sums,
     #[serde(flatten)]
-    pub present: Present,
+    pub current: CurrentValues,
 }
 
 /// A line of output that is no answer to a request other than `mark`.
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn answers_are_those_of_the_contract() {
-        let listed = Listed {
+        let listed = ListedConnection {
             client: "10.20.0.1:4000".parse().unwrap(),
             server: "10.10.0.1:80".parse().unwrap(),
             pair: 0,
@@ -272,7 +272,7 @@ mod tests {
         let contents = [
             Content::Nothing {},
             Content::Ended { connections: 12 },
-            Content::Listed {
+            Content::Connections {
                 connections: vec![listed],
             },
             Content::Error {

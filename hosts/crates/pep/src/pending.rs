@@ -15,23 +15,23 @@ const LONG_PENDING_NS: u64 = 3_000_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     ends: BTreeSet<(u64, usize)>,
-    of_servers: HashMap<SocketAddrV4, BTreeSet<(u64, usize)>>,
+    by_server: HashMap<SocketAddrV4, BTreeSet<(u64, usize)>>,
 }
 
 impl Pending {
     pub(crate) fn add(&mut self, slot: usize, connection: &Connection) {
         self.ends.insert((connection.until_ns, slot));
-        let server = self.of_servers.entry(connection.addresses.1).or_default();
+        let server = self.by_server.entry(connection.addresses.1).or_default();
         server.insert((connection.began_ns, slot));
     }
 
     pub(crate) fn remove(&mut self, slot: usize, connection: &Connection) {
         self.ends.remove(&(connection.until_ns, slot));
         let server = connection.addresses.1;
-        if let Some(of_server) = self.of_servers.get_mut(&server) {
-            of_server.remove(&(connection.began_ns, slot));
-            if of_server.is_empty() {
-                self.of_servers.remove(&server);
+        if let Some(server_slots) = self.by_server.get_mut(&server) {
+            server_slots.remove(&(connection.began_ns, slot));
+            if server_slots.is_empty() {
+                self.by_server.remove(&server);
             }
         }
     }
@@ -55,17 +55,17 @@ impl Pending {
 
     /// The connection that makes room for one to `server`: of the server with the most, the one that has waited longest.
     /// None if `server` has as many and that one has not waited long.
-    pub(crate) fn to_evict(&self, server: SocketAddrV4, now_ns: u64) -> Option<usize> {
-        let own_count = self.of_servers.get(&server).map_or(0, BTreeSet::len);
-        let of_servers = self.of_servers.values();
-        let largest = of_servers.max_by_key(|slots| (slots.len(), Reverse(slots.first())))?;
+    pub(crate) fn victim(&self, server: SocketAddrV4, now_ns: u64) -> Option<usize> {
+        let own_count = self.by_server.get(&server).map_or(0, BTreeSet::len);
+        let by_server = self.by_server.values();
+        let largest = by_server.max_by_key(|slots| (slots.len(), Reverse(slots.first())))?;
         let &(began_ns, slot) = largest.first()?;
         (own_count < largest.len() || now_ns >= began_ns + LONG_PENDING_NS).then_some(slot)
     }
 
     /// How many the server with the most has.
-    pub(crate) fn most_of_a_server(&self) -> usize {
-        let counts = self.of_servers.values().map(BTreeSet::len);
+    pub(crate) fn max_per_server(&self) -> usize {
+        let counts = self.by_server.values().map(BTreeSet::len);
         counts.max().unwrap_or(0)
     }
 }
@@ -137,24 +137,24 @@ mod tests {
     #[test]
     fn the_longest_wait_of_the_server_with_the_most_makes_room_for_servers_with_fewer() {
         let pending = of(&[80, 82, 82, 82, 80]);
-        assert_eq!(pending.to_evict(server(80), 5), Some(1));
-        assert_eq!(pending.to_evict(server(81), 5), Some(1));
-        assert_eq!(pending.most_of_a_server(), 3);
+        assert_eq!(pending.victim(server(80), 5), Some(1));
+        assert_eq!(pending.victim(server(81), 5), Some(1));
+        assert_eq!(pending.max_per_server(), 3);
     }
 
     #[test]
     fn a_server_with_the_most_gets_no_more_before_its_longest_wait_is_long() {
         let pending = of(&[80, 82, 82]);
-        assert_eq!(pending.to_evict(server(82), LONG_PENDING_NS), None);
-        assert_eq!(pending.to_evict(server(82), LONG_PENDING_NS + 1), Some(1));
+        assert_eq!(pending.victim(server(82), LONG_PENDING_NS), None);
+        assert_eq!(pending.victim(server(82), LONG_PENDING_NS + 1), Some(1));
     }
 
     #[test]
     fn of_servers_with_as_many_the_longest_wait_makes_room() {
         let pending = of(&[81, 80, 82]);
-        assert_eq!(pending.to_evict(server(83), 3), Some(0));
-        assert_eq!(pending.to_evict(server(80), 3), None);
-        assert_eq!(pending.to_evict(server(80), LONG_PENDING_NS), Some(0));
+        assert_eq!(pending.victim(server(83), 3), Some(0));
+        assert_eq!(pending.victim(server(80), 3), None);
+        assert_eq!(pending.victim(server(80), LONG_PENDING_NS), Some(0));
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!((pending.expired(49), pending.expired(50)), (None, Some(7)));
         pending.remove(7, &one);
         assert_eq!((pending.len(), pending.expired(100)), (0, None));
-        assert_eq!(pending.to_evict(server(81), 0), None);
+        assert_eq!(pending.victim(server(81), 0), None);
     }
 
     #[test]

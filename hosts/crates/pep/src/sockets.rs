@@ -5,7 +5,7 @@
 //! on both sides yet, the death of this process included, resets the connection, so that no peer takes what is missing
 //! for an end.
 
-use crate::config::{Config, Leg, Pair, Side};
+use crate::config::{Config, Pair, Side, SocketSettings};
 use crate::connection::Addresses;
 use crate::first_segment::FirstSegment;
 use atoll_job::failed;
@@ -69,19 +69,19 @@ fn open_side(config: &Config, number: usize, pair: &Pair, side: Side) -> io::Res
         atoll_job::bad_configuration(format!("cannot receive at {name}: {error}"))
     })?;
     let port = *pair.ports.of(side);
-    let listener = transparent(pair.mark, config.legs.of(side), config.silence_ns)?;
-    let doing = format!("listen on 127.0.0.1:{port}");
+    let listener = open_transparent(pair.mark, config.legs.of(side), config.silence_ns)?;
+    let action = format!("listen on 127.0.0.1:{port}");
     let set_up = |listener: &Socket| -> io::Result<()> {
         set_handshake_attempts(listener, SYN_ACKS_REPEATED)?;
         listener.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into())?;
         listen(config, side, listener)
     };
-    set_up(&listener).map_err(failed(doing))?;
+    set_up(&listener).map_err(failed(action))?;
     let listener_mark = match side {
         Side::World => pair.mark | config.local_mark | config.world_mark,
         Side::Island => pair.mark | config.local_mark,
     };
-    let raw = |mark| raw(mark).map_err(failed("open a raw socket"));
+    let open_raw = |mark| open_raw(mark).map_err(failed("open a raw socket"));
     Ok(SideSockets {
         pair: number,
         side,
@@ -90,8 +90,8 @@ fn open_side(config: &Config, number: usize, pair: &Pair, side: Side) -> io::Res
             .mtu()
             .and_then(|mtu| SynSocket::open(&interface, mtu))
             .map_err(failed(format!("receive at {}", interface.name)))?,
-        to_listener: raw(listener_mark)?,
-        to_clients: raw(pair.mark)?,
+        to_listener: open_raw(listener_mark)?,
+        to_clients: open_raw(pair.mark)?,
         interface: interface.name,
     })
 }
@@ -135,8 +135,8 @@ pub(crate) fn connect(
     (client, server): Addresses,
     with_data: bool,
 ) -> io::Result<Socket> {
-    let leg = config.legs.of(side);
-    let socket = transparent(config.pairs[pair].mark, leg, config.silence_ns)?;
+    let settings = config.legs.of(side);
+    let socket = open_transparent(config.pairs[pair].mark, settings, config.silence_ns)?;
     if with_data {
         connect_with_data(&socket)?;
     }
@@ -178,7 +178,7 @@ pub(crate) fn set_up_multiplexed(config: &Config, socket: &Socket) -> io::Result
     Ok(())
 }
 
-fn raw(mark: u32) -> io::Result<Socket> {
+fn open_raw(mark: u32) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::IPV4,
         Type::RAW.nonblocking(),
@@ -189,7 +189,7 @@ fn raw(mark: u32) -> io::Result<Socket> {
 }
 
 /// A TCP socket that may have any address, with all settings. Those of a listener are inherited by what it accepts.
-fn transparent(mark: u32, leg: &Leg, silence_ns: u64) -> io::Result<Socket> {
+fn open_transparent(mark: u32, settings: &SocketSettings, silence_ns: u64) -> io::Result<Socket> {
     let open_with_settings = || -> io::Result<Socket> {
         let socket = Socket::new(
             Domain::IPV4,
@@ -203,22 +203,22 @@ fn transparent(mark: u32, leg: &Leg, silence_ns: u64) -> io::Result<Socket> {
         // Whether to wait for more was the peer's decision: its segments are passed on as they come.
         socket.set_tcp_nodelay(true)?;
         set_silence(&socket, silence_ns)?;
-        if let Some(bit_s) = leg.pacing_bit_s {
+        if let Some(bit_s) = settings.pacing_bit_s {
             set_max_pacing_rate(&socket, bit_s / 8)?;
         }
-        if let Some(bytes) = leg.notsent_lowat_bytes {
+        if let Some(bytes) = settings.notsent_lowat_bytes {
             socket.set_tcp_notsent_lowat(bytes)?;
         }
-        if let Some(bytes) = leg.window_clamp_bytes {
+        if let Some(bytes) = settings.window_clamp_bytes {
             set_window_clamp(&socket, bytes)?;
         }
-        if let Some(bytes) = leg.mss_bytes {
+        if let Some(bytes) = settings.mss_bytes {
             socket.set_tcp_mss(bytes)?;
         }
         Ok(socket)
     };
     let socket = open_with_settings().map_err(failed("set up a socket"))?;
-    if let Some(name) = &leg.congestion_control {
+    if let Some(name) = &settings.congestion_control {
         sockopt::set_tcp_congestion(&socket, name).map_err(|error| {
             let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";
             let available = std::fs::read_to_string(file);

@@ -34,7 +34,7 @@ pub(crate) struct Plumbing {
     pipe: (OwnedFd, OwnedFd),
     pipe_bytes: usize,
     memory: Box<[u8]>,
-    /// In the `rest` of all directions.
+    /// In the `pending` of all directions.
     pub buffered_bytes: u64,
     buffered_max_bytes: u64,
 }
@@ -65,7 +65,7 @@ impl Plumbing {
 #[derive(Debug, Default)]
 pub(crate) struct Direction {
     /// Read and not yet taken by the far socket.
-    rest: VecDeque<u8>,
+    pending: VecDeque<u8>,
     /// Much is coming: the pipe pays.
     is_bulk: bool,
     /// Taken by the far socket.
@@ -86,13 +86,13 @@ pub(crate) enum Turn {
 impl Direction {
     /// Whether nothing is on its way in this program.
     pub(crate) fn is_empty(&self) -> bool {
-        self.rest.is_empty()
+        self.pending.is_empty()
     }
 
     /// Forget the bytes that were not delivered.
     pub(crate) fn discard(&mut self, plumbing: &mut Plumbing) {
-        plumbing.buffered_bytes -= self.rest.len() as u64;
-        self.rest = VecDeque::new();
+        plumbing.buffered_bytes -= self.pending.len() as u64;
+        self.pending = VecDeque::new();
     }
 
     /// Pass on bytes, a bounded amount, and the end of the stream behind it.
@@ -107,7 +107,7 @@ impl Direction {
     fn pass_bytes(&mut self, from: &mut End, to: &mut End, plumbing: &mut Plumbing) -> Turn {
         let turn_end = self.passed_bytes + TURN_BYTES as u64;
         while to.failure.is_none() && to.writable {
-            if !self.rest.is_empty() {
+            if !self.pending.is_empty() {
                 self.flush(to, plumbing);
                 continue;
             }
@@ -138,7 +138,7 @@ impl Direction {
     /// Read from a socket, a bounded amount, for one that is to be opened.
     pub(crate) fn take_first(&mut self, from: &mut End, plumbing: &mut Plumbing) {
         if let Some(count) = from.receive(&mut plumbing.memory[..FIRST_BYTES]) {
-            self.rest.extend(&plumbing.memory[..count]);
+            self.pending.extend(&plumbing.memory[..count]);
             plumbing.buffered_bytes += count as u64;
         }
     }
@@ -150,12 +150,12 @@ impl Direction {
     }
 
     fn flush(&mut self, to: &mut End, plumbing: &mut Plumbing) {
-        let taken = give(to, self.rest.as_slices().0);
+        let taken = write_to(to, self.pending.as_slices().0);
         self.passed_bytes += taken as u64;
         plumbing.buffered_bytes -= taken as u64;
-        self.rest.drain(..taken);
-        if self.rest.len() <= self.rest.capacity() / 4 {
-            self.rest.shrink_to(2 * self.rest.len());
+        self.pending.drain(..taken);
+        if self.pending.len() <= self.pending.capacity() / 4 {
+            self.pending.shrink_to(2 * self.pending.len());
         }
     }
 
@@ -165,19 +165,19 @@ impl Direction {
             return;
         };
         self.is_bulk = count == COPY_BYTES;
-        let taken = give(to, &plumbing.memory[..count]);
+        let taken = write_to(to, &plumbing.memory[..count]);
         self.passed_bytes += taken as u64;
         plumbing.buffered_bytes += (count - taken) as u64;
-        self.rest.extend(&plumbing.memory[taken..count]);
+        self.pending.extend(&plumbing.memory[taken..count]);
     }
 
     /// Pass on bytes of a stream; those that the socket does not take wait here.
     pub(crate) fn push(&mut self, bytes: &[u8], to: Option<&mut End>, plumbing: &mut Plumbing) {
-        let to = to.filter(|to| self.rest.is_empty() && to.writable && to.failure.is_none());
-        let taken = to.map_or(0, |to| give(to, bytes));
+        let to = to.filter(|to| self.pending.is_empty() && to.writable && to.failure.is_none());
+        let taken = to.map_or(0, |to| write_to(to, bytes));
         self.passed_bytes += taken as u64;
         plumbing.buffered_bytes += (bytes.len() - taken) as u64;
-        self.rest.extend(&bytes[taken..]);
+        self.pending.extend(&bytes[taken..]);
     }
 
     /// Take a frame of a stream from a socket: at most `limit` bytes, behind what is in `out` already, with a header before
@@ -203,8 +203,8 @@ impl Direction {
     }
 
     /// Bytes on their way in this program.
-    pub(crate) fn rest_bytes(&self) -> u64 {
-        self.rest.len() as u64
+    pub(crate) fn pending_bytes(&self) -> u64 {
+        self.pending.len() as u64
     }
 
     fn splice(&mut self, from: &mut End, to: &mut End, plumbing: &mut Plumbing, room: usize) {
@@ -216,8 +216,8 @@ impl Direction {
             .and_then(|socket| splice(socket, None, into, None, requested, flags));
         let count = match read {
             // The pipe may have been full before the socket was empty.
-            Ok(count) => from.has_read(count, count),
-            Err(error) => return from.has_not_read(error),
+            Ok(count) => from.on_read(count, count),
+            Err(error) => return from.on_read_error(error),
         };
         self.is_bulk = count >= COPY_BYTES;
         let mut remaining = count;
@@ -228,7 +228,7 @@ impl Direction {
             match spliced {
                 Ok(taken) => remaining -= taken,
                 Err(error) => {
-                    to.has_not_taken(error);
+                    to.on_write_error(error);
                     break;
                 }
             }
@@ -239,7 +239,7 @@ impl Direction {
             let Ok(read) = rustix::io::read(out, &mut *plumbing.memory) else {
                 break;
             };
-            self.rest.extend(&plumbing.memory[..read]);
+            self.pending.extend(&plumbing.memory[..read]);
             plumbing.buffered_bytes += read as u64;
             remaining -= read;
         }
@@ -247,7 +247,7 @@ impl Direction {
 }
 
 /// Write; how much was taken.
-fn give(to: &mut End, bytes: &[u8]) -> usize {
+fn write_to(to: &mut End, bytes: &[u8]) -> usize {
     if bytes.is_empty() {
         return 0;
     }
@@ -261,7 +261,7 @@ fn give(to: &mut End, bytes: &[u8]) -> usize {
             taken
         }
         Err(error) => {
-            to.has_not_taken(error);
+            to.on_write_error(error);
             0
         }
     }
@@ -275,16 +275,16 @@ impl End {
             .descriptor()
             .and_then(|socket| recv(socket, memory, RecvFlags::empty()));
         match read {
-            Ok((count, _)) => Some(self.has_read(count, requested)),
+            Ok((count, _)) => Some(self.on_read(count, requested)),
             Err(error) => {
-                self.has_not_read(error);
+                self.on_read_error(error);
                 None
             }
         }
     }
 
     /// Note a read of `count` of the `requested` bytes; returns `count`.
-    fn has_read(&mut self, count: usize, requested: usize) -> usize {
+    fn on_read(&mut self, count: usize, requested: usize) -> usize {
         if count == 0 {
             self.reading = match self.failure {
                 None => Reading::Finished,
@@ -297,7 +297,7 @@ impl End {
         count
     }
 
-    fn has_not_read(&mut self, error: Errno) {
+    fn on_read_error(&mut self, error: Errno) {
         match error {
             Errno::AGAIN => self.readable = false,
             Errno::INTR => {}
@@ -308,7 +308,7 @@ impl End {
         }
     }
 
-    fn has_not_taken(&mut self, error: Errno) {
+    fn on_write_error(&mut self, error: Errno) {
         match error {
             // The second: a SYN has left without data (connect(2), `TCP_FASTOPEN_CONNECT`).
             Errno::AGAIN | Errno::INPROGRESS => self.writable = false,

@@ -35,7 +35,7 @@ pub struct Events {
     timer: OwnedFd,
     armed_ns: Option<u64>,
     /// The timer has fired and stays ready until it is set again.
-    fired: bool,
+    timer_fired: bool,
     stop: Option<Stop>,
 }
 
@@ -61,7 +61,7 @@ impl Events {
             epoll,
             timer,
             armed_ns: None,
-            fired: false,
+            timer_fired: false,
             stop: None,
         })
     }
@@ -70,7 +70,7 @@ impl Events {
     ///
     /// # Errors
     /// If the process has no descriptors left.
-    pub fn of_job(mut input: Input) -> io::Result<Self> {
+    pub fn for_job(mut input: Input) -> io::Result<Self> {
         let mut events = Self::new()?;
         let signals = atoll_netio::shutdown_signal::requests()?;
         events.add(&signals, SIGNALS, EventFlags::IN)?;
@@ -147,7 +147,7 @@ impl Events {
                         stop.input.read().map_err(failed("read standard input"))?;
                     }
                 }
-                TIMER => self.fired = true,
+                TIMER => self.timer_fired = true,
                 _ => {}
             }
         }
@@ -156,7 +156,7 @@ impl Events {
     }
 
     fn arm(&mut self, until_ns: Option<u64>) -> io::Result<()> {
-        if self.armed_ns == until_ns && !self.fired {
+        if self.armed_ns == until_ns && !self.timer_fired {
             return Ok(());
         }
         // Zero would disarm the timer; an instant in the past fires at once.
@@ -175,7 +175,7 @@ impl Events {
             },
         )?;
         self.armed_ns = until_ns;
-        self.fired = false;
+        self.timer_fired = false;
         Ok(())
     }
 }

@@ -117,11 +117,11 @@ fn print(arguments: &Arguments, mut output: impl Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::said;
+    use crate::tests::contract_messages;
 
     #[test]
     fn published_is_the_same_for_those_who_plan() {
-        let distributions: Vec<Distribution> = said("flow-sizes", "published");
+        let distributions: Vec<Distribution> = contract_messages("flow-sizes", "published");
         assert_eq!(distributions[0], Distribution::published());
     }
 

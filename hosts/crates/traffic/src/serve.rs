@@ -81,7 +81,7 @@ pub fn serve(config: &ServeConfig, input: Input) -> io::Result<()> {
     sockopt::set_socket_keepalive(&listener, true)?;
     sockopt::set_tcp_keepidle(&listener, KEEPALIVE_IDLE)?;
     let chunks = config.writes.begin(&listener)?;
-    let mut events = Events::of_job(input)?;
+    let mut events = Events::for_job(input)?;
     events.add(&listener, LISTENER, EventFlags::IN)?;
     emit(&Message::Ready {
         listen: listener.local_addr()?,
@@ -171,7 +171,7 @@ impl Server {
             events.add(&stream, token as u64, EventFlags::IN)?;
             self.connections.insert(Connection {
                 stream,
-                phase: Phase::Asked {
+                phase: Phase::Requesting {
                     request: [0; 8],
                     received: 0,
                 },
@@ -233,7 +233,7 @@ struct Connection {
 
 enum Phase {
     /// Waiting for the rest of the request.
-    Asked { request: [u8; 8], received: usize },
+    Requesting { request: [u8; 8], received: usize },
     /// So many bytes are still to be handed to the kernel.
     Sending { remaining: u64 },
     /// All sent and our half closed; waiting for the client's.
@@ -255,7 +255,7 @@ impl Connection {
         token: u64,
         sent_bytes: &mut u64,
     ) -> io::Result<bool> {
-        if let Phase::Asked { request, received } = &mut self.phase {
+        if let Phase::Requesting { request, received } = &mut self.phase {
             let count = self.stream.read(&mut request[*received..])?;
             if count == 0 {
                 return Ok(true);
@@ -312,7 +312,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{assert_said, configurations};
+    use crate::tests::{assert_in_contract, configurations};
 
     #[test]
     fn messages_are_those_of_the_contract() {
@@ -321,20 +321,20 @@ mod tests {
             &["paced", "quiet", "write_chunk_bytes", "write_rate_bit_s"],
         );
         let listen = configs[0].listen;
-        assert_said("serve", "serve", &Message::Ready { listen });
+        assert_in_contract("serve", "serve", &Message::Ready { listen });
         let counters = Counters {
             t_ns: 1_795_254_133_941_973_760,
             connections: 3904,
             active: 99,
             sent_bytes: 116_481_092,
         };
-        assert_said("serve", "serve", &Message::Counters(counters));
+        assert_in_contract("serve", "serve", &Message::Counters(counters));
         let last = Counters {
             t_ns: 1_795_254_138_936_818_342,
             connections: 15_059,
             active: 0,
             sent_bytes: 805_341_745,
         };
-        assert_said("serve", "serve", &Message::Done(last));
+        assert_in_contract("serve", "serve", &Message::Done(last));
     }
 }

@@ -19,18 +19,18 @@ pub fn listen(
     backlog: i32,
     congestion_control: Option<&str>,
 ) -> io::Result<TcpListener> {
-    let opened = || -> io::Result<Socket> {
+    let open_and_bind = || -> io::Result<Socket> {
         let socket = open(address)?;
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         Ok(socket)
     };
-    let doing = format!("listen on {address}");
-    let socket = opened().map_err(failed(&doing))?;
+    let action = format!("listen on {address}");
+    let socket = open_and_bind().map_err(failed(&action))?;
     if let Some(name) = congestion_control {
         set_congestion_control(&socket, name)?;
     }
-    socket.listen(backlog).map_err(failed(&doing))?;
+    socket.listen(backlog).map_err(failed(&action))?;
     Ok(socket.into())
 }
 
@@ -63,9 +63,9 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
 /// # Errors
 /// A configuration failure that names the ones the kernel has, if it refuses.
 pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
-    let outcome =
+    let result =
         sockopt::set_tcp_congestion(&socket, name).and_then(|()| sockopt::tcp_congestion(&socket));
-    match outcome {
+    match result {
         Ok(actual) if actual == name => Ok(()),
         Ok(actual) => Err(refused(name, &format!("it took '{actual}' instead"))),
         Err(rustix::io::Errno::NOENT) => Err(refused(
@@ -118,13 +118,13 @@ fn refused(name: &str, reason: &str) -> io::Error {
     ))
 }
 
-/// For `map_err`: `doing`, which needs a capability, has failed.
-pub fn not_permitted(doing: &str) -> impl FnOnce(io::Error) -> io::Error {
+/// For `map_err`: `action`, which needs a capability, has failed.
+pub fn not_permitted(action: &str) -> impl FnOnce(io::Error) -> io::Error {
     move |error| match error.kind() {
         ErrorKind::PermissionDenied => io::Error::other(format!(
-            "cannot {doing}: run as root, in a user namespace, or with CAP_NET_RAW"
+            "cannot {action}: run as root, in a user namespace, or with CAP_NET_RAW"
         )),
-        _ => failed(doing)(error),
+        _ => failed(action)(error),
     }
 }
 

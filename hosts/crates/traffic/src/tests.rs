@@ -39,13 +39,13 @@ pub fn configurations<T: DeserializeOwned + Debug>(topic: &str, optional: &[&str
 }
 
 /// The messages of `sender` among the examples of `topic`.
-pub fn said<T: DeserializeOwned>(topic: &str, sender: &str) -> Vec<T> {
+pub fn contract_messages<T: DeserializeOwned>(topic: &str, sender: &str) -> Vec<T> {
     let read = |message| serde_json::from_value(message).unwrap();
     examples(topic, sender).into_iter().map(read).collect()
 }
 
 /// Asserts that `message` is, field for field, one of the examples that `sender` says.
-pub fn assert_said(topic: &str, sender: &str, message: &impl Serialize) {
+pub fn assert_in_contract(topic: &str, sender: &str, message: &impl Serialize) {
     let message = serde_json::to_value(message).unwrap();
     let examples = examples(topic, sender);
     assert!(

@@ -121,7 +121,7 @@ fn send(config: &SendConfig, input: Input) -> io::Result<()> {
     config.writes.check()?;
     let listener = listen(config.listen, 1, Some(&config.congestion_control))?;
     let chunks = config.writes.begin(&listener)?;
-    let mut events = Events::of_job(input)?;
+    let mut events = Events::for_job(input)?;
     events.add(&listener, SOCKET, EventFlags::IN)?;
     emit(&Message::Ready {
         listen: Some(listener.local_addr()?),
@@ -141,9 +141,9 @@ fn send(config: &SendConfig, input: Input) -> io::Result<()> {
         }
     };
     drop(listener);
-    let outcome = send_all(&mut events, &stream, config.size_bytes, chunks, &mut sent);
+    let result = send_all(&mut events, &stream, config.size_bytes, chunks, &mut sent);
     emit(&sent)?;
-    outcome.map_err(|error| broken(&error, sent.sent_bytes, "sent", config.size_bytes))
+    result.map_err(|error| broken_off_error(&error, sent.sent_bytes, "sent", config.size_bytes))
 }
 
 fn send_all(
@@ -205,7 +205,7 @@ fn receive(config: &ReceiveConfig, input: Input) -> io::Result<()> {
     if let Some(name) = &config.congestion_control {
         check_congestion_control(name)?;
     }
-    let mut events = Events::of_job(input)?;
+    let mut events = Events::for_job(input)?;
     emit(&Message::Ready { listen: None })?;
 
     let mut received = Received::default();
@@ -215,15 +215,15 @@ fn receive(config: &ReceiveConfig, input: Input) -> io::Result<()> {
             return emit(&received);
         }
     }
-    let outcome = receive_all(&mut events, config, &mut received);
-    received.conclude();
+    let result = receive_all(&mut events, config, &mut received);
+    received.compute_rate();
     emit(&received)?;
-    match outcome? {
+    match result? {
         Ok(()) => Ok(()),
         Err(error) if received.first_byte_ns.is_none() => {
             Err(failed(format!("receive from {}", config.connect))(error))
         }
-        Err(error) => Err(broken(
+        Err(error) => Err(broken_off_error(
             &error,
             received.received_bytes,
             "received",
@@ -307,8 +307,8 @@ impl Receiver {
 
     /// Few wake-ups while much is missing, and the true instant of the last byte: the low-water mark is taken
     /// away for the last stretch.
-    fn adjust_low_water(&mut self, left_bytes: u64) -> io::Result<()> {
-        let has_mark = left_bytes > 2 * u64::from(LOW_WATER_BYTES);
+    fn adjust_low_water(&mut self, remaining_bytes: u64) -> io::Result<()> {
+        let has_mark = remaining_bytes > 2 * u64::from(LOW_WATER_BYTES);
         if has_mark != self.low_water {
             atoll_netio::tcp_options::set_receive_low_water(
                 &self.stream,
@@ -321,7 +321,7 @@ impl Receiver {
 }
 
 impl Received {
-    fn conclude(&mut self) {
+    fn compute_rate(&mut self) {
         if self.end_ns.is_none() {
             return;
         }
@@ -332,7 +332,7 @@ impl Received {
     }
 }
 
-fn broken(error: &io::Error, bytes: u64, verb: &str, size_bytes: u64) -> io::Error {
+fn broken_off_error(error: &io::Error, bytes: u64, verb: &str, size_bytes: u64) -> io::Error {
     io::Error::other(format!(
         "transfer broken off after {bytes} of {size_bytes} bytes {verb}: {error}"
     ))
@@ -341,7 +341,7 @@ fn broken(error: &io::Error, bytes: u64, verb: &str, size_bytes: u64) -> io::Err
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{assert_said, configurations};
+    use crate::tests::{assert_in_contract, configurations};
 
     #[test]
     fn messages_are_those_of_the_contract() {
@@ -358,8 +358,8 @@ mod tests {
             TransferConfig::Send(config) => Some(config.listen),
             TransferConfig::Receive(_) => None,
         });
-        assert_said("transfer", "send", &Message::Ready { listen });
-        assert_said(
+        assert_in_contract("transfer", "send", &Message::Ready { listen });
+        assert_in_contract(
             "transfer",
             "send",
             &Sent {
@@ -367,9 +367,9 @@ mod tests {
                 complete: true,
             },
         );
-        assert_said("transfer", "receive", &Message::Ready { listen: None });
+        assert_in_contract("transfer", "receive", &Message::Ready { listen: None });
         let t_ns = 1_795_254_142_000_000_000;
-        assert_said(
+        assert_in_contract(
             "transfer",
             "receive",
             &Message::Progress {
@@ -383,8 +383,8 @@ mod tests {
             start_ns,
             ..Received::default()
         };
-        nothing.conclude();
-        assert_said("transfer", "receive", &nothing);
+        nothing.compute_rate();
+        assert_in_contract("transfer", "receive", &nothing);
         let mut everything = Received {
             received_bytes: 10_000_000,
             complete: true,
@@ -394,8 +394,8 @@ mod tests {
             monotonic_end_ns: 13 * SECOND_NS,
             ..nothing
         };
-        everything.conclude();
-        assert_said("transfer", "receive", &everything);
+        everything.compute_rate();
+        assert_in_contract("transfer", "receive", &everything);
     }
 
     #[test]
@@ -409,7 +409,7 @@ mod tests {
             monotonic_end_ns: 9 * SECOND_NS,
             ..Received::default()
         };
-        received.conclude();
+        received.compute_rate();
         assert_eq!(received.seconds, Some(8.0));
         assert_eq!(received.rate_bit_s, Some(10_000_000.0));
     }

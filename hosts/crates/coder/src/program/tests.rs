@@ -26,11 +26,11 @@ fn pair(change: impl Fn(&mut Value)) -> (Coder, Coder) {
 }
 
 /// The coder at the world's end, which began at this instant.
-fn near(began: u32, change: impl Fn(&mut Value)) -> Coder {
-    Coder::new(&config(change).unwrap(), began).unwrap()
+fn near(session_start: u32, change: impl Fn(&mut Value)) -> Coder {
+    Coder::new(&config(change).unwrap(), session_start).unwrap()
 }
 
-fn far(began: u32, change: impl Fn(&mut Value)) -> Coder {
+fn far(session_start: u32, change: impl Fn(&mut Value)) -> Coder {
     let config = config(|line| {
         change(line);
         let tunnel = &mut line["tunnels"][0];
@@ -42,7 +42,7 @@ fn far(began: u32, change: impl Fn(&mut Value)) -> Coder {
         let (world, island) = (pair["world"]["mtu"].take(), pair["island"]["mtu"].take());
         (pair["world"]["mtu"], pair["island"]["mtu"]) = (island, world);
     });
-    Coder::new(&config.unwrap(), began).unwrap()
+    Coder::new(&config.unwrap(), session_start).unwrap()
 }
 
 fn sums(coder: &Coder) -> Sums {
@@ -335,7 +335,7 @@ fn reports_go_back_where_packets_came_from() {
         (sums(&far).sent_reports, sums(&near).arrived_reports),
         (2, 1)
     );
-    assert_eq!(near.present(Peak::take_interval).report_rtt_ns, 19 * MS);
+    assert_eq!(near.current(Peak::take_interval).report_rtt_ns, 19 * MS);
 }
 
 #[test]
@@ -454,7 +454,7 @@ fn repair_packets_follow_the_losses_and_fall_back_without_reports() {
                 arrive(near, ISLAND, now_ns, &[report]);
             }
         }
-        near.present(Peak::take_interval)
+        near.current(Peak::take_interval)
     };
     let begin = run(&mut near, &mut far, 50, true);
     assert_eq!((begin.redundancy, begin.fallback), (2, 1));
@@ -597,9 +597,9 @@ fn recovered_packets_leave_by_the_pair_of_legs_by_which_they_would_have() {
 }
 
 /// What a coder that began at this instant makes of twelve packets.
-fn coded(began: u32, change: impl Fn(&mut Value)) -> Vec<Vec<u8>> {
+fn coded(start: u32, change: impl Fn(&mut Value)) -> Vec<Vec<u8>> {
     let packets: Vec<Vec<u8>> = numbered(12).iter().map(|packet| framed(packet)).collect();
-    frames(&arrive(&mut near(began, change), WORLD, 0, &packets))
+    frames(&arrive(&mut near(start, change), WORLD, 0, &packets))
 }
 
 /// The numbers of the packets that hosts get.
@@ -612,15 +612,15 @@ fn to_hosts(sent: &[(usize, Vec<u8>)]) -> Vec<u8> {
 #[test]
 fn a_coder_that_begins_again_is_followed_from_its_first_packet() {
     for change in [small_generations, sliding_window, held] {
-        for began in [2, 100_000, u32::MAX] {
+        for session_start in [2, 100_000, u32::MAX] {
             let mut far = far(3, change);
             arrive(&mut far, WORLD, MS, &coded(3, change));
-            let mut again = coded(began, change);
+            let mut again = coded(session_start, change);
             again.remove(1);
             let mut delivered = to_hosts(&arrive(&mut far, WORLD, 2 * MS, &again));
             assert!(delivered.is_sorted() || sums(&far).held_packets == 0);
             delivered.sort_unstable();
-            assert_eq!(delivered, (0..12).collect::<Vec<u8>>(), "{began}");
+            assert_eq!(delivered, (0..12).collect::<Vec<u8>>(), "{session_start}");
             let sums = sums(&far).decoded;
             assert_eq!((sums.recovered_packets, sums.late_packets), (1, 0));
         }
@@ -657,30 +657,30 @@ fn packets_of_the_session_before_that_still_come_change_nothing() {
 #[test]
 fn a_straggler_of_an_older_session_ends_the_present_one_for_a_moment_only() {
     let mut far = far(3, small_generations);
-    for (began, ms) in [(900_000, 1), (500_000, 2), (3, 3), (900_000, 4)] {
+    for (session_start, ms) in [(900_000, 1), (500_000, 2), (3, 3), (900_000, 4)] {
         arrive(
             &mut far,
             WORLD,
             ms * MS,
-            &coded(began, small_generations)[..1],
+            &coded(session_start, small_generations)[..1],
         );
     }
-    let present = coded(3, small_generations);
-    assert!(to_hosts(&arrive(&mut far, WORLD, 5 * MS, &present[1..3])).is_empty());
-    let later = to_hosts(&arrive(&mut far, WORLD, 10_000 * MS, &present[1..3]));
+    let current = coded(3, small_generations);
+    assert!(to_hosts(&arrive(&mut far, WORLD, 5 * MS, &current[1..3])).is_empty());
+    let later = to_hosts(&arrive(&mut far, WORLD, 10_000 * MS, &current[1..3]));
     assert_eq!(later.len(), 2);
 }
 
 #[test]
 fn reports_of_a_coder_that_begins_again_are_heard_at_once() {
     let mut near = near(3, with_feedback);
-    for (began, ms) in [(100_000, 10), (3, 20)] {
-        let mut far = far(began, with_feedback);
+    for (session_start, ms) in [(100_000, 10), (3, 20)] {
+        let mut far = far(session_start, with_feedback);
         let sent = frames(&arrive(&mut near, WORLD, 0, &[framed(&numbered(1)[0])]));
         let mut reports = frames(&arrive(&mut far, WORLD, MS, &sent));
         reports.retain(|frame| is_report(frame));
         arrive(&mut near, ISLAND, ms * MS, &reports);
-        let rtt_ns = near.present(Peak::take_interval).report_rtt_ns;
+        let rtt_ns = near.current(Peak::take_interval).report_rtt_ns;
         assert_eq!(
             rtt_ns,
             ms * MS,

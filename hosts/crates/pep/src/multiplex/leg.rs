@@ -52,7 +52,7 @@ pub(crate) const FIRST_SLOT: usize = 1 << 30;
 pub(crate) type Lost = Option<BadFrame>;
 
 #[derive(Debug)]
-enum Life {
+enum State {
     /// To be tried at this time, or when it is wanted or the other PEP connects.
     Down {
         at_ns: Option<u64>,
@@ -68,7 +68,7 @@ enum Life {
 #[derive(Debug)]
 pub(crate) struct Leg {
     connects: bool,
-    life: Life,
+    state: State,
     pause_ns: u64,
     /// Its socket, if there is one.
     pub end: Option<End>,
@@ -101,7 +101,7 @@ impl Leg {
     pub(crate) fn new(connects: bool, is_needed: bool, retry_pause_ns: Option<u64>) -> Self {
         Self {
             connects,
-            life: Life::Down {
+            state: State::Down {
                 at_ns: (connects && is_needed).then_some(0),
             },
             pause_ns: PAUSE_NS,
@@ -122,18 +122,18 @@ impl Leg {
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        matches!(self.life, Life::Up)
+        matches!(self.state, State::Up)
     }
 
     /// Whether it is about to be.
     pub(crate) fn is_beginning(&self) -> bool {
-        matches!(self.life, Life::Beginning { .. })
+        matches!(self.state, State::Beginning { .. })
     }
 
     /// Try it soon if it is down.
     pub(crate) fn want(&mut self, now_ns: u64) {
-        match &mut self.life {
-            Life::Down { at_ns } if self.connects => {
+        match &mut self.state {
+            State::Down { at_ns } if self.connects => {
                 at_ns.get_or_insert(now_ns);
             }
             _ => {}
@@ -142,10 +142,10 @@ impl Leg {
 
     /// When something is to be done.
     pub(crate) fn due_ns(&self) -> Option<u64> {
-        match self.life {
-            Life::Down { at_ns } => at_ns,
-            Life::Beginning { until_ns } => Some(until_ns),
-            Life::Up => self.retry_at_ns,
+        match self.state {
+            State::Down { at_ns } => at_ns,
+            State::Beginning { until_ns } => Some(until_ns),
+            State::Up => self.retry_at_ns,
         }
     }
 
@@ -166,10 +166,10 @@ impl Leg {
         now_ns: u64,
     ) -> io::Result<()> {
         self.end = Some(End::watch(epoll, socket, token, Peer::Client)?);
-        self.life = Life::Beginning {
+        self.state = State::Beginning {
             until_ns: now_ns + HELLO_NS,
         };
-        self.say(Message::Hello);
+        self.send_message(Message::Hello);
         Ok(())
     }
 
@@ -185,7 +185,7 @@ impl Leg {
         self.padding_bytes = 0;
         self.retry_at_ns = None;
         self.waiting.clear();
-        self.life = Life::Down {
+        self.state = State::Down {
             at_ns: (self.connects && is_tried_again).then_some(now_ns + self.pause_ns),
         };
         self.pause_ns = (2 * self.pause_ns).min(PAUSE_MAX_NS);
@@ -197,11 +197,11 @@ impl Leg {
     ///
     /// # Errors
     /// It said hello before.
-    pub(crate) fn greet(&mut self, padding_bytes: usize) -> Result<(), BadFrame> {
-        if !matches!(self.life, Life::Beginning { .. }) {
+    pub(crate) fn on_hello(&mut self, padding_bytes: usize) -> Result<(), BadFrame> {
+        if !matches!(self.state, State::Beginning { .. }) {
             return Err(BadFrame);
         }
-        self.life = Life::Up;
+        self.state = State::Up;
         self.pause_ns = PAUSE_NS;
         self.padding_bytes = padding_bytes;
         Ok(())
@@ -221,7 +221,7 @@ impl Leg {
     /// Ask the other PEP for a successor, once.
     pub(crate) fn request_renewal(&mut self) {
         if !std::mem::replace(&mut self.renewal.is_requested_here, true) {
-            self.say(Message::Renew);
+            self.send_message(Message::Renew);
         }
     }
 
@@ -229,7 +229,7 @@ impl Leg {
     pub(crate) fn retire(&mut self) {
         self.is_retired = true;
         if !self.connects {
-            self.say(Message::Last);
+            self.send_message(Message::Last);
         }
     }
 
@@ -246,7 +246,7 @@ impl Leg {
     pub(crate) fn open(&mut self, slot: usize) -> u32 {
         let id = self.next_id;
         self.next_id = id.wrapping_add(2);
-        self.note_opened(id, slot);
+        self.record_opened(id, slot);
         id
     }
 
@@ -257,7 +257,7 @@ impl Leg {
     }
 
     /// A stream is open.
-    pub(crate) fn note_opened(&mut self, id: u32, slot: usize) {
+    pub(crate) fn record_opened(&mut self, id: u32, slot: usize) {
         self.renewal.note_use();
         self.streams.insert(id, slot);
     }
@@ -290,7 +290,7 @@ impl Leg {
             let count = self.padding_bytes.min(PAYLOAD_BYTES);
             self.padding_bytes -= count;
             let message = Message::Padding(&[0; PAYLOAD_BYTES][..count]);
-            self.say(message);
+            self.send_message(message);
         }
         None
     }
@@ -305,7 +305,7 @@ impl Leg {
     }
 
     /// Say something that is of no stream.
-    fn say(&mut self, message: Message<'_>) {
+    fn send_message(&mut self, message: Message<'_>) {
         let frame = Frame { stream: 0, message };
         frame.put(&mut self.outgoing);
     }
@@ -315,7 +315,7 @@ impl Leg {
         let is_empty = self.waiting.is_empty() && self.unsent_bytes() + self.padding_bytes == 0;
         let is_sent = || {
             let progress = self.end.as_ref().and_then(End::progress);
-            progress.is_none_or(|one| one.unsent_bytes == 0)
+            progress.is_none_or(|progress| progress.unsent_bytes == 0)
         };
         self.is_up() && !(is_empty && is_sent())
     }
@@ -334,9 +334,9 @@ impl Leg {
     }
 
     /// The kernel reports something of its socket.
-    pub(crate) fn note(&mut self, events: EventFlags) {
+    pub(crate) fn on_events(&mut self, events: EventFlags) {
         if let Some(end) = &mut self.end {
-            end.note(events);
+            end.on_events(events);
         }
     }
 

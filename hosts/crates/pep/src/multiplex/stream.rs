@@ -20,7 +20,7 @@ pub(crate) struct Stream {
     credit: u64,
     window: Window,
     /// The other PEP knows that this end has ended, or there is nothing to end.
-    has_said_end: bool,
+    has_sent_end: bool,
     /// It is over for both PEPs, whatever is left of its connection.
     pub is_closed: bool,
     pub received_bytes: u64,
@@ -36,7 +36,7 @@ impl Stream {
             is_queued: false,
             credit,
             window,
-            has_said_end: false,
+            has_sent_end: false,
             is_closed: false,
             received_bytes: 0,
         }
@@ -90,17 +90,17 @@ impl Stream {
         Ok(())
     }
 
-    /// Report to the other PEP what is due: that more may be sent, `rest` bytes being in memory, or that the stream has ended.
-    pub(crate) fn report(&mut self, own: &End, rest: u64, budget: &mut Budget, out: &mut Vec<u8>) {
-        self.window.deliver(rest, budget);
+    /// Report to the other PEP what is due: that more may be sent, `held` bytes being in memory, or that the stream has ended.
+    pub(crate) fn report(&mut self, own: &End, held: u64, budget: &mut Budget, out: &mut Vec<u8>) {
+        self.window.deliver(held, budget);
         if own.reading == Reading::Open {
             let credit = self.window.raise(budget);
             if credit > 0 {
                 self.put(Message::Credit(credit), out);
             }
         }
-        if own.is_shut && !self.has_said_end {
-            self.has_said_end = true;
+        if own.is_shut && !self.has_sent_end {
+            self.has_sent_end = true;
             self.put(Message::Fin, out);
         }
     }
@@ -113,7 +113,7 @@ impl Stream {
 
     /// The connection has ended: reset the stream, unless it has ended on both sides.
     pub(crate) fn end(&self, own: &End, out: &mut Vec<u8>) {
-        let has_ended = self.has_said_end && own.reading == Reading::Finished;
+        let has_ended = self.has_sent_end && own.reading == Reading::Finished;
         if !has_ended {
             self.put(Message::Rst, out);
         }

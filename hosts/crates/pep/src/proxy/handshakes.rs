@@ -54,8 +54,8 @@ impl Proxy {
             End::of_stream(slot, Peer::Server)
         } else {
             let route = (pair, side.opposite(), addresses);
-            let begun = self.connect_server(slot, route, false);
-            match begun {
+            let connecting = self.connect_server(slot, route, false);
+            match connecting {
                 Ok(server) => server,
                 Err(error) => return self.refuse(side_index, &first, Refusal::of(&error)),
             }
@@ -121,7 +121,7 @@ impl Proxy {
 
     /// Give up a pending connection for another one to `server`; whether there is one to give up.
     fn make_room(&mut self, server: SocketAddrV4, now_ns: u64) -> bool {
-        let evicted = self.pending.to_evict(server, now_ns);
+        let evicted = self.pending.victim(server, now_ns);
         if let Some(slot) = evicted {
             self.sums.evicted_connections += 1;
             self.give_up(slot);
@@ -166,7 +166,7 @@ impl Proxy {
     pub(super) fn accept(&mut self, side_index: usize, now_ns: u64) {
         for _ in 0..TAKEN_PER_TURN {
             match self.sides[side_index].listener.accept() {
-                Ok((socket, client)) => self.join(side_index, socket, &client, now_ns),
+                Ok((socket, client)) => self.on_accepted(side_index, socket, &client, now_ns),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // accept(2): errors of the new connection itself, which is gone; there are descriptors, see `open`.
                 Err(_) => {}
@@ -177,7 +177,7 @@ impl Proxy {
     /// The client is established. A socket that belongs to nothing is closed, and its peer thereby reset.
     ///
     /// `client`: its address, as accept(2) returns it; the socket no longer has it if it was reset by now.
-    fn join(&mut self, side_index: usize, socket: Socket, client: &SockAddr, now_ns: u64) {
+    fn on_accepted(&mut self, side_index: usize, socket: Socket, client: &SockAddr, now_ns: u64) {
         let SideSockets { pair, side, .. } = self.sides[side_index];
         let server = socket
             .local_addr()
@@ -210,7 +210,7 @@ impl Proxy {
             let entry = (now_ns + FIRST_DATA_NS, slot, connection.id);
             self.unopened.push_back(entry);
         } else {
-            self.follow(slot);
+            self.update_stream(slot);
         }
     }
 
@@ -225,9 +225,9 @@ impl Proxy {
         let connection = &mut self.connections[slot];
         match opened {
             Ok(end) => connection.open(end, &mut self.plumbing),
-            Err(error) => return self.note_answer(slot, Err(Refusal::of(&error)), now_ns),
+            Err(error) => return self.on_answer(slot, Err(Refusal::of(&error)), now_ns),
         }
-        if connection.is_hopeless() {
+        if connection.cannot_be_established() {
             self.give_up(slot);
         }
     }
@@ -235,9 +235,9 @@ impl Proxy {
     /// Connect to the servers of accepted clients that have not sent anything for too long: they wait for their servers.
     pub(super) fn open_servers(&mut self, now_ns: u64) {
         while let Some(&(until_ns, slot, id)) = self.unopened.front() {
-            let connection = self.connections.get(slot).filter(|one| one.id == id);
+            let connection = self.connections.get(slot).filter(|c| c.id == id);
             let is_unopened =
-                connection.is_some_and(|one| one.is_unopened && !matches!(one.stage, Stage::Over));
+                connection.is_some_and(|c| c.is_unopened && !matches!(c.stage, Stage::Over));
             if is_unopened && now_ns < until_ns {
                 return;
             }
@@ -261,7 +261,7 @@ impl Proxy {
     }
 
     /// The server has accepted, or not.
-    pub(super) fn note_answer(&mut self, slot: usize, answer: Result<(), Refusal>, now_ns: u64) {
+    pub(super) fn on_answer(&mut self, slot: usize, answer: Result<(), Refusal>, now_ns: u64) {
         self.answer_stream(slot, answer);
         match answer {
             Ok(()) => {

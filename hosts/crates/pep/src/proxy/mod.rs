@@ -12,7 +12,7 @@ mod tests;
 
 use crate::config::{Config, LEGS_MAX, PAIRS_MAX, Side};
 use crate::connection::{Addresses, Connection, Next, Stage};
-use crate::end::{Peer, of_token};
+use crate::end::{Peer, slot_and_peer};
 use crate::first_segment::{FirstSegment, Refusal};
 use crate::messages::{Message, Sums};
 use crate::multiplex::credit::Budget;
@@ -208,23 +208,23 @@ impl Proxy {
                     INPUT => input.read().map_err(failed("read standard input"))?,
                     token if token >= SIDES => self.enter(token - SIDES, now_ns)?,
                     token if token >= LEGS => {
-                        if let Some(leg) = self.legs.get_mut(of_token(token - LEGS).0) {
-                            leg.note(flags);
+                        if let Some(leg) = self.legs.get_mut(slot_and_peer(token - LEGS).0) {
+                            leg.on_events(flags);
                         }
                     }
-                    token => self.note(token, flags, now_ns),
+                    token => self.on_events(token, flags, now_ns),
                 }
             }
             while let Some(request) = input.next_request() {
                 match request {
-                    Ok(request) => self.carry_out(request, output, now_ns),
+                    Ok(request) => self.answer_request(request, output, now_ns),
                     Err(refusal) => output.line(&refusal),
                 }
             }
             if input.ended() {
                 return Ok(());
             }
-            self.tend_legs(now_ns);
+            self.retry_legs(now_ns);
             self.receive_frames(now_ns);
             self.work(now_ns);
             self.expire(now_ns);
@@ -292,15 +292,15 @@ impl Proxy {
     }
 
     /// The kernel reports something of a connection.
-    fn note(&mut self, token: u64, flags: EventFlags, now_ns: u64) {
-        let (slot, peer) = of_token(token);
+    fn on_events(&mut self, token: u64, flags: EventFlags, now_ns: u64) {
+        let (slot, peer) = slot_and_peer(token);
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
         };
         match (peer, &mut connection.client) {
             (Peer::Server, _) if matches!(connection.stage, Stage::Connecting { .. }) => {
                 let answer = connection.server.take_error();
-                connection.server.note(flags);
+                connection.server.on_events(flags);
                 // Under load one event in ten thousand carries no error, though the server is unreachable.
                 let answer = match (answer, connection.server.progress()) {
                     (Err(error), _) => Err(Refusal::of(&error)),
@@ -308,21 +308,21 @@ impl Proxy {
                     (Ok(()), Some(progress)) if progress.closed => Err(Refusal::Unanswered),
                     (Ok(()), _) => Ok(()),
                 };
-                self.note_answer(slot, answer, now_ns);
+                self.on_answer(slot, answer, now_ns);
                 return;
             }
-            (Peer::Server, _) => connection.server.note(flags),
-            (Peer::Client, Some(client)) => client.note(flags),
+            (Peer::Server, _) => connection.server.on_events(flags),
+            (Peer::Client, Some(client)) => client.on_events(flags),
             (Peer::Client, None) => {}
         }
         match connection.stage {
             Stage::Connecting { .. } | Stage::Accepting => {
-                if connection.is_hopeless() {
+                if connection.cannot_be_established() {
                     self.give_up(slot);
                 } else if connection.is_unopened_with_data() {
                     self.open_server(slot, now_ns);
                 } else {
-                    self.follow(slot);
+                    self.update_stream(slot);
                 }
             }
             Stage::Over => {}
@@ -373,14 +373,14 @@ impl Proxy {
             let next = connection.advance(&mut self.plumbing, &mut self.sums, now_ns, flush_ns);
             connection.count(&mut self.sums);
             self.buffered.record(self.plumbing.buffered_bytes);
-            self.follow(slot);
+            self.update_stream(slot);
             match next {
                 Next::Wait => {}
                 Next::Continue => self.enqueue(slot),
                 Next::WaitForMemory => {
                     self.waiting_for_memory.insert(slot);
                 }
-                Next::Look => {
+                Next::CheckAgain => {
                     self.resetting.insert(slot);
                 }
                 Next::End => {

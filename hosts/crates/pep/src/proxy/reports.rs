@@ -4,7 +4,7 @@
 use super::{Proxy, most_pending};
 use crate::config::{Change, Side};
 use crate::connection::{Connection, Stage};
-use crate::messages::{Answer, Content, Figures, Message, Present, Request, median_and_max};
+use crate::messages::{Answer, Content, CurrentValues, Figures, Message, Request, median_and_max};
 use crate::sockets::{set_leg_silence, set_silence};
 use atoll_job::Output;
 use atoll_job::clock::real_time_ns;
@@ -30,52 +30,52 @@ impl Proxy {
         }
     }
 
-    /// The figures now, with maxima as `take` takes them.
-    pub(super) fn figures(&mut self, take: fn(&mut Peak) -> u64) -> Figures {
-        let established = self.connections.iter().map(|(_, connection)| connection);
+    /// The figures now, with maxima as `take_peak` takes them.
+    pub(super) fn figures(&mut self, take_peak: fn(&mut Peak) -> u64) -> Figures {
+        let established = self.connections.iter().map(|(_, c)| c);
         let mut rtts = [Vec::new(), Vec::new()];
-        let mut present = Present {
+        let mut current = CurrentValues {
             pending_connections: self.pending.len() as u64,
-            pending_of_a_server: self.pending.most_of_a_server() as u64,
+            pending_of_a_server: self.pending.max_per_server() as u64,
             buffered_bytes: self.plumbing.buffered_bytes,
             multiplexes: self.multiplexes(),
             multiplex_rtt_ns: self.multiplex_rtt_ns(),
             pipes: 1,
             memory_bytes: resident_bytes(),
-            ..Present::default()
+            ..CurrentValues::default()
         };
         for connection in established.filter(|connection| connection.is_established()) {
-            present.open_connections += 1;
-            present.held_bytes += connection.sample.held_bytes;
+            current.open_connections += 1;
+            current.held_bytes += connection.sample.held_bytes;
             for (rtts, side) in rtts.iter_mut().zip(Side::BOTH) {
                 rtts.extend(connection.sample.rtt_ns.of(side));
             }
         }
         let [world, island] = rtts.map(|mut rtts| median_and_max(&mut rtts).unzip());
-        (present.world_rtt_median_ns, present.world_rtt_max_ns) = world;
-        (present.island_rtt_median_ns, present.island_rtt_max_ns) = island;
-        self.held.record(present.held_bytes);
-        self.buffered.record(present.buffered_bytes);
-        present.held_max_bytes = take(&mut self.held);
-        present.buffered_max_bytes = take(&mut self.buffered);
+        (current.world_rtt_median_ns, current.world_rtt_max_ns) = world;
+        (current.island_rtt_median_ns, current.island_rtt_max_ns) = island;
+        self.held.record(current.held_bytes);
+        self.buffered.record(current.buffered_bytes);
+        current.held_max_bytes = take_peak(&mut self.held);
+        current.buffered_max_bytes = take_peak(&mut self.buffered);
         Figures {
             sums: self.sums,
-            present,
+            current,
         }
     }
 
     fn multiplexes(&self) -> u64 {
-        let ups = self
+        let active_legs = self
             .legs
             .iter()
             .filter(|leg| leg.is_up() && !leg.is_retired);
-        ups.count() as u64
+        active_legs.count() as u64
     }
 
     /// Of the multiplexed connection with the longest one.
     fn multiplex_rtt_ns(&self) -> Option<u64> {
-        let ups = self.legs.iter().filter(|leg| leg.is_up());
-        let rtts = ups.filter_map(|leg| Some(leg.end.as_ref()?.progress()?.rtt_us));
+        let active_legs = self.legs.iter().filter(|leg| leg.is_up());
+        let rtts = active_legs.filter_map(|leg| Some(leg.end.as_ref()?.progress()?.rtt_us));
         rtts.max().map(|rtt_us| u64::from(rtt_us) * 1000)
     }
 
@@ -87,7 +87,7 @@ impl Proxy {
         }
     }
 
-    pub(super) fn carry_out(&mut self, request: Request, output: &Output, now_ns: u64) {
+    pub(super) fn answer_request(&mut self, request: Request, output: &Output, now_ns: u64) {
         let (op, id, content) = match request {
             Request::Mark { id } => {
                 let figures = self.figures_since_mark();
@@ -134,7 +134,7 @@ impl Proxy {
     /// Sockets whose connections are gone take nothing.
     fn set_silence(&self, silence_ns: u64) {
         let connections = self.connections.iter();
-        let ends = connections.flat_map(|(_, one)| one.client.iter().chain([&one.server]));
+        let ends = connections.flat_map(|(_, c)| c.client.iter().chain([&c.server]));
         for socket in ends.filter_map(|end| end.descriptor().ok()) {
             let _ = set_silence(&socket, silence_ns);
         }
@@ -151,16 +151,16 @@ impl Proxy {
                 format!("there is no pair {pair}: the configuration has {pairs}, numbered from 0");
             return Content::Error { error };
         }
-        let of_pair = |connection: &Connection| {
+        let is_selected = |connection: &Connection| {
             pair.is_none_or(|pair| connection.pair == pair)
                 && !matches!(connection.stage, Stage::Over)
         };
-        let chosen = self
+        let selected = self
             .connections
             .iter()
-            .filter(|(_, connection)| of_pair(connection));
-        let chosen: Vec<usize> = chosen.map(|(slot, _)| slot).collect();
-        for &slot in &chosen {
+            .filter(|(_, connection)| is_selected(connection));
+        let selected: Vec<usize> = selected.map(|(slot, _)| slot).collect();
+        for &slot in &selected {
             if self.connections[slot].is_pending() {
                 self.give_up(slot);
             } else {
@@ -170,16 +170,15 @@ impl Proxy {
             }
         }
         Content::Ended {
-            connections: chosen.len(),
+            connections: selected.len(),
         }
     }
 
     fn list(&self, limit: usize, now_ns: u64) -> Content {
-        let mut connections: Vec<&Connection> =
-            self.connections.iter().map(|(_, one)| one).collect();
-        connections.sort_by_key(|one| (Reverse(one.sample.held_bytes), one.id));
+        let mut connections: Vec<&Connection> = self.connections.iter().map(|(_, c)| c).collect();
+        connections.sort_by_key(|c| (Reverse(c.sample.held_bytes), c.id));
         let first = connections.into_iter().take(limit);
-        Content::Listed {
+        Content::Connections {
             connections: first.map(|connection| connection.listed(now_ns)).collect(),
         }
     }

@@ -3,7 +3,7 @@
 
 use super::Proxy;
 use crate::config::{Between, LEGS_MAX, PAIRS_MAX, Side};
-use crate::connection::{Addresses, Carried, Connection, Stage};
+use crate::connection::{Addresses, Connection, Stage, StreamParts};
 use crate::end::{End, Failure, Peer, Reading};
 use crate::first_segment::Refusal;
 use crate::multiplex::credit::{FIRST_CREDIT, Window};
@@ -19,11 +19,7 @@ impl Proxy {
     /// Whether a new connection towards `side` is to be a stream. If the multiplexed connection is not up, it is tried, and
     /// connections are split one by one meanwhile.
     pub(super) fn is_multiplexed(&mut self, pair: usize, side: Side, now_ns: u64) -> bool {
-        if self
-            .config
-            .between
-            .is_none_or(|between| between.side != side)
-        {
+        if self.config.between.is_none_or(|b| b.side != side) {
             return false;
         }
         self.use_pair(pair, now_ns);
@@ -36,7 +32,7 @@ impl Proxy {
     /// take the place of this one's at a PEP which has one pair.
     fn use_pair(&mut self, pair: usize, now_ns: u64) {
         let is_other = std::mem::replace(&mut self.pair, pair) != pair;
-        if !is_other || self.config.between.is_none_or(|one| !one.connects()) {
+        if !is_other || self.config.between.is_none_or(|b| !b.connects()) {
             return;
         }
         for leg in 0..self.legs.len() {
@@ -49,7 +45,7 @@ impl Proxy {
     /// The multiplexed connection of `pair` with these addresses of the other PEP's, which arrives at `side`; none: it is
     /// none.
     pub(super) fn leg_of(&self, pair: usize, side: Side, addresses: Addresses) -> Option<usize> {
-        let between = self.config.between.filter(|between| between.side == side);
+        let between = self.config.between.filter(|b| b.side == side);
         let of_peer = between?.leg_of(addresses)?;
         Some(of_peer / PAIRS_MAX * PAIRS_MAX + pair)
     }
@@ -82,8 +78,8 @@ impl Proxy {
         credit: u32,
         now_ns: u64,
     ) {
-        let begun = self.begin_for_peer(leg % PAIRS_MAX, addresses, now_ns);
-        let slot = match begun {
+        let result = self.begin_for_peer(leg % PAIRS_MAX, addresses, now_ns);
+        let slot = match result {
             Ok(slot) => slot,
             Err(refusal) => {
                 let (stream, message) = (id, Message::Refused(refusal));
@@ -91,7 +87,7 @@ impl Proxy {
             }
         };
         self.use_pair(leg % PAIRS_MAX, now_ns);
-        self.legs[leg].note_opened(id, slot);
+        self.legs[leg].record_opened(id, slot);
         let window = Window::of_opened(&mut self.budget);
         let connection = &mut self.connections[slot];
         let stream = Stream::new((leg, id), Peer::Client, u64::from(credit), window);
@@ -133,7 +129,7 @@ impl Proxy {
 
     /// Tell the other PEP how its server has answered.
     pub(super) fn answer_stream(&mut self, slot: usize, answer: Result<(), Refusal>) {
-        let Some(Carried { stream, .. }) = self.connections[slot].carried() else {
+        let Some(StreamParts { stream, .. }) = self.connections[slot].stream_parts() else {
             return;
         };
         let leg = &mut self.legs[stream.leg];
@@ -153,29 +149,29 @@ impl Proxy {
 
     /// Something has happened to a connection: if it has a stream, send the messages that are due, and have it wait for a turn if it has
     /// something to send.
-    pub(super) fn follow(&mut self, slot: usize) {
-        let Some(mut carried) = self.connections[slot].carried() else {
+    pub(super) fn update_stream(&mut self, slot: usize) {
+        let Some(mut parts) = self.connections[slot].stream_parts() else {
             return;
         };
-        let leg = &mut self.legs[carried.stream.leg];
-        let rest_bytes = carried.back.rest_bytes();
+        let leg = &mut self.legs[parts.stream.leg];
+        let pending_bytes = parts.back.pending_bytes();
         if leg.is_up() {
             let budget = &mut self.budget;
-            carried
+            parts
                 .stream
-                .report(carried.own, rest_bytes, budget, &mut leg.outgoing);
-            if carried.joins_queue() {
-                leg.queue(slot, carried.stream.id);
+                .report(parts.own, pending_bytes, budget, &mut leg.outgoing);
+            if parts.joins_queue() {
+                leg.queue(slot, parts.stream.id);
             }
         }
     }
 
     /// A connection is over: so is its stream.
     pub(super) fn close_stream(&mut self, connection: &mut Connection) {
-        if let Some(carried) = connection.carried() {
-            let leg = &mut self.legs[carried.stream.leg];
-            carried.stream.end(carried.own, &mut leg.outgoing);
-            leg.close(carried.stream, &mut self.budget);
+        if let Some(parts) = connection.stream_parts() {
+            let leg = &mut self.legs[parts.stream.leg];
+            parts.stream.end(parts.own, &mut leg.outgoing);
+            leg.close(parts.stream, &mut self.budget);
         }
     }
 
@@ -187,15 +183,15 @@ impl Proxy {
 
     fn begin_leg(&mut self, leg: usize, socket: Socket, now_ns: u64) {
         let slot = leg::FIRST_SLOT + leg;
-        let begun = set_up_multiplexed(&self.config, &socket)
+        let result = set_up_multiplexed(&self.config, &socket)
             .and_then(|()| self.legs[leg].begin(&self.plumbing.epoll, socket, slot, now_ns));
-        if begun.is_err() {
+        if result.is_err() {
             self.lose(leg, None, now_ns);
         }
     }
 
     /// Try multiplexed connections, and give up those that the other PEP does not answer. Try full sockets again.
-    pub(super) fn tend_legs(&mut self, now_ns: u64) {
+    pub(super) fn retry_legs(&mut self, now_ns: u64) {
         let Some(between) = self.config.between else {
             return;
         };
@@ -251,7 +247,7 @@ impl Proxy {
     }
 
     /// A multiplexed connection is gone, and with it its streams: their connections are reset behind what has come.
-    fn lose(&mut self, leg: usize, why: Lost, now_ns: u64) {
+    fn lose(&mut self, leg: usize, reason: Lost, now_ns: u64) {
         let current = &mut self.current[leg % PAIRS_MAX];
         let successor = (leg + PAIRS_MAX) % LEGS_MAX;
         if *current == leg && self.legs[successor].is_beginning() {
@@ -265,18 +261,18 @@ impl Proxy {
         // What has ended on both sides has been passed on by the other PEP, which ends a connection with a successor.
         let end = leg.end.as_ref();
         let has_failed = end.is_none_or(|end| end.failure.is_some());
-        let is_over = leg.is_retired && why.is_none() && !has_failed;
-        if let Some(error) = why {
+        let is_over = leg.is_retired && reason.is_none() && !has_failed;
+        if let Some(error) = reason {
             log_line(&format!(
                 "the connection to the other PEP is given up: {error}"
             ));
         }
         for slot in leg.lose(is_tried_again, now_ns) {
             let connection = &mut self.connections[slot];
-            if let Some(carried) = connection.carried() {
-                carried.stream.close(&mut self.budget);
-                if !(is_over && carried.own.has_ended()) {
-                    carried.own.break_off(Failure::Cut);
+            if let Some(parts) = connection.stream_parts() {
+                parts.stream.close(&mut self.budget);
+                if !(is_over && parts.own.has_ended()) {
+                    parts.own.abort(Failure::Cut);
                 }
             }
             self.note_change(slot);
@@ -286,8 +282,8 @@ impl Proxy {
     /// Read from multiplexed connections, a bounded amount.
     pub(super) fn receive_frames(&mut self, now_ns: u64) {
         for leg in 0..self.legs.len() {
-            if let Err(why) = self.receive(leg, now_ns) {
-                self.lose(leg, why, now_ns);
+            if let Err(reason) = self.receive(leg, now_ns) {
+                self.lose(leg, reason, now_ns);
             }
         }
     }
@@ -302,7 +298,7 @@ impl Proxy {
 
     /// A connection and its successor share the rate while both have something to send: each alone has all of it.
     fn share_rate(&mut self) {
-        let Some(bit_s) = self.config.between.and_then(|between| between.pacing_bit_s) else {
+        let Some(bit_s) = self.config.between.and_then(|b| b.pacing_bit_s) else {
             return;
         };
         for pair in 0..PAIRS_MAX {
@@ -319,12 +315,12 @@ impl Proxy {
         let Some(bytes) = self.legs[leg].read()? else {
             return Ok(());
         };
-        let mut at = 0;
-        while let Some((frame, length)) = Frame::parse(&bytes[at..]).map_err(Some)? {
-            self.take_frame(leg, frame, now_ns).map_err(Some)?;
-            at += length;
+        let mut offset = 0;
+        while let Some((frame, length)) = Frame::parse(&bytes[offset..]).map_err(Some)? {
+            self.on_frame(leg, frame, now_ns).map_err(Some)?;
+            offset += length;
         }
-        self.legs[leg].keep(bytes, at);
+        self.legs[leg].keep(bytes, offset);
         Ok(())
     }
 
@@ -346,22 +342,22 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
         };
-        let Some(carried) = connection.carried().filter(|one| one.stream.id == id) else {
+        let Some(parts) = connection.stream_parts().filter(|one| one.stream.id == id) else {
             return;
         };
-        carried.stream.is_queued = false;
-        let Some(socket) = carried
+        parts.stream.is_queued = false;
+        let Some(socket) = parts
             .socket
-            .filter(|socket| carried.stream.wants_turn(socket))
+            .filter(|socket| parts.stream.wants_turn(socket))
         else {
             return;
         };
-        let leg = &mut self.legs[carried.stream.leg];
-        let ends = (socket, carried.own);
-        carried.stream.send(ends, carried.out, &mut leg.outgoing);
+        let leg = &mut self.legs[parts.stream.leg];
+        let ends = (socket, parts.own);
+        parts.stream.send(ends, parts.out, &mut leg.outgoing);
         connection.count(&mut self.sums);
         self.note_change(slot);
-        self.follow(slot);
+        self.update_stream(slot);
     }
 
     /// A connection is to be looked at.
@@ -369,19 +365,19 @@ impl Proxy {
         let connection = &self.connections[slot];
         if connection.is_established() {
             self.enqueue(slot);
-        } else if connection.is_pending() && connection.is_hopeless() {
+        } else if connection.is_pending() && connection.cannot_be_established() {
             self.give_up(slot);
         }
     }
 
     /// # Errors
     /// The other PEP must not say this.
-    fn take_frame(&mut self, leg: usize, frame: Frame<'_>, now_ns: u64) -> Result<(), BadFrame> {
+    fn on_frame(&mut self, leg: usize, frame: Frame<'_>, now_ns: u64) -> Result<(), BadFrame> {
         let Frame { stream, message } = frame;
         match message {
             Message::Hello => {
-                let padding = self.config.between.map_or(0, |one| one.padding_bytes);
-                self.legs[leg].greet(padding as usize)?;
+                let padding = self.config.between.map_or(0, |b| b.padding_bytes);
+                self.legs[leg].on_hello(padding as usize)?;
                 self.promote(leg);
                 return Ok(());
             }
@@ -417,39 +413,39 @@ impl Proxy {
             return Ok(());
         }
         let is_unanswered = matches!(connection.stage, Stage::Connecting { .. });
-        let Some(carried) = connection.carried() else {
+        let Some(parts) = connection.stream_parts() else {
             return Ok(());
         };
-        let is_unanswered = is_unanswered && carried.stream.of == Peer::Server;
+        let is_unanswered = is_unanswered && parts.stream.of == Peer::Server;
         match message {
             Message::Ok { credit } if is_unanswered => {
-                carried.stream.add_credit(credit);
-                self.note_answer(slot, Ok(()), now_ns);
+                parts.stream.add_credit(credit);
+                self.on_answer(slot, Ok(()), now_ns);
             }
             Message::Refused(refusal) if is_unanswered => {
-                self.note_answer(slot, Err(refusal), now_ns);
+                self.on_answer(slot, Err(refusal), now_ns);
                 return Ok(());
             }
-            Message::Data(payload) if carried.own.reading == Reading::Open => {
-                let (socket, back) = (carried.socket, carried.back);
-                let received = carried
+            Message::Data(payload) if parts.own.reading == Reading::Open => {
+                let (socket, back) = (parts.socket, parts.back);
+                let received = parts
                     .stream
                     .receive(payload, socket, back, &mut self.plumbing);
                 received.map_err(|_| BadFrame)?;
                 connection.count(&mut self.sums);
             }
-            Message::Fin if carried.own.reading == Reading::Open => {
-                carried.own.reading = Reading::Finished;
+            Message::Fin if parts.own.reading == Reading::Open => {
+                parts.own.reading = Reading::Finished;
             }
             Message::Rst => {
-                self.legs[leg].close(carried.stream, &mut self.budget);
-                carried.own.break_off(Failure::Reset);
+                self.legs[leg].close(parts.stream, &mut self.budget);
+                parts.own.abort(Failure::Reset);
             }
-            Message::Credit(credit) => carried.stream.add_credit(credit),
+            Message::Credit(credit) => parts.stream.add_credit(credit),
             _ => return Err(BadFrame),
         }
         self.note_change(slot);
-        self.follow(slot);
+        self.update_stream(slot);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::config::Change;
 use crate::end::End;
 use crate::messages::Content;
-use crate::multiplex::frame::{Frame, Message as Said};
+use crate::multiplex::frame::{Frame, Message};
 use atoll_contract_examples::examples;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{Read, Write};
@@ -43,7 +43,7 @@ fn pair() -> (Socket, TcpStream) {
 fn config() -> Config {
     let example = examples("pep", "keeper")
         .into_iter()
-        .find(|one| one["between"].is_object());
+        .find(|example| example["between"].is_object());
     let mut example = example.unwrap();
     example["between"]["padding_bytes"] = 0.into();
     Config::parse(&example.to_string()).unwrap()
@@ -70,7 +70,7 @@ impl Bench {
     /// One whose multiplexed connection is up.
     fn up() -> Self {
         let mut bench = Self::begun();
-        bench.say(&[(0, Said::Hello)]);
+        bench.send(&[(0, Message::Hello)]);
         assert!(bench.proxy.legs[0].is_up());
         bench
     }
@@ -81,7 +81,7 @@ impl Bench {
         self.peer = peer;
         self.received.clear();
         self.proxy.accept_leg(0, socket, monotonic_ns());
-        self.say(&[(0, Said::Hello)]);
+        self.send(&[(0, Message::Hello)]);
         assert!(self.proxy.legs[0].is_up());
     }
 
@@ -117,7 +117,7 @@ impl Bench {
     }
 
     /// The other PEP says something, and the proxy has the time to notice.
-    fn say(&mut self, said: &[(u32, Said<'_>)]) {
+    fn send(&mut self, said: &[(u32, Message<'_>)]) {
         let mut bytes = Vec::new();
         for &(stream, message) in said {
             Frame { stream, message }.put(&mut bytes);
@@ -130,7 +130,7 @@ impl Bench {
     }
 
     /// What the other PEP has received: kinds and streams.
-    fn heard(&mut self) -> Vec<(u32, String)> {
+    fn received(&mut self) -> Vec<(u32, String)> {
         let mut bytes = std::mem::take(&mut self.received);
         let _ = self.peer.read_to_end(&mut bytes);
         let (mut at, mut found) = (0, Vec::new());
@@ -162,9 +162,9 @@ impl Bench {
         for event in &events {
             match event.data.u64() {
                 token if token >= LEGS => {
-                    proxy.legs[of_token(token - LEGS).0].note(event.flags);
+                    proxy.legs[slot_and_peer(token - LEGS).0].on_events(event.flags);
                 }
-                token => proxy.note(token, event.flags, now_ns),
+                token => proxy.on_events(token, event.flags, now_ns),
             }
         }
         proxy.receive_frames(now_ns);
@@ -186,7 +186,7 @@ fn connecting() -> Config {
 fn a_multiplexed_connection_is_made_again_by_the_pair_of_legs_that_connections_take() {
     for used in [0, 1] {
         let mut bench = Bench::with(connecting());
-        bench.say(&[(0, Said::Hello)]);
+        bench.send(&[(0, Message::Hello)]);
         bench
             .proxy
             .is_multiplexed(used, Side::World, monotonic_ns());
@@ -210,21 +210,21 @@ fn a_multiplexed_connection_that_is_being_made_ends_when_connections_take_the_ot
 fn a_connection_that_outlives_its_leg_leaves_the_next_one_alone() {
     let mut bench = Bench::up();
     let (mut client, slot, id) = bench.connection();
-    bench.say(&[(id, Said::Data(&LONG)); 4]);
+    bench.send(&[(id, Message::Data(&LONG)); 4]);
     bench.reconnect();
     let stage = &bench.proxy.connections[slot].stage;
     assert!(matches!(stage, Stage::Resetting { .. }), "{stage:?}");
-    bench.heard();
-    // The other PEP has begun anew, and so have the numbers of its streams.
-    bench.proxy.legs[0].note_opened(id, 77);
+    bench.received();
+    // The other PEP has restarted, and so have the numbers of its streams.
+    bench.proxy.legs[0].record_opened(id, 77);
     client.write_all(b"late").unwrap();
     bench.settle();
-    assert_eq!(bench.heard(), []);
+    assert_eq!(bench.received(), []);
     bench.turn(monotonic_ns() + 2 * bench.proxy.config.flush_ns);
     bench.settle();
     assert!(bench.proxy.connections.is_empty());
     assert_eq!(bench.proxy.legs[0].slot(id), Some(77));
-    assert_eq!(bench.heard(), []);
+    assert_eq!(bench.received(), []);
 }
 
 impl Bench {
@@ -234,7 +234,7 @@ impl Bench {
         let old = std::mem::replace(&mut self.peer, peer);
         self.received.clear();
         self.proxy.accept_leg(PAIRS_MAX, socket, monotonic_ns());
-        self.say(&[(0, Said::Hello)]);
+        self.send(&[(0, Message::Hello)]);
         assert!(self.proxy.legs[PAIRS_MAX].is_up());
         old
     }
@@ -244,17 +244,17 @@ impl Bench {
 fn a_successor_takes_new_streams_and_those_of_the_old_one_go_on() {
     let mut bench = Bench::up();
     let (mut client, _, id) = bench.connection();
-    bench.heard();
+    bench.received();
     let new = bench.renewed();
     let new = std::mem::replace(&mut bench.peer, new);
-    assert_eq!(bench.heard(), [(0, "Last".to_owned())]);
-    bench.say(&[(id, Said::Data(b"still here")), (id, Said::Fin)]);
+    assert_eq!(bench.received(), [(0, "Last".to_owned())]);
+    bench.send(&[(id, Message::Data(b"still here")), (id, Message::Fin)]);
     let mut got = [0; 10];
     client.set_nonblocking(false).unwrap();
     client.read_exact(&mut got).unwrap();
     client.shutdown(std::net::Shutdown::Write).unwrap();
     bench.settle();
-    assert_eq!(bench.heard(), [(id, "Fin".to_owned())]);
+    assert_eq!(bench.received(), [(id, "Fin".to_owned())]);
     // The other PEP, which has no stream in it any more, ends the connection.
     bench.peer.shutdown(std::net::Shutdown::Write).unwrap();
     bench.settle();
@@ -264,7 +264,7 @@ fn a_successor_takes_new_streams_and_those_of_the_old_one_go_on() {
     let sums = bench.proxy.sums;
     assert_eq!((sums.own_resets, sums.multiplex_losses), (0, 0));
     bench.peer = new;
-    bench.heard();
+    bench.received();
     let (_, slot, _) = bench.connection();
     let stream = bench.proxy.connections[slot].stream.as_ref().unwrap();
     assert_eq!(stream.leg, PAIRS_MAX);
@@ -292,7 +292,7 @@ fn a_connection_and_its_successor_share_the_rate_while_both_have_a_backlog() {
     let mut config = config();
     config.between.as_mut().unwrap().pacing_bit_s = Some(RATE);
     let mut bench = Bench::with(config);
-    bench.say(&[(0, Said::Hello)]);
+    bench.send(&[(0, Message::Hello)]);
     let (mut first, _, _) = bench.connection();
     let mut old = bench.renewed();
     let (mut second, _, _) = bench.connection();
@@ -315,31 +315,35 @@ fn a_connection_and_its_successor_share_the_rate_while_both_have_a_backlog() {
 fn an_idle_connection_is_renewed_once_and_a_busy_one_is_not() {
     const LATE_NS: u64 = 1_000_000_000;
     let mut bench = Bench::up();
-    bench.say(&[(0, Said::Renew)]); // no packet of a test's socket is lost, which is this proxy's own reason
+    bench.send(&[(0, Message::Renew)]); // no packet of a test's socket is lost, which is this proxy's own reason
     let (client, slot, id) = bench.connection();
     let now_ns = monotonic_ns();
     for after_ns in [0, LATE_NS] {
         bench.proxy.renew_legs(now_ns + after_ns);
     }
     bench.settle();
-    bench.heard();
+    bench.received();
     bench.proxy.end(slot);
     drop(client);
     let end = [(id, "Rst".to_owned())];
     let is_told = |bench: &mut Bench| {
         bench.settle();
-        bench.heard() == end
+        bench.received() == end
     };
     assert!(
         (0..100).any(|_| is_told(&mut bench)),
         "the kernel may wait for an acknowledgement"
     );
-    for (after_ns, heard) in [(0, 0), (LATE_NS / 2, 0), (LATE_NS, 1), (2 * LATE_NS, 0)] {
-        bench.heard();
+    for (after_ns, received) in [(0, 0), (LATE_NS / 2, 0), (LATE_NS, 1), (2 * LATE_NS, 0)] {
+        bench.received();
         bench.proxy.renew_legs(now_ns + LATE_NS + after_ns);
         bench.settle();
-        let asked = bench.heard();
-        assert_eq!(asked, vec![(0, "Renew".to_owned()); heard], "{after_ns}");
+        let frames = bench.received();
+        assert_eq!(
+            frames,
+            vec![(0, "Renew".to_owned()); received],
+            "{after_ns}"
+        );
     }
 }
 
@@ -353,15 +357,15 @@ fn reset(socket: TcpStream) {
 #[test]
 fn what_a_client_sent_before_its_reset_is_delivered_when_its_server_answers() {
     let mut bench = Bench::up();
-    bench.heard();
+    bench.received();
     let (mut client, id) = bench.accepted_early();
     client.write_all(b"a request").unwrap();
     reset(client);
     bench.settle();
     let said = [(id, "Open".to_owned()), (id, "Data".to_owned())];
-    assert_eq!(bench.heard(), said);
-    bench.say(&[(id, Said::Ok { credit: 1 })]);
-    assert_eq!(bench.heard(), [(id, "Rst".to_owned())]);
+    assert_eq!(bench.received(), said);
+    bench.send(&[(id, Message::Ok { credit: 1 })]);
+    assert_eq!(bench.received(), [(id, "Rst".to_owned())]);
     assert_eq!(bench.proxy.sums.client_resets, 1);
     assert!(bench.proxy.connections.is_empty());
 }
@@ -369,12 +373,12 @@ fn what_a_client_sent_before_its_reset_is_delivered_when_its_server_answers() {
 #[test]
 fn a_client_that_was_reset_and_has_sent_nothing_is_given_up() {
     let mut bench = Bench::up();
-    bench.heard();
+    bench.received();
     let (client, id) = bench.accepted_early();
     reset(client);
     bench.settle();
     let said = [(id, "Open".to_owned()), (id, "Rst".to_owned())];
-    assert_eq!(bench.heard(), said);
+    assert_eq!(bench.received(), said);
     assert_eq!(bench.proxy.sums.unaccepted_connections, 1);
     assert!(bench.proxy.connections.is_empty());
 }
@@ -383,32 +387,32 @@ fn a_client_that_was_reset_and_has_sent_nothing_is_given_up() {
 fn nothing_is_sent_of_a_stream_that_was_reset() {
     let mut bench = Bench::up();
     let (mut client, _, id) = bench.connection();
-    bench.say(&[(id, Said::Data(&LONG)); 4]);
-    bench.say(&[(id, Said::Rst)]);
+    bench.send(&[(id, Message::Data(&LONG)); 4]);
+    bench.send(&[(id, Message::Rst)]);
 
-    bench.heard();
+    bench.received();
 
     client.write_all(b"late").unwrap();
     bench.settle();
-    assert_eq!(bench.heard(), []);
+    assert_eq!(bench.received(), []);
     assert_eq!(bench.proxy.legs[0].slot(id), None);
 }
 
 #[test]
 fn a_peer_says_hello_once_and_first() {
     for said in [
-        [(0, Said::Hello), (0, Said::Hello)],
-        [(0, Said::Padding(&[0])), (0, Said::Hello)],
+        [(0, Message::Hello), (0, Message::Hello)],
+        [(0, Message::Padding(&[0])), (0, Message::Hello)],
     ] {
         let mut bench = Bench::begun();
-        bench.say(&said);
+        bench.send(&said);
         assert!(bench.proxy.legs[0].end.is_none(), "{said:?}");
     }
 }
 
 /// For a server that is no host of the experiment.
-fn foreign() -> Said<'static> {
-    Said::Open {
+fn foreign() -> Message<'static> {
+    Message::Open {
         client: "192.0.2.1:1".parse().unwrap(),
         server: "192.0.2.2:80".parse().unwrap(),
         credit: 1,
@@ -418,10 +422,10 @@ fn foreign() -> Said<'static> {
 #[test]
 fn a_peer_opens_streams_of_its_own_numbers_only() {
     let mut bench = Bench::up();
-    bench.heard();
-    bench.say(&[(1, foreign())]);
-    assert_eq!(bench.heard(), [(1, "Refused".to_owned())]);
-    bench.say(&[(2, foreign())]);
+    bench.received();
+    bench.send(&[(1, foreign())]);
+    assert_eq!(bench.received(), [(1, "Refused".to_owned())]);
+    bench.send(&[(2, foreign())]);
     assert!(!bench.proxy.legs[0].is_up());
 }
 
@@ -430,9 +434,9 @@ fn what_came_before_the_end_of_a_leg_is_delivered() {
     for is_reset in [false, true] {
         let mut bench = Bench::up();
         let (mut client, _, id) = bench.connection();
-        bench.heard();
+        bench.received();
         let mut bytes = Vec::new();
-        let message = Said::Data(b"last words");
+        let message = Message::Data(b"last words");
         Frame {
             stream: id,
             message,
@@ -483,8 +487,8 @@ fn a_peer_that_does_not_read_is_not_read() {
     while answers < OPENS {
         at += bench.peer.write(&said[at..]).unwrap_or(0);
         bench.turn(monotonic_ns());
-        let heard = bench.heard();
-        answers += heard.iter().filter(|(_, name)| name == "Refused").count();
+        let frames = bench.received();
+        answers += frames.iter().filter(|(_, name)| name == "Refused").count();
     }
 }
 
@@ -493,7 +497,7 @@ fn what_was_sent_takes_no_memory_although_more_always_waits() {
     const SENT: usize = 64 * LONG.len();
     let mut bench = Bench::up();
     let (mut client, _, id) = bench.connection();
-    bench.say(&[(id, Said::Credit(SENT as u32))]);
+    bench.send(&[(id, Message::Credit(SENT as u32))]);
     client.set_nonblocking(true).unwrap();
     let mut received = 0;
     while received < SENT / 2 {
@@ -511,7 +515,7 @@ fn padding_is_made_piece_by_piece() {
     let mut config = config();
     config.between.as_mut().unwrap().padding_bytes = (PIECES * LONG.len()) as u32;
     let mut bench = Bench::with(config);
-    bench.say(&[(0, Said::Hello)]);
+    bench.send(&[(0, Message::Hello)]);
     assert!(bench.proxy.legs[0].unsent_bytes() < 5 * LONG.len());
     SockRef::from(&bench.peer)
         .set_recv_buffer_size(1 << 20)
@@ -519,8 +523,8 @@ fn padding_is_made_piece_by_piece() {
     let mut pieces = 0;
     while pieces < PIECES {
         bench.turn(monotonic_ns());
-        let heard = bench.heard();
-        pieces += heard.iter().filter(|(_, name)| name == "Padding").count();
+        let frames = bench.received();
+        pieces += frames.iter().filter(|(_, name)| name == "Padding").count();
     }
 }
 

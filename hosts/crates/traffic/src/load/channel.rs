@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One channel: which flow comes next, and how long after a failure.
 
-use super::config::{Demand, LoadConfig};
+use super::config::{LoadConfig, LoadSettings};
 use super::flow_log::Entry;
 
 /// First wait after a failure, doubled for each further one in a row.
@@ -29,15 +29,15 @@ impl Channel {
     }
 
     /// The next flow, which begins now, at `start_ns` of real time.
-    pub fn next(&mut self, config: &LoadConfig, demand: &Demand, start_ns: i64) -> Entry {
+    pub fn next(&mut self, config: &LoadConfig, settings: &LoadSettings, start_ns: i64) -> Entry {
         let servers = config.servers.len();
-        let (seed, sizes) = (config.seed, &demand.sizes);
+        let (seed, sizes) = (config.seed, &settings.sizes);
         let flow = atoll_flow_sizes::draw(sizes, seed, self.number, self.next_flow, servers);
         let entry = Entry {
             channel: self.number,
             flow: self.next_flow,
             server: config.servers[flow.server],
-            size_bytes: demand.counts.payload_bytes(flow.size_bytes),
+            size_bytes: settings.counts.payload_bytes(flow.size_bytes),
             received_bytes: 0,
             start_ns,
             connected_ns: None,
@@ -53,9 +53,9 @@ impl Channel {
         self.number
     }
 
-    /// How long the next flow waits by its pace ([`Demand::wait_ns`]).
-    pub fn wait_ns(&self, seed: u64, demand: &Demand) -> u64 {
-        demand.wait_ns(seed, self.number, self.next_flow)
+    /// How long the next flow waits by its pace ([`LoadSettings::wait_ns`]).
+    pub fn wait_ns(&self, seed: u64, settings: &LoadSettings) -> u64 {
+        settings.wait_ns(seed, self.number, self.next_flow)
     }
 
     /// A flow is complete.
@@ -85,11 +85,11 @@ mod tests {
         let counted = configs.iter().find(|config| config.counts == Counts::Ip);
         let config = counted.unwrap();
         let ip = config.validated().unwrap();
-        let payload = Demand {
+        let payload = LoadSettings {
             counts: Counts::Payload,
             ..ip.clone()
         };
-        let first = |demand| Channel::new(3).next(config, demand, 0);
+        let first = |settings| Channel::new(3).next(config, settings, 0);
         let drawn = first(&payload);
         assert_eq!(first(&ip).server, drawn.server);
         assert_eq!(

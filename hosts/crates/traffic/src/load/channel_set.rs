@@ -2,10 +2,10 @@
 //! The channels of a process: flows in progress, flows that are due, and counters of ended flows.
 
 use super::channel::Channel;
-use super::config::{Change, Demand, FlowStarts, LoadConfig};
+use super::config::{Change, FlowStarts, LoadConfig, LoadSettings};
 use super::fair_scheduler::Token;
-use super::fairness::Shares;
-use super::flow::{Fetch, Step};
+use super::fairness::ChannelShares;
+use super::flow::{Fetch, Progress};
 use super::flow_log::{Entry, FlowLog, Outcome};
 use super::{Counters, READ_BYTES};
 use crate::events::Events;
@@ -24,7 +24,7 @@ const BEGUN_PER_TURN: usize = 64;
 /// The channels, named by their index here.
 pub struct ChannelSet<'a> {
     config: &'a LoadConfig,
-    demand: Demand,
+    settings: LoadSettings,
     /// The congestion control to ask for; None: sockets have it anyway.
     control: Option<&'a str>,
     channels: Vec<Channel>,
@@ -34,7 +34,7 @@ pub struct ChannelSet<'a> {
     /// (monotonic time, channel) of flows that are to begin.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     log: FlowLog,
-    shares: Shares,
+    shares: ChannelShares,
     /// How much later than due the latest flow was begun.
     pub latest_begin_ns: u64,
     buffer: Vec<u8>,
@@ -59,20 +59,20 @@ impl<'a> ChannelSet<'a> {
     ///
     /// # Errors
     /// If no socket can be made.
-    pub fn new(config: &'a LoadConfig, demand: Demand, log: FlowLog) -> io::Result<Self> {
+    pub fn new(config: &'a LoadConfig, settings: LoadSettings, log: FlowLog) -> io::Result<Self> {
         let control = config.congestion_control.as_str();
         let control = (!is_default_congestion_control(control)?).then_some(control);
         let channels: Vec<Channel> = config
-            .every_channel()
+            .all_channels()
             .into_iter()
             .map(Channel::new)
             .collect();
         Ok(Self {
             config,
-            demand,
+            settings,
             control,
             states: vec![State::default(); channels.len()],
-            shares: Shares::new(channels.len()),
+            shares: ChannelShares::new(channels.len()),
             channels,
             flows: Slab::new(),
             due: BinaryHeap::new(),
@@ -97,15 +97,15 @@ impl<'a> ChannelSet<'a> {
     /// flow; one that comes (again) goes on with its next one.
     pub fn change(&mut self, change: &Change, now_ns: u64) {
         if let Some(sizes) = &change.flow_sizes {
-            self.demand.sizes = sizes.clone();
+            self.settings.sizes = sizes.clone();
         }
-        self.demand.counts = change.counts.unwrap_or(self.demand.counts);
+        self.settings.counts = change.counts.unwrap_or(self.settings.counts);
         if let (Some(FlowStarts::Poisson { mean_ns }), Some(FlowStarts::Poisson { mean_ns: new })) =
-            (self.demand.pace, change.pace)
+            (self.settings.pace, change.pace)
         {
             rescale(&mut self.due, now_ns, mean_ns, new);
         }
-        self.demand.pace = change.pace.or(self.demand.pace);
+        self.settings.pace = change.pace.or(self.settings.pace);
         if let Some(channels) = &change.channels {
             self.activate(channels, now_ns);
         }
@@ -120,7 +120,7 @@ impl<'a> ChannelSet<'a> {
             if state.active && !state.busy {
                 state.busy = true;
                 let wait_ns = if is_open_loop {
-                    channel.wait_ns(self.config.seed, &self.demand)
+                    channel.wait_ns(self.config.seed, &self.settings)
                 } else {
                     0
                 };
@@ -161,7 +161,7 @@ impl<'a> ChannelSet<'a> {
             self.latest_begin_ns = self.latest_begin_ns.max(now_ns - due_ns);
             self.begin(events, index)?;
             if self.config.is_open_loop() {
-                let wait_ns = self.channels[index].wait_ns(self.config.seed, &self.demand);
+                let wait_ns = self.channels[index].wait_ns(self.config.seed, &self.settings);
                 // Since the flow before was due: a late one delays none of those behind it.
                 self.due
                     .push(Reverse((due_ns.saturating_add(wait_ns), index)));
@@ -179,11 +179,11 @@ impl<'a> ChannelSet<'a> {
             return Ok(());
         };
         let previous_bytes = fetch.entry.received_bytes;
-        let step = fetch.advance(flags, events, token.number(), &mut self.buffer);
+        let progress = fetch.advance(flags, events, token.number(), &mut self.buffer);
         self.received_bytes += fetch.entry.received_bytes - previous_bytes;
-        let outcome = match step {
-            Ok(Step::Going) => return Ok(()),
-            Ok(Step::Ended(outcome)) => outcome,
+        let outcome = match progress {
+            Ok(Progress::Continuing) => return Ok(()),
+            Ok(Progress::Ended(outcome)) => outcome,
             Err(error) if is_not_ready(&error) => return Ok(()),
             Err(error) => Outcome::Failed(errno_name(&error)),
         };
@@ -201,7 +201,7 @@ impl<'a> ChannelSet<'a> {
     ///
     /// # Errors
     /// As of [`ChannelSet::begin_due`].
-    pub fn give_up_silent(&mut self, now_ns: u64) -> io::Result<()> {
+    pub fn fail_silent_flows(&mut self, now_ns: u64) -> io::Result<()> {
         let limit_ns = self.config.silence_ns;
         let silent = |fetch: &mut Fetch| fetch.silent_ns(now_ns) >= limit_ns;
         let slots: Vec<usize> = self
@@ -259,13 +259,13 @@ impl<'a> ChannelSet<'a> {
         }
     }
 
-    /// How evenly the channels got on ([`Shares::fairness`]), once [`ChannelSet::cut`] was called.
+    /// How evenly the channels got on ([`ChannelShares::fairness`]), once [`ChannelSet::cut`] was called.
     pub fn fairness(&self) -> Option<f64> {
         self.shares.fairness()
     }
 
     fn begin(&mut self, events: &Events, index: usize) -> io::Result<()> {
-        let entry = self.channels[index].next(self.config, &self.demand, realtime_ns());
+        let entry = self.channels[index].next(self.config, &self.settings, realtime_ns());
         let (token, begun_ns) = (Token::new(index, self.flows.vacant_key()), monotonic_ns());
         match Fetch::begin(entry, begun_ns, self.control, events, token) {
             Ok(fetch) => {
@@ -294,7 +294,7 @@ impl<'a> ChannelSet<'a> {
         let spent_ns = now_ns.saturating_sub(begun_ns);
         let share = if is_complete { 1.0 } else { 0.0 };
         self.shares.ended(index, entry.size_bytes, share, spent_ns);
-        let least_ns = if is_complete {
+        let back_off_ns = if is_complete {
             self.completed += 1;
             channel.succeeded();
             0
@@ -309,10 +309,10 @@ impl<'a> ChannelSet<'a> {
             self.states[index].busy = false;
             return Ok(false);
         }
-        self.shares.held_back(index, least_ns);
+        self.shares.record_pause(index, back_off_ns);
         let wait_ns = channel
-            .wait_ns(self.config.seed, &self.demand)
-            .max(least_ns);
+            .wait_ns(self.config.seed, &self.settings)
+            .max(back_off_ns);
         if wait_ns > 0 {
             self.due
                 .push(Reverse((now_ns.saturating_add(wait_ns), index)));
@@ -330,9 +330,9 @@ fn rescale(
     mean_ns: u64,
 ) {
     let rescaled = due.drain().map(|Reverse((due_ns, index))| {
-        let left_ns = u128::from(due_ns.saturating_sub(now_ns)) * u128::from(mean_ns);
-        let left_ns = u64::try_from(left_ns / u128::from(former_mean_ns)).unwrap_or(u64::MAX);
-        Reverse((due_ns.min(now_ns).saturating_add(left_ns), index))
+        let wait_ns = u128::from(due_ns.saturating_sub(now_ns)) * u128::from(mean_ns);
+        let wait_ns = u64::try_from(wait_ns / u128::from(former_mean_ns)).unwrap_or(u64::MAX);
+        Reverse((due_ns.min(now_ns).saturating_add(wait_ns), index))
     });
     *due = rescaled.collect();
 }
@@ -353,11 +353,11 @@ mod tests {
         config.pace = Some(FlowStarts::Poisson {
             mean_ns: 60 * SECOND_NS,
         });
-        let demand = config.validated().unwrap();
+        let settings = config.validated().unwrap();
         let path = std::env::temp_dir().join(format!("atoll-rate-{}.csv", std::process::id()));
         let log = FlowLog::create(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let mut channels = ChannelSet::new(&config, demand, log).unwrap();
+        let mut channels = ChannelSet::new(&config, settings, log).unwrap();
         channels.start(0);
         let before = channels.due.len();
         let change = Change {

@@ -75,7 +75,7 @@ pub struct Change {
 
 /// The settings that a channel's next flow depends on; they may change during the run.
 #[derive(Clone, Debug)]
-pub struct Demand {
+pub struct LoadSettings {
     /// The flow-size distribution.
     pub sizes: Distribution,
     /// The bytes that its sizes include.
@@ -111,7 +111,7 @@ impl FlowStarts {
     }
 }
 
-impl Demand {
+impl LoadSettings {
     /// How long before flow `flow` of `channel` begins: since the flow before it ended (closed loop; the first one begins
     /// at once), or began (open loop; the first one: since the start).
     pub fn wait_ns(&self, seed: u64, channel: u64, flow: u64) -> u64 {
@@ -131,17 +131,17 @@ impl LoadConfig {
     ///
     /// # Errors
     /// If there never are channels, or no servers, a channel is there twice, or changes are not in order of time.
-    pub fn validated(&self) -> io::Result<Demand> {
-        if self.every_channel().is_empty() {
+    pub fn validated(&self) -> io::Result<LoadSettings> {
+        if self.all_channels().is_empty() {
             return Err(wrong_setting("channels: give at least one"));
         }
         if self.servers.is_empty() {
             return Err(wrong_setting("servers: give at least one"));
         }
-        for channels in self.lists_of_channels() {
+        for channels in self.channel_lists() {
             let mut seen = HashSet::new();
-            if let Some(twice) = channels.iter().find(|channel| !seen.insert(**channel)) {
-                return Err(wrong_setting(format!("channels: {twice} is listed twice")));
+            if let Some(repeat) = channels.iter().find(|channel| !seen.insert(**channel)) {
+                return Err(wrong_setting(format!("channels: {repeat} is listed twice")));
             }
         }
         let paces = self.changes.iter().filter_map(|change| change.pace);
@@ -156,13 +156,10 @@ impl LoadConfig {
                 return Err(wrong_setting(message));
             }
         }
-        if !self
-            .changes
-            .is_sorted_by(|one, other| one.after_ns < other.after_ns)
-        {
+        if !self.changes.is_sorted_by(|a, b| a.after_ns < b.after_ns) {
             return Err(wrong_setting("changes: must be in order of time"));
         }
-        Ok(Demand {
+        Ok(LoadSettings {
             sizes: self.flow_sizes.clone(),
             counts: self.counts,
             pace: self.pace,
@@ -170,14 +167,14 @@ impl LoadConfig {
     }
 
     /// Every channel that ever is there: those of the start in their order, then others.
-    pub fn every_channel(&self) -> Vec<u64> {
+    pub fn all_channels(&self) -> Vec<u64> {
         let mut seen = HashSet::new();
-        let channels = self.lists_of_channels().flatten().copied();
+        let channels = self.channel_lists().flatten().copied();
         channels.filter(|channel| seen.insert(*channel)).collect()
     }
 
     /// The channels of the start and those of each change.
-    fn lists_of_channels(&self) -> impl Iterator<Item = &Vec<u64>> {
+    fn channel_lists(&self) -> impl Iterator<Item = &Vec<u64>> {
         let later = self
             .changes
             .iter()
@@ -212,7 +209,7 @@ mod tests {
             &config,
             r#"[{"after_ns":7,"channels":[0,9]},{"after_ns":8,"channels":[]},{"after_ns":9,"channels":[3]}]"#,
         );
-        assert_eq!(config.every_channel(), [0, 6, 12, 9, 3]);
+        assert_eq!(config.all_channels(), [0, 6, 12, 9, 3]);
         assert!(config.validated().is_ok());
     }
 
@@ -295,8 +292,8 @@ mod tests {
                 pace,
                 ..good.clone()
             };
-            let demand = config.validated().unwrap();
-            [demand.wait_ns(1, 0, 0), demand.wait_ns(1, 0, 1)]
+            let settings = config.validated().unwrap();
+            [settings.wait_ns(1, 0, 0), settings.wait_ns(1, 0, 1)]
         };
         assert_eq!(paced(None), [0, 0]);
         assert_eq!(paced(Some(FlowStarts::Constant { mean_ns })), [0, mean_ns]);

@@ -60,7 +60,7 @@ pub struct FairScheduler {
     /// When the turn in progress began: the kernel's report.
     began_ns: u64,
     /// How long the turn before lasted.
-    before_ns: u64,
+    previous_turn_ns: u64,
     pub longest_turn_ns: u64,
     longest_wait_ns: u64,
 }
@@ -72,7 +72,7 @@ impl FairScheduler {
             served: vec![false; channels],
             flows: Vec::new(),
             began_ns: 0,
-            before_ns: 0,
+            previous_turn_ns: 0,
             longest_turn_ns: 0,
             longest_wait_ns: 0,
         }
@@ -82,31 +82,31 @@ impl FairScheduler {
     ///
     /// # Errors
     /// The first of `serve`, which ends the turn.
-    pub fn take(
+    pub fn serve(
         &mut self,
         ready: &[Event],
         now_ns: u64,
         clock: impl Fn() -> u64,
         mut serve: impl FnMut(Token, EventFlags) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.note_ready(ready, now_ns);
+        self.record_ready(ready, now_ns);
         for event in ready {
             let token = Token(event.data.u64());
             serve(token, event.flags)?;
-            self.was_served(token, clock());
+            self.record_service(token, clock());
         }
         Ok(())
     }
 
     /// End the turn, with all work before the next poll.
     pub fn end_turn(&mut self, now_ns: u64) {
-        self.before_ns = now_ns.saturating_sub(self.began_ns);
-        self.longest_turn_ns = self.longest_turn_ns.max(self.before_ns);
+        self.previous_turn_ns = now_ns.saturating_sub(self.began_ns);
+        self.longest_turn_ns = self.longest_turn_ns.max(self.previous_turn_ns);
     }
 
-    fn note_ready(&mut self, ready: &[Event], now_ns: u64) {
+    fn record_ready(&mut self, ready: &[Event], now_ns: u64) {
         self.began_ns = now_ns;
-        let since_ns = now_ns.saturating_sub(self.before_ns);
+        let since_ns = now_ns.saturating_sub(self.previous_turn_ns);
         for event in ready {
             let slot = Token(event.data.u64()).slot();
             if slot >= self.flows.len() {
@@ -123,7 +123,7 @@ impl FairScheduler {
         }
     }
 
-    fn was_served(&mut self, token: Token, now_ns: u64) {
+    fn record_service(&mut self, token: Token, now_ns: u64) {
         self.served[token.channel()] = true;
         let flow = &mut self.flows[token.slot()];
         self.longest_wait_ns = self
@@ -138,8 +138,8 @@ impl FairScheduler {
     /// The longest that a ready flow has waited for its service, those that still wait at `now_ns` included.
     pub fn longest_wait_ns(&self, now_ns: u64) -> u64 {
         let waiting = self.flows.iter().map(|flow| flow.ready_ns).min();
-        let still_ns = waiting.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
-        self.longest_wait_ns.max(still_ns)
+        let waiting_ns = waiting.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+        self.longest_wait_ns.max(waiting_ns)
     }
 
     /// How many channels were served at all.
@@ -200,7 +200,7 @@ mod tests {
                 Ok(())
             };
             turns
-                .take(&ready, now_ns.get(), || now_ns.get(), serve)
+                .serve(&ready, now_ns.get(), || now_ns.get(), serve)
                 .unwrap();
             turns.end_turn(now_ns.get());
         }
@@ -217,14 +217,14 @@ mod tests {
         let mut ready = Vec::with_capacity(CHANNELS + 8);
         for service in 1..=SERVICES {
             events.wait(&mut ready, None).unwrap();
-            turns.note_ready(&ready, service * SERVICE_NS);
+            turns.record_ready(&ready, service * SERVICE_NS);
             let lowest = ready
                 .iter()
                 .map(|event| Token(event.data.u64()))
                 .min_by_key(|token| token.channel())
                 .unwrap();
             read_some(&receivers[lowest.channel()]);
-            turns.was_served(lowest, (service + 1) * SERVICE_NS);
+            turns.record_service(lowest, (service + 1) * SERVICE_NS);
             turns.end_turn((service + 1) * SERVICE_NS);
         }
         let now_ns = (SERVICES + 1) * SERVICE_NS;
@@ -243,17 +243,17 @@ mod tests {
     fn what_keeps_the_client_from_looking_counts_as_waiting_and_sleeping_does_not() {
         let mut turns = FairScheduler::new(1);
         let at = |now_ns: u64| move || now_ns;
-        turns.take(&[], 1000, at(1000), |_, _| Ok(())).unwrap();
+        turns.serve(&[], 1000, at(1000), |_, _| Ok(())).unwrap();
         turns.end_turn(1700); // flows that were due were begun
         // The kernel's call took 50,000 ns.
         turns
-            .take(&[event(0)], 51_700, at(51_800), |_, _| Ok(()))
+            .serve(&[event(0)], 51_700, at(51_800), |_, _| Ok(()))
             .unwrap();
         assert_eq!(turns.longest_wait_ns(51_800), 800);
         turns.end_turn(52_000);
         // Ready again: at the earliest since it was served.
         turns
-            .take(&[event(0), event(1)], 52_000, at(52_010), |_, _| Ok(()))
+            .serve(&[event(0), event(1)], 52_000, at(52_010), |_, _| Ok(()))
             .unwrap();
         assert_eq!(turns.longest_wait_ns(52_010), 800);
         assert_eq!(turns.longest_turn_ns, 700);

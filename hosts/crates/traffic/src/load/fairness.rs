@@ -20,7 +20,7 @@ const SIZE_CLASSES: usize = 54;
 
 /// Counters of one channel.
 #[derive(Clone, Debug)]
-struct Share {
+struct ChannelShare {
     /// Flows completed, by class of size.
     completed: [f32; SIZE_CLASSES],
     spent_ns: u64,
@@ -28,15 +28,15 @@ struct Share {
 
 /// Counters of the channels of a process.
 #[derive(Debug)]
-pub struct Shares {
-    channels: Vec<Share>,
+pub struct ChannelShares {
+    channels: Vec<ChannelShare>,
     spent_ns: [u64; SIZE_CLASSES],
 }
 
-impl Shares {
+impl ChannelShares {
     /// Of channels 0 to `channels` - 1, which have done nothing.
     pub fn new(channels: usize) -> Self {
-        let empty = Share {
+        let empty = ChannelShare {
             completed: [0.0; SIZE_CLASSES],
             spent_ns: 0,
         };
@@ -58,13 +58,13 @@ impl Shares {
     }
 
     /// `channel` waits `pause_ns` before its next flow because one has failed.
-    pub fn held_back(&mut self, channel: usize, pause_ns: u64) {
+    pub fn record_pause(&mut self, channel: usize, pause_ns: u64) {
         self.channels[channel].spent_ns += pause_ns;
     }
 
     /// Jain's index; None if no channel completed anything.
     pub fn fairness(&self) -> Option<f64> {
-        let usual_ns: [f64; SIZE_CLASSES] = std::array::from_fn(|class| {
+        let mean_ns: [f64; SIZE_CLASSES] = std::array::from_fn(|class| {
             let completed: f64 = self
                 .channels
                 .iter()
@@ -77,23 +77,23 @@ impl Shares {
             }
         });
         let active = self.channels.iter().filter(|share| share.spent_ns > 0);
-        let (number, sum, squares) = active
-            .map(|share| share.progress(&usual_ns))
-            .fold((0.0, 0.0, 0.0), |(number, sum, squares), x| {
-                (number + 1.0, sum + x, squares + x * x)
+        let (count, sum, squares) = active
+            .map(|share| share.progress(&mean_ns))
+            .fold((0.0, 0.0, 0.0), |(count, sum, squares), x| {
+                (count + 1.0, sum + x, squares + x * x)
             });
-        (squares > 0.0).then(|| sum * sum / (number * squares))
+        (squares > 0.0).then(|| sum * sum / (count * squares))
     }
 }
 
-impl Share {
+impl ChannelShare {
     /// x of the definition above.
-    fn progress(&self, usual_ns: &[f64; SIZE_CLASSES]) -> f64 {
+    fn progress(&self, mean_ns: &[f64; SIZE_CLASSES]) -> f64 {
         let earned_ns: f64 = self
             .completed
             .iter()
-            .zip(usual_ns)
-            .map(|(&completed, usual_ns)| f64::from(completed) * usual_ns)
+            .zip(mean_ns)
+            .map(|(&completed, mean_ns)| f64::from(completed) * mean_ns)
             .sum();
         earned_ns / self.spent_ns as f64
     }
@@ -106,7 +106,7 @@ mod tests {
     const RUN_NS: u64 = 60_000_000_000;
 
     fn fairness(ended: impl IntoIterator<Item = (usize, u64, f32, u64)>, channels: usize) -> f64 {
-        let mut shares = Shares::new(channels);
+        let mut shares = ChannelShares::new(channels);
         for (channel, size_bytes, completed, spent_ns) in ended {
             shares.ended(channel, size_bytes, completed, spent_ns);
         }
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn channels_without_a_flow_do_not_count_and_without_any_completion_there_is_no_figure() {
         assert!((fairness(served(0, 5), 3) - 1.0).abs() < 1e-6);
-        let mut shares = Shares::new(2);
+        let mut shares = ChannelShares::new(2);
         assert_eq!(shares.fairness(), None);
         shares.ended(0, 1 << 60, 0.0, 0);
         assert_eq!(shares.fairness(), None);

@@ -32,9 +32,9 @@ pub struct Fetch {
 }
 
 /// The result of serving a socket.
-pub enum Step {
+pub enum Progress {
     /// More is to come.
-    Going,
+    Continuing,
     /// That was all.
     Ended(Outcome),
 }
@@ -89,14 +89,14 @@ impl Fetch {
         events: &Events,
         token: u64,
         buffer: &mut [u8],
-    ) -> io::Result<Step> {
+    ) -> io::Result<Progress> {
         if self.entry.connected_ns.is_none() {
             // Eight bytes always fit into the buffer of a new connection; one that has failed says here why.
             self.stream
                 .write_all(&self.entry.size_bytes.to_be_bytes())?;
             self.entry.connected_ns = Some(realtime_ns());
             events.modify(&self.stream, token, EventFlags::IN | EventFlags::RDHUP)?;
-            return Ok(Step::Going);
+            return Ok(Progress::Continuing);
         }
         let count = self.stream.read(buffer)?;
         self.entry.received_bytes += count as u64;
@@ -107,18 +107,18 @@ impl Fetch {
         let is_ended = count == 0 || (flags.contains(EventFlags::RDHUP) && count < READ_BYTES);
         let remaining = self.entry.size_bytes.checked_sub(self.entry.received_bytes);
         match remaining {
-            None => Ok(Step::Ended(Outcome::Failed("EPROTO".into()))),
-            Some(0) if is_ended => Ok(Step::Ended(Outcome::Completed)),
+            None => Ok(Progress::Ended(Outcome::Failed("EPROTO".into()))),
+            Some(0) if is_ended => Ok(Progress::Ended(Outcome::Completed)),
             // Behind a reset, the next read has the error.
             Some(_) if count == 0 || (is_ended && !flags.contains(EventFlags::ERR)) => {
-                Ok(Step::Ended(Outcome::Failed("ENODATA".into())))
+                Ok(Progress::Ended(Outcome::Failed("ENODATA".into())))
             }
             Some(remaining) => {
                 if !self.low_water && remaining > u64::from(LOW_WATER_BYTES) {
                     atoll_netio::tcp_options::set_receive_low_water(&self.stream, LOW_WATER_BYTES)?;
                     self.low_water = true;
                 }
-                Ok(Step::Going)
+                Ok(Progress::Continuing)
             }
         }
     }
@@ -153,12 +153,12 @@ mod tests {
             let mut buffer = vec![0; READ_BYTES];
             fetch.advance(flags, &events, token.number(), &mut buffer)
         };
-        assert!(matches!(advance(EventFlags::OUT), Ok(Step::Going)));
+        assert!(matches!(advance(EventFlags::OUT), Ok(Progress::Continuing)));
         server.write_all(&[0; 10]).unwrap();
         set_socket_linger(&server, Some(Duration::ZERO)).unwrap();
         drop(server);
         let reset = EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
-        assert!(matches!(advance(reset), Ok(Step::Going)));
+        assert!(matches!(advance(reset), Ok(Progress::Continuing)));
         let error = advance(reset).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }

@@ -24,7 +24,7 @@ pub struct Entry {
     pub received_bytes: u64,
     /// When the connection was begun.
     pub start_ns: i64,
-    /// When it stood.
+    /// When it was established.
     pub connected_ns: Option<i64>,
     /// When the first bytes were read.
     pub first_byte_ns: Option<i64>,

@@ -71,8 +71,8 @@ struct Counters {
 /// # Errors
 /// If the configuration is wrong, the congestion control refused, or the flow log cannot be written.
 pub fn load(config: &LoadConfig, input: Input) -> io::Result<()> {
-    let demand = config.validated()?;
-    let channels = config.every_channel().len();
+    let settings = config.validated()?;
+    let channels = config.all_channels().len();
     check_congestion_control(&config.congestion_control)?;
     let descriptors = raise_descriptor_limit();
     let needed = channels as u64 + 16;
@@ -83,12 +83,12 @@ pub fn load(config: &LoadConfig, input: Input) -> io::Result<()> {
     }
     let log = FlowLog::create(&config.flow_log)?;
     drop_capabilities(CapabilitySet::DAC_OVERRIDE)?; // only the file may be anywhere
-    let events = Events::of_job(input)?;
+    let events = Events::for_job(input)?;
     emit(&Message::Ready)?;
 
     let mut client = Client {
         config,
-        channels: ChannelSet::new(config, demand, log)?,
+        channels: ChannelSet::new(config, settings, log)?,
         changes: config.changes.iter().peekable(),
         events,
         scheduler: FairScheduler::new(channels),
@@ -139,7 +139,7 @@ impl Client<'_> {
                 return Ok(());
             }
             self.scheduler
-                .take(ready, turn_ns, monotonic_ns, |token, flags| {
+                .serve(ready, turn_ns, monotonic_ns, |token, flags| {
                     self.channels.service(&self.events, token, flags)
                 })?;
             let now_ns = monotonic_ns();
@@ -149,7 +149,7 @@ impl Client<'_> {
             self.channels.begin_due(&self.events, now_ns)?;
             if now_ns >= tick_ns {
                 tick_ns = now_ns + SECOND_NS;
-                self.channels.give_up_silent(now_ns)?;
+                self.channels.fail_silent_flows(now_ns)?;
                 self.channels.flush()?;
                 if !self.config.quiet {
                     emit(&Message::Counters(self.channels.counters()))?;
@@ -196,12 +196,12 @@ impl Client<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::assert_said;
+    use crate::tests::assert_in_contract;
 
     #[test]
     fn messages_are_those_of_the_contract() {
-        assert_said("load", "load", &Message::Ready);
-        assert_said(
+        assert_in_contract("load", "load", &Message::Ready);
+        assert_in_contract(
             "load",
             "load",
             &Message::Started {
@@ -215,7 +215,7 @@ mod tests {
             active: 3,
             received_bytes: 208_356_086,
         };
-        assert_said("load", "load", &Message::Counters(counters));
+        assert_in_contract("load", "load", &Message::Counters(counters));
         let counters = Counters {
             t_ns: 1_795_254_193_000_338_882,
             flows_completed: 14_959,
@@ -231,6 +231,6 @@ mod tests {
             longest_turn_ns: 2_500_000,
             latest_begin_ns: 80_000,
         };
-        assert_said("load", "load", &done);
+        assert_in_contract("load", "load", &done);
     }
 }

@@ -22,7 +22,7 @@ use std::net::Ipv4Addr;
 const PAYLOAD_MAX_BYTES: usize = 65_507;
 
 /// Pings under way at once must stay far below the 16-bit range of sequence numbers.
-const UNDER_WAY_MAX: u64 = 32_768;
+const IN_FLIGHT_MAX: u64 = 32_768;
 
 const SOCKET: u64 = 0;
 
@@ -78,9 +78,9 @@ impl PingConfig {
         if self.interval_ns == 0 {
             return Err(wrong_setting("interval_ns: must be above 0"));
         }
-        if self.timeout_ns / self.interval_ns >= UNDER_WAY_MAX {
+        if self.timeout_ns / self.interval_ns >= IN_FLIGHT_MAX {
             return Err(wrong_setting(format!(
-                "timeout_ns: must be below {UNDER_WAY_MAX} intervals"
+                "timeout_ns: must be below {IN_FLIGHT_MAX} intervals"
             )));
         }
         if self.size_bytes > PAYLOAD_MAX_BYTES {
@@ -130,7 +130,7 @@ enum Message<'a> {
 pub fn ping(config: &PingConfig, input: Input) -> io::Result<()> {
     config.validate()?;
     let socket = PingSocket::open()?;
-    let mut events = Events::of_job(input)?;
+    let mut events = Events::for_job(input)?;
     events.add(&socket, SOCKET, EventFlags::IN)?;
     emit(&Message::Ready)?;
 
@@ -141,10 +141,10 @@ pub fn ping(config: &PingConfig, input: Input) -> io::Result<()> {
         targets: config
             .targets
             .iter()
-            .map(|target| Pinged {
+            .map(|target| TargetSeries {
                 target,
                 series: Series::default(),
-                silent: false,
+                error_logged: false,
             })
             .collect(),
     };
@@ -153,7 +153,7 @@ pub fn ping(config: &PingConfig, input: Input) -> io::Result<()> {
     let targets = pinger
         .targets
         .iter()
-        .map(|pinged| (pinged.target.name.as_str(), pinged.series.summary()))
+        .map(|t| (t.target.name.as_str(), t.series.summary()))
         .collect();
     emit(&Message::Done { targets })
 }
@@ -162,14 +162,14 @@ struct Pinger<'a> {
     config: &'a PingConfig,
     payload: Vec<u8>,
     socket: PingSocket,
-    targets: Vec<Pinged<'a>>,
+    targets: Vec<TargetSeries<'a>>,
 }
 
-struct Pinged<'a> {
+struct TargetSeries<'a> {
     target: &'a PingTarget,
     series: Series,
     /// Sending has failed before, and that was logged.
-    silent: bool,
+    error_logged: bool,
 }
 
 impl Pinger<'_> {
@@ -182,7 +182,7 @@ impl Pinger<'_> {
             let expiry_ns = self
                 .targets
                 .iter()
-                .filter_map(|pinged| pinged.series.next_expiry_ns())
+                .filter_map(|target_series| target_series.series.next_expiry_ns())
                 .min();
             let turn_ns = (rounds_left > 0).then(|| self.turn_ns(round_ns, turn));
             let Some(until_ns) = [turn_ns, expiry_ns].into_iter().flatten().min() else {
@@ -215,10 +215,10 @@ impl Pinger<'_> {
     }
 
     fn send(&mut self, turn: usize, now_ns: u64) -> io::Result<()> {
-        let Pinged {
+        let TargetSeries {
             target,
             series,
-            silent,
+            error_logged,
         } = &mut self.targets[turn];
         let message = echo::request(self.config.identifier, series.next as u16, &self.payload);
         let expires_ns = now_ns.saturating_add(self.config.timeout_ns);
@@ -227,12 +227,12 @@ impl Pinger<'_> {
             Err(error) => {
                 series.sent(realtime_ns(), expires_ns);
                 series.refused();
-                if !*silent {
+                if !*error_logged {
                     log_line(&format!(
                         "cannot send to {} ({}): {error}",
                         target.name, target.address
                     ));
-                    *silent = true;
+                    *error_logged = true;
                 }
             }
         }
@@ -241,12 +241,12 @@ impl Pinger<'_> {
 
     fn take_transmit_stamps(&mut self) -> io::Result<()> {
         while let Some((echo, sent_ns)) = self.socket.transmitted(self.payload.len())? {
-            let pinged = self
+            let target_series = self
                 .targets
                 .iter_mut()
-                .find(|pinged| pinged.target.address == echo.destination);
-            if let Some(pinged) = pinged {
-                pinged.series.stamped(echo.sequence, sent_ns);
+                .find(|target_series| target_series.target.address == echo.destination);
+            if let Some(target_series) = target_series {
+                target_series.series.stamped(echo.sequence, sent_ns);
             }
         }
         Ok(())
@@ -260,11 +260,11 @@ impl Pinger<'_> {
             if echo.identifier != self.config.identifier || echo.payload != self.payload {
                 continue;
             }
-            let pinged = self
+            let target_series = self
                 .targets
                 .iter_mut()
-                .find(|pinged| pinged.target.address == echo.source);
-            let Some(Pinged { target, series, .. }) = pinged else {
+                .find(|target_series| target_series.target.address == echo.source);
+            let Some(TargetSeries { target, series, .. }) = target_series else {
                 continue;
             };
             if let Some(reply) = series.replied(echo.sequence, received_ns, stamped) {
@@ -277,7 +277,7 @@ impl Pinger<'_> {
 
     /// Report pings without a reply until `now_ns` as lost.
     fn give_up(&mut self, now_ns: u64) -> io::Result<()> {
-        for Pinged { target, series, .. } in &mut self.targets {
+        for TargetSeries { target, series, .. } in &mut self.targets {
             for lost in series.expire(now_ns) {
                 let target = &target.name;
                 emit(&Message::Lost { target, lost })?;
@@ -301,27 +301,27 @@ fn following_round(round_ns: u64, now_ns: u64, interval_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{assert_said, configurations};
+    use crate::tests::{assert_in_contract, configurations};
 
     #[test]
     fn messages_are_those_of_the_contract() {
         let configs: Vec<PingConfig> = configurations("ping", &["count"]);
         assert!(configs.iter().all(|config| config.validate().is_ok()));
-        assert_said("ping", "ping", &Message::Ready);
+        assert_in_contract("ping", "ping", &Message::Ready);
         let mut series = Series::default();
         series.sent(1_795_254_139_117_395_561, 1);
         let targets = BTreeMap::from([("i1", series.summary())]);
-        assert_said("ping", "ping", &Message::Done { targets });
+        assert_in_contract("ping", "ping", &Message::Done { targets });
         series.stamped(0, 1_795_254_139_117_395_561);
         series.sent(1_795_254_139_217_395_561, 1);
         series.refused();
         let reply = series.replied(0, 1_795_254_139_617_817_984, true).unwrap();
         let target = "i1";
-        assert_said("ping", "ping", &Message::Reply { target, reply });
+        assert_in_contract("ping", "ping", &Message::Reply { target, reply });
         let lost = series.expire(1)[0];
-        assert_said("ping", "ping", &Message::Lost { target, lost });
+        assert_in_contract("ping", "ping", &Message::Lost { target, lost });
         let targets = BTreeMap::from([("i1", series.summary())]);
-        assert_said("ping", "ping", &Message::Done { targets });
+        assert_in_contract("ping", "ping", &Message::Done { targets });
     }
 
     #[test]

@@ -98,8 +98,8 @@ impl Series {
     /// The kernel's stamp of the ping with this wire number. Only the first stamp counts: on virtual
     /// wires a packet keeps its socket, and every further interface that the same kernel sends it out of stamps
     /// it again.
-    pub fn stamped(&mut self, wire: u16, sent_ns: i64) {
-        let number = self.number(wire);
+    pub fn stamped(&mut self, sequence: u16, sent_ns: i64) {
+        let number = self.number(sequence);
         if let Some(pending) = number.and_then(|number| self.pending.get_mut(&number)) {
             if !pending.stamped {
                 pending.sent_ns = sent_ns;
@@ -110,8 +110,8 @@ impl Series {
 
     /// A reply with this wire number came at `received_ns`, by the kernel's stamp if `stamped`; None if nobody waits
     /// for it any more.
-    pub fn replied(&mut self, wire: u16, received_ns: i64, stamped: bool) -> Option<PingReply> {
-        let seq = self.number(wire)?;
+    pub fn replied(&mut self, sequence: u16, received_ns: i64, stamped: bool) -> Option<PingReply> {
+        let seq = self.number(sequence)?;
         let Some(pending) = self.pending.remove(&seq) else {
             let was_lost = self.lost.remove(&seq);
             self.late += u64::from(was_lost);
@@ -169,10 +169,10 @@ impl Series {
         }
     }
 
-    fn number(&self, wire: u16) -> Option<u64> {
+    fn number(&self, sequence: u16) -> Option<u64> {
         let latest = self.next.checked_sub(1)?;
-        let back = u64::from((latest as u16).wrapping_sub(wire));
-        latest.checked_sub(back)
+        let behind = u64::from((latest as u16).wrapping_sub(sequence));
+        latest.checked_sub(behind)
     }
 }
 

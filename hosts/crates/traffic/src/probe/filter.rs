@@ -3,7 +3,7 @@
 //!
 //! A host under load receives a hundred thousand packets a second; the job shall be woken by its own alone.
 
-use super::probe_header::{ICMP, ICMP_HEADER_BYTES, TCP, TCP_HEADER_BYTES, TEXT, UDP};
+use super::probe_header::{ICMP, ICMP_HEADER_BYTES, MAGIC, TCP, TCP_HEADER_BYTES, UDP};
 use socket2::SockFilter;
 
 // Instructions (linux/bpf_common.h, linux/filter.h).
@@ -28,8 +28,8 @@ const LENGTH: u8 = 23;
 
 /// The filter, for a socket whose packets begin with their IPv4 header. It knows TCP headers without options, which
 /// probes have; UDP's are as long as those of ICMP.
-pub fn of_session(session: u32) -> Vec<SockFilter> {
-    let word = |at: usize| u32::from_be_bytes([TEXT[at], TEXT[at + 1], TEXT[at + 2], TEXT[at + 3]]);
+pub fn session_filter(session: u32) -> Vec<SockFilter> {
+    let word = |i: usize| u32::from_be_bytes([MAGIC[i], MAGIC[i + 1], MAGIC[i + 2], MAGIC[i + 3]]);
     let mut program = vec![
         SockFilter::new(LOAD_BYTE, 0, 0, DIRECTION),
         SockFilter::new(JUMP_IF_EQUAL, LENGTH - 3, 0, OUTGOING), // to the refusal, which is the last one

@@ -105,7 +105,7 @@ pub fn probe(config: &ProbeConfig, input: Input) -> io::Result<()> {
     config.validate()?;
     let watcher = Watcher::open(config.session, &config.promiscuous)?;
     let sender = config.address.map(|_| Sender::open()).transpose()?;
-    let mut events = Events::of_job(input)?;
+    let mut events = Events::for_job(input)?;
     events.add(&watcher, ARRIVALS, EventFlags::IN)?;
     emit(&Message::Ready)?;
     let mut prober = Prober {
@@ -113,7 +113,7 @@ pub fn probe(config: &ProbeConfig, input: Input) -> io::Result<()> {
         watcher,
         sender,
         answered: BTreeSet::new(),
-        logged: false,
+        error_logged: false,
         sent: 0,
         failed: 0,
         seen: 0,
@@ -132,7 +132,7 @@ struct Prober<'a> {
     sender: Option<Sender>,
     answered: BTreeSet<u32>,
     /// Sending has failed before, and that was logged.
-    logged: bool,
+    error_logged: bool,
     sent: u64,
     failed: u64,
     seen: u64,
@@ -147,7 +147,7 @@ impl Prober<'_> {
             let is_sending = attempt < self.config.attempts && !self.config.send.is_empty();
             let woken = events.wait(&mut ready, is_sending.then_some(next_ns))?;
             while let Some(arrival) = self.watcher.receive()? {
-                self.take(&arrival)?;
+                self.on_arrival(&arrival)?;
             }
             if woken == Wake::Stop {
                 return Ok(()); // all that had arrived by now was reported
@@ -166,13 +166,13 @@ impl Prober<'_> {
             if config.until_answered && self.answered.contains(&target.number) {
                 continue;
             }
-            let mark = ProbeHeader {
+            let header = ProbeHeader {
                 session: config.session,
                 number: target.number,
                 attempt,
                 answer: false,
             };
-            if let Some(t_ns) = self.send(target.address, target.protocol, mark) {
+            if let Some(t_ns) = self.send(target.address, target.protocol, header) {
                 emit(&Message::Sent {
                     number: target.number,
                     attempt,
@@ -183,13 +183,13 @@ impl Prober<'_> {
         Ok(())
     }
 
-    fn send(&mut self, to: Ipv4Addr, protocol: u8, mark: ProbeHeader) -> Option<i64> {
+    fn send(&mut self, to: Ipv4Addr, protocol: u8, header: ProbeHeader) -> Option<i64> {
         let (source, sender) = (self.config.address?, self.sender.as_ref()?);
         let probe = Probe {
             source,
             destination: to,
             protocol,
-            mark,
+            header,
         };
         match sender.send(&probe) {
             Ok(sent_ns) => {
@@ -198,34 +198,34 @@ impl Prober<'_> {
             }
             Err(error) => {
                 self.failed += 1;
-                if !self.logged {
+                if !self.error_logged {
                     log_line(&format!("cannot send to {to}: {error}"));
-                    self.logged = true;
+                    self.error_logged = true;
                 }
                 None
             }
         }
     }
 
-    fn take(&mut self, arrival: &ProbeArrival) -> io::Result<()> {
+    fn on_arrival(&mut self, arrival: &ProbeArrival) -> io::Result<()> {
         let Probe {
             source,
             destination,
             protocol,
-            mark,
+            header,
         } = arrival.probe;
         self.seen += 1;
         let is_own = self.config.address == Some(destination);
-        if is_own && mark.answer {
-            self.answered.insert(mark.number);
+        if is_own && header.answer {
+            self.answered.insert(header.number);
         } else if is_own && protocol != ICMP {
-            let answer = arrival.probe.answered();
-            self.send(source, protocol, answer.mark);
+            let answer = arrival.probe.answer_probe();
+            self.send(source, protocol, answer.header);
         }
         emit(&Message::Seen {
-            number: mark.number,
-            attempt: mark.attempt,
-            answer: mark.answer,
+            number: header.number,
+            attempt: header.attempt,
+            answer: header.answer,
             interface: &arrival.interface,
             vlan: arrival.vlan,
             t_ns: arrival.t_ns,
@@ -236,7 +236,7 @@ impl Prober<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{assert_said, configurations};
+    use crate::tests::{assert_in_contract, configurations};
 
     #[test]
     fn configurations_are_those_of_the_contract() {
@@ -281,7 +281,7 @@ mod tests {
                 seen: 2,
             },
         ] {
-            assert_said("probe", "probe", &message);
+            assert_in_contract("probe", "probe", &message);
         }
     }
 

@@ -12,10 +12,10 @@ use std::net::Ipv4Addr;
 pub const IP_HEADER_BYTES: usize = 20;
 
 /// The text that marks begin with.
-pub const TEXT: &[u8; 12] = b"atoll probe\0";
+pub const MAGIC: &[u8; 12] = b"atoll probe\0";
 
 /// Text (12), session (4), number (4), attempt (2), 1 if it is an answer (1), nothing (1); big-endian.
-pub const MARK_BYTES: usize = 24;
+pub const PROBE_HEADER_BYTES: usize = 24;
 
 /// Protocols as in the IPv4 header (IANA, Assigned Internet Protocol Numbers).
 pub const ICMP: u8 = 1;
@@ -56,19 +56,19 @@ pub struct Probe {
     /// As in the IPv4 header.
     pub protocol: u8,
     /// Identity of the probe.
-    pub mark: ProbeHeader,
+    pub header: ProbeHeader,
 }
 
 impl Probe {
     /// The probe that its receiver sends back.
-    pub fn answered(self) -> Self {
+    pub fn answer_probe(self) -> Self {
         Self {
             source: self.destination,
             destination: self.source,
             protocol: self.protocol,
-            mark: ProbeHeader {
+            header: ProbeHeader {
                 answer: true,
-                ..self.mark
+                ..self.header
             },
         }
     }
@@ -87,23 +87,23 @@ impl Probe {
 
     /// The header and payload behind the IPv4 header.
     fn segment(&self) -> Vec<u8> {
-        let mark = self.mark.bytes();
+        let probe_header = self.header.bytes();
         let ports = u32::from(DISCARD_PORT) << 16 | u32::from(DISCARD_PORT);
         let (header, checksum_at) = match self.protocol {
             ICMP => {
-                let kind = if self.mark.answer {
+                let kind = if self.header.answer {
                     ECHO_REPLY
                 } else {
                     ECHO_REQUEST
                 };
                 let mut header = vec![kind, 0, 0, 0];
-                header.extend_from_slice(&(self.mark.session as u16).to_be_bytes());
-                header.extend_from_slice(&self.mark.attempt.to_be_bytes());
+                header.extend_from_slice(&(self.header.session as u16).to_be_bytes());
+                header.extend_from_slice(&self.header.attempt.to_be_bytes());
                 (header, Some(2))
             }
             UDP => {
                 let mut header = ports.to_be_bytes().to_vec();
-                let length = (UDP_HEADER_BYTES + MARK_BYTES) as u16;
+                let length = (UDP_HEADER_BYTES + PROBE_HEADER_BYTES) as u16;
                 header.extend_from_slice(&length.to_be_bytes());
                 header.extend_from_slice(&[0, 0]);
                 (header, Some(6))
@@ -118,14 +118,14 @@ impl Probe {
             _ => (Vec::new(), None),
         };
         let mut segment = header;
-        segment.extend_from_slice(&mark);
+        segment.extend_from_slice(&probe_header);
         if let Some(at) = checksum_at {
-            let pseudo = if self.protocol == ICMP {
+            let pseudo_sum = if self.protocol == ICMP {
                 0
             } else {
                 pseudo_header_sum(self.source, self.destination, self.protocol, segment.len())
             };
-            let checksum = internet_checksum(pseudo, &segment);
+            let checksum = internet_checksum(pseudo_sum, &segment);
             segment[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
         }
         segment
@@ -133,9 +133,9 @@ impl Probe {
 }
 
 impl ProbeHeader {
-    fn bytes(self) -> [u8; MARK_BYTES] {
-        let mut bytes = [0; MARK_BYTES];
-        bytes[..12].copy_from_slice(TEXT);
+    fn bytes(self) -> [u8; PROBE_HEADER_BYTES] {
+        let mut bytes = [0; PROBE_HEADER_BYTES];
+        bytes[..12].copy_from_slice(MAGIC);
         bytes[12..16].copy_from_slice(&self.session.to_be_bytes());
         bytes[16..20].copy_from_slice(&self.number.to_be_bytes());
         bytes[20..22].copy_from_slice(&self.attempt.to_be_bytes());
@@ -144,7 +144,7 @@ impl ProbeHeader {
     }
 
     fn parse(payload: &[u8]) -> Option<Self> {
-        let rest = payload.strip_prefix(TEXT)?;
+        let rest = payload.strip_prefix(MAGIC)?;
         let (session, rest) = rest.split_first_chunk()?;
         let (number, rest) = rest.split_first_chunk()?;
         let (attempt, rest) = rest.split_first_chunk()?;
@@ -174,10 +174,10 @@ pub fn parse(packet: &[u8]) -> Option<Probe> {
         TCP => usize::from(*segment.get(12)? >> 4) * 4,
         _ => 0,
     };
-    let mut mark = ProbeHeader::parse(segment.get(payload_at..)?)?;
+    let mut header = ProbeHeader::parse(segment.get(payload_at..)?)?;
     if protocol == ICMP {
         // The host that answers sends back what it was sent.
-        mark.answer = match segment[0] {
+        header.answer = match segment[0] {
             ECHO_REPLY => true,
             ECHO_REQUEST => false,
             _ => return None,
@@ -187,7 +187,7 @@ pub fn parse(packet: &[u8]) -> Option<Probe> {
         source: address(12),
         destination: address(16),
         protocol,
-        mark,
+        header,
     })
 }
 
@@ -201,7 +201,7 @@ mod tests {
             source: Ipv4Addr::new(10, 10, 0, 1),
             destination: Ipv4Addr::new(10, 20, 0, 2),
             protocol,
-            mark: ProbeHeader {
+            header: ProbeHeader {
                 session: 0xdead_beef,
                 number: 7,
                 attempt: 2,
@@ -213,10 +213,10 @@ mod tests {
     #[test]
     fn what_is_sent_is_what_is_read_in_both_directions() {
         for protocol in [ICMP, TCP, UDP, 253] {
-            let asked = probe(protocol);
-            assert_eq!(parse(&asked.packet()), Some(asked));
-            let answer = asked.answered();
-            assert!(answer.mark.answer && answer.destination == asked.source);
+            let request = probe(protocol);
+            assert_eq!(parse(&request.packet()), Some(request));
+            let answer = request.answer_probe();
+            assert!(answer.header.answer && answer.destination == request.source);
             assert_eq!(parse(&answer.packet()), Some(answer));
         }
     }
@@ -242,7 +242,7 @@ mod tests {
                 source: address("src"),
                 destination: address("dst"),
                 protocol: number("protocol") as u8,
-                mark: ProbeHeader {
+                header: ProbeHeader {
                     session: number("session"),
                     number: number("number"),
                     attempt: number("attempt") as u16,
@@ -258,20 +258,20 @@ mod tests {
     #[test]
     fn checksums_hold() {
         for protocol in [ICMP, TCP, UDP] {
-            let asked = probe(protocol);
-            let segment = asked.segment();
-            let pseudo = if protocol == ICMP {
+            let request = probe(protocol);
+            let segment = request.segment();
+            let pseudo_sum = if protocol == ICMP {
                 0
             } else {
                 pseudo_header_sum(
-                    asked.source,
-                    asked.destination,
-                    asked.protocol,
+                    request.source,
+                    request.destination,
+                    request.protocol,
                     segment.len(),
                 )
             };
             assert_eq!(
-                internet_checksum(pseudo, &segment),
+                internet_checksum(pseudo_sum, &segment),
                 0,
                 "protocol {protocol}"
             );

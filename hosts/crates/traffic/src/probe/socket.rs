@@ -54,7 +54,7 @@ impl Watcher {
         let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(protocol))
             .map_err(not_permitted("open the sockets of probes"))?;
         socket
-            .attach_filter(&filter::of_session(session))
+            .attach_filter(&filter::session_filter(session))
             .map_err(failed("attach the filter for probes"))?;
         for name in promiscuous {
             Interface::find(name)
@@ -115,7 +115,7 @@ impl Watcher {
             let bytes = message.bytes;
             // Packets that came before the filter did are looked at here.
             let probe = probe_header::parse(&self.packet[..bytes]);
-            if let Some(probe) = probe.filter(|probe| probe.mark.session == self.session) {
+            if let Some(probe) = probe.filter(|probe| probe.header.session == self.session) {
                 let interface = if_indextoname(index as u32)
                     .map_or_else(|_| index.to_string(), |name| name.to_string_lossy().into());
                 return Ok(Some(ProbeArrival {

@@ -104,10 +104,7 @@ impl UdpSendConfig {
         if later.chain([self.rate_bit_s]).any(|rate| rate == 0) {
             return Err(wrong_setting("rate_bit_s: must be above 0"));
         }
-        if !self
-            .changes
-            .is_sorted_by(|one, other| one.after_ns < other.after_ns)
-        {
+        if !self.changes.is_sorted_by(|a, b| a.after_ns < b.after_ns) {
             return Err(wrong_setting("changes: must be in order of time"));
         }
         if !(HEADER_BYTES..=PAYLOAD_MAX_BYTES).contains(&self.payload_bytes) {
@@ -189,7 +186,7 @@ impl DatagramHeader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{assert_said, configurations};
+    use crate::tests::{assert_in_contract, configurations};
     use proptest::prelude::*;
 
     #[test]
@@ -201,8 +198,8 @@ mod tests {
             UdpConfig::Send(_) => None,
         });
         assert!(listen.is_some());
-        assert_said("udp", "receive", &Message::Ready { listen });
-        assert_said("udp", "send", &Message::Ready { listen: None });
+        assert_in_contract("udp", "receive", &Message::Ready { listen });
+        assert_in_contract("udp", "send", &Message::Ready { listen: None });
     }
 
     #[test]

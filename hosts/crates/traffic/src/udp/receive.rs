@@ -98,7 +98,7 @@ impl Stream {
 }
 
 #[derive(Debug, Default)]
-struct Tally {
+struct StreamStatistics {
     received: Received,
     first_bytes: u64,
     streams: HashMap<(SocketAddr, u32), Stream>,
@@ -117,11 +117,11 @@ struct Arrival {
 pub fn receive(config: &UdpReceiveConfig, input: Input) -> io::Result<()> {
     let socket = open(config.listen).map_err(failed(format!("receive at {}", config.listen)))?;
     let listen = socket.local_addr()?.as_socket();
-    let mut events = Events::of_job(input)?;
+    let mut events = Events::for_job(input)?;
     events.add(&socket, SOCKET, EventFlags::IN)?;
     emit(&Message::Ready { listen })?;
 
-    let mut tally = Tally::default();
+    let mut stats = StreamStatistics::default();
     let mut payload = vec![0; 1 << 16];
     let mut control = vec![0; 256];
     let mut tick_ns = monotonic_ns() + COUNTERS_INTERVAL_NS;
@@ -129,20 +129,20 @@ pub fn receive(config: &UdpReceiveConfig, input: Input) -> io::Result<()> {
     loop {
         let wake = events.wait(&mut ready, Some(tick_ns))?;
         for _ in 0..BATCH_PACKETS {
-            let Some(arrival) = next(&socket, &mut payload, &mut control)? else {
+            let Some(arrival) = recv(&socket, &mut payload, &mut control)? else {
                 break;
             };
-            let packet = tally.take(&arrival, &payload[..arrival.payload_bytes]);
+            let packet = stats.record(&arrival, &payload[..arrival.payload_bytes]);
             if let Some(packet) = packet.filter(|_| config.each) {
                 emit(&packet)?;
             }
         }
         if wake == Wake::Stop {
-            return emit(&tally.done());
+            return emit(&stats.done());
         }
         if monotonic_ns() >= tick_ns {
             if !config.quiet {
-                emit(&tally.counters(realtime_ns()))?;
+                emit(&stats.counters(realtime_ns()))?;
             }
             tick_ns = monotonic_ns() + COUNTERS_INTERVAL_NS;
         }
@@ -162,7 +162,7 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn next(socket: &Socket, payload: &mut [u8], control: &mut [u8]) -> io::Result<Option<Arrival>> {
+fn recv(socket: &Socket, payload: &mut [u8], control: &mut [u8]) -> io::Result<Option<Arrival>> {
     let mut slices = [IoSliceMut::new(payload)];
     let received = recvmsg::<SockaddrStorage>(
         socket.as_raw_fd(),
@@ -198,8 +198,8 @@ fn next(socket: &Socket, payload: &mut [u8], control: &mut [u8]) -> io::Result<O
     }))
 }
 
-impl Tally {
-    fn take(&mut self, arrival: &Arrival, payload: &[u8]) -> Option<PacketLine> {
+impl StreamStatistics {
+    fn record(&mut self, arrival: &Arrival, payload: &[u8]) -> Option<PacketLine> {
         let received = &mut self.received;
         if let Some(packets) = arrival.overflowed {
             received.overflowed_packets = u64::from(packets);
@@ -225,7 +225,7 @@ impl Tally {
         self.jitters
             .entry(arrival.from.ip())
             .or_default()
-            .take(delay_ns);
+            .record(delay_ns);
 
         let stream = self
             .streams
@@ -296,11 +296,11 @@ struct InterarrivalJitter {
 
 impl InterarrivalJitter {
     /// A packet came that was so long under way, by whatever clocks.
-    pub fn take(&mut self, transit_ns: i64) {
+    pub fn record(&mut self, transit_ns: i64) {
         if let Some(before_ns) = self.transit_ns.replace(transit_ns) {
-            let faded = (self.sixteenths + 8) >> 4;
+            let decay = (self.sixteenths + 8) >> 4;
             self.sixteenths += transit_ns.abs_diff(before_ns);
-            self.sixteenths -= faded;
+            self.sixteenths -= decay;
             self.max_sixteenths = self.max_sixteenths.max(self.sixteenths);
         }
     }
@@ -324,7 +324,7 @@ mod jitter_tests {
     fn even_spacing_has_none_whatever_the_delay() {
         let mut jitter = InterarrivalJitter::default();
         for _ in 0..100 {
-            jitter.take(250_000_000);
+            jitter.record(250_000_000);
         }
         assert_eq!((jitter.now_ns(), jitter.max_ns()), (0, 0));
     }
@@ -333,11 +333,11 @@ mod jitter_tests {
     fn it_comes_near_the_mean_change_and_fades_by_a_sixteenth() {
         let mut jitter = InterarrivalJitter::default();
         for packet in 0..1000 {
-            jitter.take(if packet % 2 == 0 { 0 } else { 1_000_000 });
+            jitter.record(if packet % 2 == 0 { 0 } else { 1_000_000 });
         }
         assert!(jitter.now_ns().abs_diff(1_000_000) < 100, "{jitter:?}");
         let before = jitter.now_ns();
-        jitter.take(1_000_000);
+        jitter.record(1_000_000);
         assert!(
             jitter.now_ns().abs_diff(before * 15 / 16) < 100,
             "{jitter:?}"
@@ -348,8 +348,8 @@ mod jitter_tests {
     #[test]
     fn the_first_change_counts_a_sixteenth() {
         let mut jitter = InterarrivalJitter::default();
-        jitter.take(5);
-        jitter.take(-1595);
+        jitter.record(5);
+        jitter.record(-1595);
         assert_eq!(jitter.now_ns(), 100);
     }
 }
@@ -357,13 +357,13 @@ mod jitter_tests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::assert_said;
+    use crate::tests::assert_in_contract;
 
     const SENT_NS: i64 = 1_795_254_141_000_000_000;
 
     /// Takes packets of 1500 bytes with these numbers, one a millisecond, each 250 ms under way.
-    fn tally(numbers: &[u64]) -> Tally {
-        let mut tally = Tally::default();
+    fn stats(numbers: &[u64]) -> StreamStatistics {
+        let mut stats = StreamStatistics::default();
         for (index, &seq) in (0..).zip(numbers) {
             let sent_ns = SENT_NS + index * 1_000_000;
             let mut payload = vec![0; 1472];
@@ -379,45 +379,45 @@ mod tests {
                 received_ns: sent_ns + 250_000_000,
                 overflowed: None,
             };
-            let each = tally.take(&arrival, &payload).unwrap();
+            let each = stats.record(&arrival, &payload).unwrap();
             if index == 0 {
-                assert_said("udp", "receive", &each);
+                assert_in_contract("udp", "receive", &each);
             }
         }
-        tally
+        stats
     }
 
     #[test]
     fn messages_are_those_of_the_contract() {
-        assert_said("udp", "receive", &Tally::default().done());
-        let tally = tally(&[0, 1, 3, 2, 5]);
-        assert_said("udp", "receive", &tally.counters(SENT_NS + 300_000_000));
-        assert_said("udp", "receive", &tally.done());
+        assert_in_contract("udp", "receive", &StreamStatistics::default().done());
+        let stats = stats(&[0, 1, 3, 2, 5]);
+        assert_in_contract("udp", "receive", &stats.counters(SENT_NS + 300_000_000));
+        assert_in_contract("udp", "receive", &stats.done());
     }
 
     #[test]
     fn a_packet_that_comes_late_is_not_lost() {
-        let done = tally(&[0, 2, 3, 1]).done();
+        let done = stats(&[0, 2, 3, 1]).done();
         assert_eq!((done.lost_packets, done.reordered_packets), (0, 1));
     }
 
     #[test]
     fn the_rate_counts_from_the_first_packet_to_the_last() {
-        assert_eq!(tally(&[0, 1, 2]).done().rate_bit_s, Some(12_000_000.0));
-        assert_eq!(tally(&[0]).done().rate_bit_s, None);
+        assert_eq!(stats(&[0, 1, 2]).done().rate_bit_s, Some(12_000_000.0));
+        assert_eq!(stats(&[0]).done().rate_bit_s, None);
     }
 
     #[test]
     fn what_is_too_short_for_a_header_is_told_apart() {
-        let mut tally = Tally::default();
+        let mut stats = StreamStatistics::default();
         let arrival = Arrival {
             payload_bytes: 3,
             from: ([10, 10, 1, 1], 40_000).into(),
             received_ns: SENT_NS,
             overflowed: Some(2),
         };
-        assert!(tally.take(&arrival, b"abc").is_none());
-        let done = tally.done();
+        assert!(stats.record(&arrival, b"abc").is_none());
+        let done = stats.done();
         assert_eq!(
             (done.packets, done.foreign_packets, done.overflowed_packets),
             (0, 1, 2)

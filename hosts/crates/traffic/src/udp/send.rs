@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sending end: packets at a constant bit rate, whatever becomes of them.
 
-use super::stream::{Next, Packets, UdpFlows};
+use super::stream::{NextPacket, Packets, UdpFlows};
 use super::{DatagramHeader, Message, PACKET_HEADERS_BYTES, RateChange, UdpSendConfig};
 use crate::events::{Events, Wake};
 use crate::job::{Input, emit, failed, monotonic_at, monotonic_ns, realtime_ns};
@@ -35,8 +35,8 @@ pub fn send(config: &UdpSendConfig, flows: Option<UdpFlows>, input: Input) -> io
     let has_flows = flows.is_some();
     let mut packets = Packets::new(config.payload_bytes + PACKET_HEADERS_BYTES, flows);
     let mut sockets = Sockets::new([&[config.connect], &*config.further].concat());
-    sockets.of(0, 0)?; // so that an address that cannot be used is known now
-    let mut events = Events::of_job(input)?;
+    sockets.socket(0, 0)?; // so that an address that cannot be used is known now
+    let mut events = Events::for_job(input)?;
     emit(&Message::Ready { listen: None })?;
 
     let start_ns = monotonic_at(config.start_at_ns);
@@ -56,7 +56,7 @@ pub fn send(config: &UdpSendConfig, flows: Option<UdpFlows>, input: Input) -> io
             break;
         }
         let now_ns = monotonic_ns();
-        pace.forget(now_ns);
+        pace.skip_overdue(now_ns);
         loop {
             while pace.next_ns() < (now_ns + 1).min(end_ns).min(change_ns) {
                 let next = packets.next();
@@ -90,7 +90,7 @@ impl Sockets {
     }
 
     /// The socket of `stream`, which has this turn from now on.
-    fn of(&mut self, turn: usize, stream: u32) -> io::Result<&UdpSocket> {
+    fn socket(&mut self, turn: usize, stream: u32) -> io::Result<&UdpSocket> {
         if self.open.get(turn).is_none_or(|(open, _)| *open != stream) {
             let to = self.to[stream as usize % self.to.len()];
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
@@ -107,17 +107,22 @@ impl Sockets {
 }
 
 impl Sent {
-    fn send(&mut self, next: &Next, sockets: &mut Sockets, payload: &mut [u8]) -> io::Result<()> {
-        let socket = sockets.of(next.turn, next.stream)?;
+    fn send(
+        &mut self,
+        packet: &NextPacket,
+        sockets: &mut Sockets,
+        payload: &mut [u8],
+    ) -> io::Result<()> {
+        let socket = sockets.socket(packet.turn, packet.stream)?;
         let sent_ns = realtime_ns();
         DatagramHeader {
-            stream: next.stream,
-            seq: next.seq,
+            stream: packet.stream,
+            seq: packet.seq,
             sent_ns,
         }
         .write(payload);
-        match socket.send(&payload[..next.packet_bytes - PACKET_HEADERS_BYTES]) {
-            Ok(_) => self.count(next.packet_bytes, sent_ns),
+        match socket.send(&payload[..packet.packet_bytes - PACKET_HEADERS_BYTES]) {
+            Ok(_) => self.count(packet.packet_bytes, sent_ns),
             Err(_) => self.failed_packets += 1,
         }
         Ok(())
@@ -160,14 +165,14 @@ impl Pace {
 
     /// The rate is another one from `at_ns` on, before which no packet is due.
     fn change(&mut self, rate_bit_s: u64, at_ns: u64) {
-        let left_ns = self.next_ns().saturating_sub(at_ns);
-        self.bits = u128::from(left_ns) * u128::from(self.rate_bit_s) / 1_000_000_000;
+        let remaining_ns = self.next_ns().saturating_sub(at_ns);
+        self.bits = u128::from(remaining_ns) * u128::from(self.rate_bit_s) / 1_000_000_000;
         self.start_ns = at_ns;
         self.rate_bit_s = rate_bit_s;
     }
 
     /// Skip packets that were due too long before `now_ns`.
-    fn forget(&mut self, now_ns: u64) {
+    fn skip_overdue(&mut self, now_ns: u64) {
         let late_ns = now_ns.saturating_sub(self.next_ns());
         if late_ns > CATCH_UP_NS {
             self.start_ns += late_ns - CATCH_UP_NS;
@@ -188,24 +193,24 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::assert_said;
+    use crate::tests::assert_in_contract;
     use proptest::prelude::*;
 
     #[test]
     fn done_is_that_of_the_contract() {
         let mut sent = Sent::default();
-        assert_said("udp", "send", &sent);
+        assert_in_contract("udp", "send", &sent);
         sent.count(1500, 1_795_254_141_000_000_000);
         sent.count(1500, 1_795_254_141_001_000_000);
-        assert_said("udp", "send", &sent);
+        assert_in_contract("udp", "send", &sent);
         sent.flows_completed = Some(1);
-        assert_said("udp", "send", &sent);
+        assert_in_contract("udp", "send", &sent);
     }
 
     #[test]
     fn a_flow_keeps_its_port_and_the_next_one_has_another() {
         let mut sockets = Sockets::new(vec![([127, 0, 0, 1], 9).into()]);
-        let mut port = |turn, stream| sockets.of(turn, stream).unwrap().local_addr().unwrap();
+        let mut port = |turn, stream| sockets.socket(turn, stream).unwrap().local_addr().unwrap();
         let (first, other) = (port(0, 0), port(1, 1));
         assert_eq!((port(0, 0), port(1, 1)), (first, other));
         assert_ne!(first, other);
@@ -218,14 +223,14 @@ mod tests {
         let receivers: Vec<SocketAddr> = (1..4).map(|end| ([127, 0, 0, end], 9).into()).collect();
         let mut sockets = Sockets::new(receivers.clone());
         for stream in 0..9 {
-            let socket = sockets.of(stream as usize % 2, stream).unwrap();
+            let socket = sockets.socket(stream as usize % 2, stream).unwrap();
             assert_eq!(socket.peer_addr().unwrap(), receivers[stream as usize % 3]);
         }
     }
 
     /// Sends what is due at `now_ns`; the bytes of it.
     fn take(pace: &mut Pace, now_ns: u64, mut sizes: impl Iterator<Item = usize>) -> usize {
-        pace.forget(now_ns);
+        pace.skip_overdue(now_ns);
         let mut bytes = 0;
         while pace.next_ns() <= now_ns {
             let packet = sizes.next().unwrap();

@@ -12,7 +12,7 @@ const CHANNEL: u64 = u64::MAX;
 
 /// A packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Next {
+pub struct NextPacket {
     /// The turn it takes, from 0 to one less than the number of flows at a time.
     pub turn: usize,
     /// Its stream, or flow.
@@ -40,7 +40,7 @@ struct Stream {
     number: u32,
     seq: u64,
     /// IP bytes still to be sent; None: endless.
-    left: Option<u64>,
+    remaining: Option<u64>,
 }
 
 /// The packets of a sender, one after the other.
@@ -50,7 +50,7 @@ pub struct Packets {
     flows: Option<UdpFlows>,
     streams: Vec<Stream>,
     turn: usize,
-    begun: u32,
+    started: u32,
     ended: u64,
 }
 
@@ -62,7 +62,7 @@ impl Packets {
             flows,
             streams: Vec::new(),
             turn: 0,
-            begun: 0,
+            started: 0,
             ended: 0,
         };
         for _ in 0..packets.flows.as_ref().map_or(1, |flows| flows.parallel) {
@@ -73,20 +73,20 @@ impl Packets {
     }
 
     /// The next packet. A flow that is over makes place for the next one.
-    pub fn next(&mut self) -> Next {
+    pub fn next(&mut self) -> NextPacket {
         let turn = self.turn;
         self.turn = (turn + 1) % self.streams.len();
-        if self.streams[turn].left == Some(0) {
+        if self.streams[turn].remaining == Some(0) {
             self.ended += 1;
             self.streams[turn] = self.begin();
         }
         let stream = &mut self.streams[turn];
-        let bytes = stream.left.map_or(self.packet_bytes, |left| {
-            left.min(self.packet_bytes).max(PACKET_MIN_BYTES)
+        let bytes = stream.remaining.map_or(self.packet_bytes, |remaining| {
+            remaining.min(self.packet_bytes).max(PACKET_MIN_BYTES)
         });
-        stream.left = stream.left.map(|left| left.saturating_sub(bytes));
+        stream.remaining = stream.remaining.map(|n| n.saturating_sub(bytes));
         stream.seq += 1;
-        Next {
+        NextPacket {
             turn,
             stream: stream.number,
             seq: stream.seq - 1,
@@ -96,21 +96,21 @@ impl Packets {
 
     /// Flows of which every packet was given out.
     pub fn flows_completed(&self) -> u64 {
-        let completed = self.streams.iter().filter(|stream| stream.left == Some(0));
+        let completed = self.streams.iter().filter(|s| s.remaining == Some(0));
         self.ended + completed.count() as u64
     }
 
     fn begin(&mut self) -> Stream {
-        let number = self.begun;
-        self.begun = number.wrapping_add(1);
-        let left = self.flows.as_ref().map(|flows| {
+        let number = self.started;
+        self.started = number.wrapping_add(1);
+        let remaining = self.flows.as_ref().map(|flows| {
             atoll_flow_sizes::draw(&flows.sizes, flows.seed, CHANNEL, u64::from(number), 1)
                 .size_bytes
         });
         Stream {
             number,
             seq: 0,
-            left,
+            remaining,
         }
     }
 }
@@ -124,7 +124,7 @@ mod tests {
     fn a_lone_stream_never_ends() {
         let mut packets = Packets::new(1500, None);
         for seq in 0..5 {
-            let next = Next {
+            let next = NextPacket {
                 turn: 0,
                 stream: 0,
                 seq,
