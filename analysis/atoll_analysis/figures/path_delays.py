@@ -32,7 +32,7 @@ def base_rtts_ms(network: Network, experiment: Experiment) -> tuple[float, float
 
 
 def _longest_ms(way: LinkDirection) -> float:
-    jitter_ns = way.jitter.reach.ns if way.jitter else 0
+    jitter_ns = way.jitter.bound.ns if way.jitter else 0
     return (way.delays[1].ns + jitter_ns + way.full_queue.ns) / 1e6
 
 

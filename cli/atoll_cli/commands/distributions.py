@@ -59,9 +59,9 @@ def import_(
     except ValueError as error:
         raise UsageError(f"--to: {error}") from None
     flows = import_flows(records, None if form == _AUTO else Form(form), flow_filter, find_binary)
-    remark = f"made by: atoll distributions import {records.name} --format {flows.form}"
-    remark += "".join(f" {name} {text}" for name, text in (("--to", to), ("--protocol", protocol)) if text)
-    write_file("--out", out, flow_sizes_text(sorted(flows.counts.items()), [remark]))
+    comment = f"made by: atoll distributions import {records.name} --format {flows.form}"
+    comment += "".join(f" {name} {text}" for name, text in (("--to", to), ("--protocol", protocol)) if text)
+    write_file("--out", out, flow_sizes_text(sorted(flows.counts.items()), [comment]))
     for warning in flows.warnings:
         print(warning, file=sys.stderr)
     facts: dict[str, Any] = {"file": str(out), "format": flows.form.value, "records": flows.records}
@@ -107,7 +107,7 @@ def _read(text: str) -> "FlowSizes":
     if parsed.value is None:
         remedy = f"; write {PUBLISHED}, a size such as '10 kB', or a file"
         raise DescriptionError(
-            [each if each.line else Diagnostic(each.file, 0, each.message + remedy) for each in parsed.mistakes]
+            [entry if entry.line else Diagnostic(entry.file, 0, entry.message + remedy) for entry in parsed.mistakes]
         )
     return parsed.value
 

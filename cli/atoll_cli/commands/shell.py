@@ -88,9 +88,9 @@ async def _print_output(socket: Any) -> None:
             sys.stdout.buffer.write(message.data)
             sys.stdout.buffer.flush()
         elif message.type is WSMsgType.TEXT:
-            last = json.loads(message.data)
-            if last["type"] == "error":
-                raise request_refused(last)
+            answer = json.loads(message.data)
+            if answer["type"] == "error":
+                raise request_refused(answer)
             return
     raise LabError(DAEMON_DIED)
 

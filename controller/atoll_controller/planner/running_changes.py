@@ -44,9 +44,9 @@ def link_requests(
             continue
         if backend is Backend.TC:
             box = network.box(link.box)
-            one, other = (link_settings(box, each, slack, over_time).config for each in (old_link, link))
+            old, new = (link_settings(box, item, slack, over_time).config for item in (old_link, link))
             try:
-                yield link.box, _tc_request(one, other)
+                yield link.box, _tc_request(old, new)
             except PlanError:
                 raise PlanError(
                     f"links.{link.box}: the tc backend cannot add or remove a loss before the queue while a link runs; "
@@ -54,8 +54,8 @@ def link_requests(
                 ) from None
         else:
             for direction in DIRECTIONS:
-                one, other = (direction_config(getattr(each, direction)) for each in (old_link, link))
-                yield from ((link.box, request) for request in _direction_requests(direction, one, other))
+                old, new = (direction_config(getattr(item, direction)) for item in (old_link, link))
+                yield from ((link.box, request) for request in _direction_requests(direction, old, new))
 
 
 def running_changes(old: JobSpec, new: JobSpec, *, drifted: bool = False) -> list[Request]:
@@ -64,22 +64,22 @@ def running_changes(old: JobSpec, new: JobSpec, *, drifted: bool = False) -> lis
     ``drifted``: it has other settings than those of ``old``, which other requests have changed. Raises PlanError with
     the keys that the program cannot take while it runs.
     """
-    one, other, subcommand = old.config, new.config, new.argv[-1]
-    is_other = replace(old, config=None, limits=UNLIMITED) != replace(new, config=None, limits=UNLIMITED)
-    if is_other or one is None or other is None:
+    old_config, new_config, subcommand = old.config, new.config, new.argv[-1]
+    is_other_program = replace(old, config=None, limits=UNLIMITED) != replace(new, config=None, limits=UNLIMITED)
+    if is_other_program or old_config is None or new_config is None:
         raise PlanError("another program")
-    kinds = {kind.subcommand: kind.settable for kind in BoxKind.known.values()}
-    changed = changed_keys(one, other, {**kinds, **_SETTABLE}.get(subcommand, ()))
-    if "setup" in changed or (drifted and "setup" in other):
-        return [_tc_request(one, other, send_all=drifted)]
+    settable_by_kind = {kind.subcommand: kind.settable for kind in BoxKind.registered.values()}
+    changed = changed_keys(old_config, new_config, {**settable_by_kind, **_SETTABLE}.get(subcommand, ()))
+    if "setup" in changed or (drifted and "setup" in new_config):
+        return [_tc_request(old_config, new_config, send_all=drifted)]
     requests = [
         request
         for direction in DIRECTIONS
-        if direction in changed or (drifted and direction in other)
-        for request in _direction_requests(direction, one[direction], other[direction], send_all=drifted)
+        if direction in changed or (drifted and direction in new_config)
+        for request in _direction_requests(direction, old_config[direction], new_config[direction], send_all=drifted)
     ]
-    rest = {key: other[key] for key in changed if key not in (*DIRECTIONS, "seed")}
-    return [*requests, *([{"op": "set", **rest}] if rest else [])]
+    settings = {key: new_config[key] for key in changed if key not in (*DIRECTIONS, "seed")}
+    return [*requests, *([{"op": "set", **settings}] if settings else [])]
 
 
 def changed_keys(old: Config, new: Config, settable: Collection[str]) -> list[str]:
@@ -94,7 +94,7 @@ def changed_keys(old: Config, new: Config, settable: Collection[str]) -> list[st
 
 def _direction_requests(direction: str, old: Config, new: Config, *, send_all: bool = False) -> Iterator[Request]:
     """The request to the engine; values that a trace defines cannot be set."""
-    old, new = ({"loss": _NO_LOSS, **each} for each in (old, new))
+    old, new = ({"loss": _NO_LOSS, **item} for item in (old, new))
     traced = {key for row in new.get("trace", ()) for key in row}
     try:
         changed = changed_keys(old, new, [key for key in _DIRECTION_KEYS if key not in traced])
@@ -109,7 +109,7 @@ def _direction_requests(direction: str, old: Config, new: Config, *, send_all: b
 def _tc_request(old: Config, new: Config, *, send_all: bool = False) -> Request:
     """The changed disciplines. One that holds packets keeps room for those that came before."""
     pairs = list(zip(_disciplines(old), _disciplines(new), strict=False))
-    if len(old["setup"]["tc"]) != len(new["setup"]["tc"]) or any(one[0] != other[0] for one, other in pairs):
+    if len(old["setup"]["tc"]) != len(new["setup"]["tc"]) or any(a[0] != b[0] for a, b in pairs):
         raise PlanError("other queueing disciplines")
     changed = [
         (location, *_with_limit(old_expected["options"].get("limit", 0), options, expected))
@@ -156,10 +156,10 @@ def renewed_boxes(network: Network, old: Experiment, new: Experiment) -> frozens
     """
     if (old.boxes, old.all_chains) == (new.boxes, new.all_chains):
         return frozenset()
-    old_hops, new_hops = (frozenset(hop for chain in each.chains for hop in chain.hops) for each in (old, new))
-    before, after = (_programs(network, each) for each in (old, new))
-    both = old_hops & new_hops & (before.keys() | after.keys())
-    return frozenset(name for name in both if not _keeps_running(network, name, before.get(name), after.get(name)))
+    old_hops, new_hops = (frozenset(hop for chain in version.chains for hop in chain.hops) for version in (old, new))
+    before, after = (_programs(network, version) for version in (old, new))
+    shared = old_hops & new_hops & (before.keys() | after.keys())
+    return frozenset(name for name in shared if not _keeps_running(network, name, before.get(name), after.get(name)))
 
 
 def _keeps_running(network: Network, box: str, old: "_Program | None", new: "_Program | None") -> bool:
