@@ -234,16 +234,16 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
     return {
         "throughput_mbit_s": observables.mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
         "goodput_mbit_s": observables.mbit_s(arrived.goodput_bytes, window.seconds) if arrived and window else None,
-        "channels": experiment.most_channels,
+        "channels": experiment.max_channels,
         "placement": data.placement,
         "start": start_figures(data, logs) if window else None,
         **flows,
         "flows_silent": silent,
         "flows_failed_in_changes": flows_failed_in_changes(tables, data),
         "mean_flow_bytes": mean_bytes,
-        "flow_classes": flow_classes(rows) if experiment.most_channels else [],
+        "flow_classes": flow_classes(rows) if experiment.max_channels else [],
         "initial_window": initial_window(rows, experiment.tcp.initial_window, segment_bytes(data))
-        if experiment.most_channels
+        if experiment.max_channels
         else None,
         "long_flows_mean": _long_flows(data, rows),
         "concurrency": concurrency(tables.scan("concurrent"), round(window.seconds * 1e9 / WINDOW_NS))
@@ -299,13 +299,13 @@ def _link_figures(data: RunData, tables: Tables, link: Link) -> LinkFigures:
     unbounded = to_island is not None and to_island.lateness_max_ns is None and not data.in_virtual_time
     slack = VIRTUAL_SLACK if data.in_virtual_time else TIMER_SLACK
     box = data.network.box(link.box)
-    mtu = PathMtus(data.network, data.experiment).longest_at(box)
+    mtu = PathMtus(data.network, data.experiment).longest_packet_at(box)
     bucket = bucket_bytes(link.to_island.rate, slack, box.mtu) if data.manifest.get("backend") == Backend.TC else 0
     return LinkFigures(
         chains=list(dict.fromkeys(chain.name for chain in data.experiment.all_chains if link.box in chain.hops)),
         rate_bit_s=link.to_island.rate.bit_s,
         mean_rate_bit_s=over_time.mean_rate(window.start_ns, window.end_ns).bit_s if window else None,
-        least_rate_bit_s=over_time.rates(window.start_ns, window.end_ns)[0].bit_s if window else None,
+        least_rate_bit_s=over_time.rate_range(window.start_ns, window.end_ns)[0].bit_s if window else None,
         queue_bytes=link.to_island.queue.bytes,
         queue_max_bytes=to_island.queue_max_bytes if to_island else None,
         loss_bytes=dropped_bytes(data, link),

@@ -18,7 +18,7 @@ from atoll_analysis.verdict.host_heat import HostHeat
 from atoll_analysis.verdict.loss_agreement import Payload, Section
 from atoll_analysis.verdict.lost_outside import LostOutside
 from atoll_analysis.verdict.silence import SilenceFigures
-from atoll_core.experiment.experiment import USUAL_LIMITS, VerdictBounds
+from atoll_core.experiment.experiment import DEFAULT_LIMITS, VerdictBounds
 
 
 class LimitFigures(TypedDict):
@@ -353,4 +353,4 @@ class Summary(TypedDict):
 
 def bounds(summary: Summary) -> LimitFigures:
     """Return the bounds of a run's verdict; for runs analysed by older versions the usual ones."""
-    return summary.get("limits") or limit_figures(USUAL_LIMITS)
+    return summary.get("limits") or limit_figures(DEFAULT_LIMITS)

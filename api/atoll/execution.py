@@ -108,7 +108,7 @@ class RunningExperiment:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.cancel()
 
@@ -137,8 +137,8 @@ class RunningExperiment:
         try:
             self._loop.run_until_complete(self._work)
         except asyncio.CancelledError:
-            where = f"; its data are in {self._path}" if self._path else ""
-            self._error = RunError(f"the run was cancelled{where}")
+            data_text = f"; its data are in {self._path}" if self._path else ""
+            self._error = RunError(f"the run was cancelled{data_text}")
         except BaseException as error:  # noqa: BLE001 - raised by result()
             self._error = error
         finally:

@@ -105,8 +105,8 @@ class Run:
         if name not in names:
             if not names:
                 raise RunDirError(f"{self.path}: no {kind}; `run.analyse()` makes them from the captures and logs")
-            known_names = [other.removeprefix(_PREFIX) for other in names]
-            hint = suggest(name.removeprefix(_PREFIX), known_names, kind)
+            unprefixed = [full_name.removeprefix(_PREFIX) for full_name in names]
+            hint = suggest(name.removeprefix(_PREFIX), unprefixed, kind)
             raise RunDirError(f"{self.path}: no {kind[:-1]} {name.removeprefix(_PREFIX)!r}; {hint}")
         table = scan_table(self._directory.tables / f"{name}.parquet")
         return table.with_columns(cs.by_dtype(*_NARROW_TYPES).cast(pl.Int64))

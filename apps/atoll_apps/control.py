@@ -22,7 +22,7 @@ from atoll_core.plural import first_of
 PRIORITY = 0xF000
 """Above those of all chains (``chain_routes``)."""
 
-_MOST_NAMES = 2  # hosts of an entry
+_MAX_NAMES = 2  # hosts of an entry
 
 TO_HOST, TO_DAEMON, ARP_TO_HOSTS, ARP_TO_DAEMON = range(1, 5)  # segments
 
@@ -36,9 +36,9 @@ def control_entries(network: Network) -> tuple[FlowEntry, ...]:
     to_daemon: dict[tuple[PortRef, int], list[Host]] = defaultdict(list)  # by way: ingress, and egress port
     from_daemon: dict[PortRef, dict[int, list[Host]]] = defaultdict(lambda: defaultdict(list))
     for host in network.in_band_hosts:
-        for ingress, out in _path_ports(host.interface.attached, control.port, topology):
-            to_daemon[ingress, out].append(host)
-            from_daemon[PortRef(ingress.switch, out)][ingress.port].append(host)
+        for ingress, egress in _path_ports(host.interface.attached, control.port, topology):
+            to_daemon[ingress, egress].append(host)
+            from_daemon[PortRef(ingress.switch, egress)][ingress.port].append(host)
     return (*_to_daemon(control, to_daemon), *_to_hosts(control, from_daemon))
 
 
@@ -62,19 +62,19 @@ def _path_ports(ingress: PortRef, end: PortRef, topology: Topology) -> Iterator[
 
 
 def _to_daemon(control: Control, paths: dict[tuple[PortRef, int], list[Host]]) -> Iterator[FlowEntry]:
-    for (ingress, out), hosts in paths.items():
+    for (ingress, egress), hosts in paths.items():
         why = f"{_names(hosts)} -> {CONTROL}"
-        yield _entry(ingress, _ipv4(ingress, control, control.network), [out], TO_DAEMON, f"{why}: in-band control")
+        yield _entry(ingress, _ipv4(ingress, control, control.network), [egress], TO_DAEMON, f"{why}: in-band control")
         if control.arp:
-            yield _entry(ingress, _arp(ingress), [out], ARP_TO_DAEMON, f"{why}: ARP of in-band control")
+            yield _entry(ingress, _arp(ingress), [egress], ARP_TO_DAEMON, f"{why}: ARP of in-band control")
 
 
 def _to_hosts(control: Control, paths: dict[PortRef, dict[int, list[Host]]]) -> Iterator[FlowEntry]:
     for ingress, out_ports in paths.items():
-        for out, hosts in out_ports.items():
+        for egress, hosts in out_ports.items():
             for host in hosts:
                 match = _ipv4(ingress, control, IPv4Network(host.control))
-                yield _entry(ingress, match, [out], TO_HOST, f"{CONTROL} -> {host.name}: in-band control")
+                yield _entry(ingress, match, [egress], TO_HOST, f"{CONTROL} -> {host.name}: in-band control")
         if control.arp:
             names = _names([host for hosts in out_ports.values() for host in hosts])
             yield _entry(
@@ -95,4 +95,4 @@ def _arp(ingress: PortRef) -> Match:
 
 
 def _names(hosts: list[Host]) -> str:
-    return first_of([host.name for host in hosts], _MOST_NAMES)
+    return first_of([host.name for host in hosts], _MAX_NAMES)

@@ -66,8 +66,8 @@ def cutover_points(network: Network, old: Experiment, before: Layout, new: Exper
     new_routes = {route.chain: route for route in routes(network, new, after)}
     box_at: dict[tuple[_Overlap, Direction], str | None] = {}
     for group in _connected(overlaps):
-        paths = [(old_routes[name], before) for name in dict.fromkeys(one for one, _ in group)]
-        paths += [(new_routes[name], after) for name in dict.fromkeys(other for _, other in group)]
+        paths = [(old_routes[name], before) for name in dict.fromkeys(name for name, _ in group)]
+        paths += [(new_routes[name], after) for name in dict.fromkeys(name for _, name in group)]
         for direction in Direction:
             box = _cutover_box([_stations(route, layout, direction) for route, layout in paths])
             box_at |= {(overlap, direction): box for overlap in group}
@@ -82,15 +82,15 @@ def overlapping_chains(network: Network, old: Experiment, new: Experiment) -> fr
     if not (old.branches or new.branches):
         return frozenset({(old.chain.name, new.chain.name)})
     overlaps: set[_Overlap] = set()
-    for (world, island), kind in product(Sides(network, old, new).blocks(), (*Protocol, None)):
-        traffic = world[0].address, island[0].address, kind
-        one, other = old.carrier(*traffic), new.carrier(*traffic)
+    for (world, island), protocol in product(Sides(network, old, new).blocks(), (*Protocol, None)):
+        traffic = world[0].address, island[0].address, protocol
+        old_chain, new_chain = old.carrier(*traffic), new.carrier(*traffic)
         for chain in new.chains:
-            if chain.carries.precedence >= one.carries.precedence and chain.carries.matches(*traffic):
-                overlaps.add((one.name, chain.name))
+            if chain.carries.precedence >= old_chain.carries.precedence and chain.carries.matches(*traffic):
+                overlaps.add((old_chain.name, chain.name))
         for chain in old.chains:
-            if chain.carries.precedence >= other.carries.precedence and chain.carries.matches(*traffic):
-                overlaps.add((chain.name, other.name))
+            if chain.carries.precedence >= new_chain.carries.precedence and chain.carries.matches(*traffic):
+                overlaps.add((chain.name, new_chain.name))
     return frozenset(overlaps)
 
 
@@ -103,41 +103,41 @@ def inherited_layout(network: Network, old: Experiment, layout: Layout, new: Exp
     boxes: list[BoxTag] = []
     spare: list[tuple[str, str]] = []
     for chain in new.chains:
-        partners = sorted(one for one, other in overlaps if other == chain.name)
+        partners = sorted(old_name for old_name, new_name in overlaps if new_name == chain.name)
         if not partners:
             continue
         partner = old_chains[chain.name if chain.name in partners else partners[0]]
-        before, after = ([hop for hop in each.hops if hop in box_names] for each in (partner, chain))
-        head = _common_length(before, after)
-        tail = min(_common_length(before[::-1], after[::-1]), min(len(before), len(after)) - head)
-        kept_boxes = {*after[:head], *after[len(after) - tail :]}
+        old_boxes, new_boxes = ([hop for hop in version.hops if hop in box_names] for version in (partner, chain))
+        head = _common_length(old_boxes, new_boxes)
+        tail = min(_common_length(old_boxes[::-1], new_boxes[::-1]), min(len(old_boxes), len(new_boxes)) - head)
+        shared_boxes = {*new_boxes[:head], *new_boxes[len(new_boxes) - tail :]}
         # Gap g is before the box of index g: it is kept if the boxes on both its sides are kept; edges always are.
         new_gaps = {-1: -1, **{gap: gap for gap in range(head)}}
-        new_gaps |= {len(before) - gap: len(after) - gap for gap in range(tail)}
+        new_gaps |= {len(old_boxes) - gap: len(new_boxes) - gap for gap in range(tail)}
         if partner.hops == chain.hops:
-            new_gaps |= {gap: gap for gap in range(len(after) + 1)}
+            new_gaps |= {gap: gap for gap in range(len(new_boxes) + 1)}
         gaps += (
             GapTag(chain.name, tag.direction, new_gaps[tag.gap], tag.vlan)
             for tag in layout.gaps
             if tag.chain == partner.name and tag.gap in new_gaps
         )
-        tags = (tag for tag in layout.boxes if tag.chain == partner.name and tag.box in kept_boxes)
+        tags = (tag for tag in layout.boxes if tag.chain == partner.name and tag.box in shared_boxes)
         boxes += (BoxTag(chain.name, tag.box, tag.vlan) for tag in tags)
-        spare += ((chain.name, box) for name, box in layout.spare if name == partner.name and box in kept_boxes)
+        spare += ((chain.name, box) for name, box in layout.spare if name == partner.name and box in shared_boxes)
     return Layout(tuple(gaps), tuple(boxes), tuple(spare))
 
 
-def _common_length(one: list[str], other: list[str]) -> int:
-    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))
+def _common_length(a: list[str], b: list[str]) -> int:
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))))
 
 
 def _connected(overlaps: Iterable[_Overlap]) -> list[list[_Overlap]]:
     """Groups of pairs that have chains in common, directly or through others."""
     groups: list[list[_Overlap]] = []
-    for one, other in sorted(overlaps):
-        connected = [group for group in groups if any(one == old or other == new for old, new in group)]
-        rest = [group for group in groups if group not in connected]
-        groups = [*rest, [(one, other), *(overlap for group in connected for overlap in group)]]
+    for old_chain, new_chain in sorted(overlaps):
+        connected = [group for group in groups if any(old_chain == old or new_chain == new for old, new in group)]
+        separate = [group for group in groups if group not in connected]
+        groups = [*separate, [(old_chain, new_chain), *(overlap for group in connected for overlap in group)]]
     return groups
 
 

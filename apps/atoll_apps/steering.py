@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steering: the segments of all apps, compiled to one flow table a switch."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain as joined
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry, compile_segment
 from atoll_apps.compiler.tag_allocation import ambiguous_pairs, by_ingress, shadowed_pairs, tag_segment, tap_vlans
@@ -19,7 +19,7 @@ from atoll_core.lab.shortest_paths import Topology
 from atoll_core.plan.flow_entry import FlowEntry, Match, sort_key
 from atoll_core.plan.tag_layout import UNTAGGED, Layout
 
-_MOST_REASONS = 2  # reasons of an entry that are written out
+_MAX_REASONS = 2  # reasons of an entry that are written out
 _APPS = (delivery, latency, chain)
 
 
@@ -34,10 +34,10 @@ class Steering:
     @property
     def entries(self) -> tuple[FlowEntry, ...]:
         """The flow entries, each once, sorted by switch, priority (highest first) and match."""
-        same: dict[tuple[str, int, Match], list[FlowEntry]] = defaultdict(list)
-        for entry in (one.entry for one in self.compiled):
-            same[entry.switch, entry.priority, entry.match].append(entry)
-        return tuple(sorted((*map(_merge, same.values()), *self.control), key=sort_key))
+        entries_by_key: dict[tuple[str, int, Match], list[FlowEntry]] = defaultdict(list)
+        for entry in (item.entry for item in self.compiled):
+            entries_by_key[entry.switch, entry.priority, entry.match].append(entry)
+        return tuple(sorted((*map(_merge, entries_by_key.values()), *self.control), key=sort_key))
 
 
 def flow_entries(network: Network, experiment: Experiment, layout: Layout = UNTAGGED) -> tuple[FlowEntry, ...]:
@@ -73,15 +73,15 @@ def _drop_entries(compiled: Iterable[CompiledEntry]) -> Iterator[CompiledEntry]:
     of a chain of lower priority at the same port would take them, possibly in a loop.
     """
     for entries in by_ingress(compiled).values():
-        lowest = min(one.entry.priority for one in entries)
+        lowest = min(item.entry.priority for item in entries)
         drops: dict[FlowEntry, CompiledEntry] = {}
-        for one in entries:
-            entry, segment = one.entry, one.segment
+        for item in entries:
+            entry, segment = item.entry, item.segment
             if entry.match.ipv4_dst != segment.stream.dst and entry.priority - 1 > lowest:
                 match = replace(entry.match, ipv4_dst=segment.stream.dst)
                 why = f"{segment.origin}: chain {segment.gap_id.chain}, to none of its hosts"
                 drop = replace(entry, match=match, actions=(), priority=entry.priority - 1, why=why)
-                drops[drop] = replace(one, entry=drop)
+                drops[drop] = replace(item, entry=drop)
         yield from drops.values()
 
 
@@ -110,20 +110,20 @@ class Compiler:
             compiled = {
                 gap_id: self._compile(gap_id, gap_segments, layout) for gap_id, gap_segments in segments.items()
             }
-            while clash := self._clash(route.chain, list(compiled.values())):
-                gap_id, layout = tag_segment(self._network, layout, *clash, reserved)
+            while conflict := self._conflict(route.chain, list(compiled.values())):
+                gap_id, layout = tag_segment(self._network, layout, *conflict, reserved)
                 compiled[gap_id] = self._compile(gap_id, segments[gap_id], layout)
-            entries += joined.from_iterable(compiled.values())
+            entries += itertools.chain.from_iterable(compiled.values())
         return Steering(tuple(entries), layout, self._control)
 
-    def _clash(self, chain: str, compiled: list[list[CompiledEntry]]) -> tuple[CompiledEntry, CompiledEntry] | None:
+    def _conflict(self, chain: str, compiled: list[list[CompiledEntry]]) -> tuple[CompiledEntry, CompiledEntry] | None:
         """Two entries of a chain that match the same frames; None if there are none."""
         if self._unambiguous.get(chain) == compiled:
             return None
-        clash = next(ambiguous_pairs(joined.from_iterable(compiled)), None)
-        if clash is None:
+        conflict = next(ambiguous_pairs(itertools.chain.from_iterable(compiled)), None)
+        if conflict is None:
             self._unambiguous[chain] = compiled
-        return clash
+        return conflict
 
     def _segments_of(self, route: ChainRoute) -> dict[GapId, list[Segment]]:
         """The segments of a chain by gap. Only the traversals of a route depend on the layout."""
@@ -137,32 +137,32 @@ class Compiler:
 
     def _compile(self, gap_id: GapId, segments: list[Segment], layout: Layout) -> list[CompiledEntry]:
         gap_vlan = layout.gap_vlan(gap_id.chain, gap_id.direction, gap_id.gap)
-        last_segments, entries = self._compiled.get((gap_id, gap_vlan), ([], []))
-        if last_segments != segments:
+        cached_segments, entries = self._compiled.get((gap_id, gap_vlan), ([], []))
+        if cached_segments != segments:
             compiled = (compile_segment(segment, self._topology, gap_vlan, self._taps) for segment in segments)
-            entries = list(joined.from_iterable(compiled))
+            entries = list(itertools.chain.from_iterable(compiled))
             self._compiled[gap_id, gap_vlan] = segments, entries
         return entries
 
 
-def _merge(same: list[FlowEntry]) -> FlowEntry:
+def _merge(entries: list[FlowEntry]) -> FlowEntry:
     """One entry for several segments: with all their reasons and the lowest of their cookies."""
-    reasons = list(dict.fromkeys(entry.why for entry in same))
-    more = len(reasons) - _MOST_REASONS
-    why = "; ".join(reasons[:_MOST_REASONS]) + (f"; and {more} more" if more > 0 else "")
-    return replace(same[0], cookie=min(entry.cookie for entry in same), why=why)
+    reasons = list(dict.fromkeys(entry.why for entry in entries))
+    more = len(reasons) - _MAX_REASONS
+    reason = "; ".join(reasons[:_MAX_REASONS]) + (f"; and {more} more" if more > 0 else "")
+    return replace(entries[0], cookie=min(entry.cookie for entry in entries), why=reason)
 
 
 def _refuse_shadowed(experiment: Experiment, compiled: Iterable[CompiledEntry]) -> None:
     """Refuse entries that no frame reaches, because one of higher priority takes all of theirs; a line each."""
     lines = {chain.name: f"{experiment.file}:{chain.line}" for chain in experiment.chains}
     messages: dict[str, None] = {}
-    for low, high in joined.from_iterable(map(shadowed_pairs, by_ingress(compiled).values())):
-        one, other = high.segment.gap_id.chain, low.segment.gap_id.chain
+    for low, high in itertools.chain.from_iterable(map(shadowed_pairs, by_ingress(compiled).values())):
+        winner, hidden = high.segment.gap_id.chain, low.segment.gap_id.chain
         text = (
-            f"{lines[other]}: entry '{low.entry.why}' of {_app(low)} on {low.entry.switch} is never reached: "
-            f"entry '{high.entry.why}' ({_app(high)}) of chain {one!r} ({lines[one]}) has a higher priority and "
-            f"matches the same frames; narrow `carries` of {one!r}, or change `carries` of {other!r}"
+            f"{lines[hidden]}: entry '{low.entry.why}' of {_app(low)} on {low.entry.switch} is never reached: "
+            f"entry '{high.entry.why}' ({_app(high)}) of chain {winner!r} ({lines[winner]}) has a higher priority and "
+            f"matches the same frames; narrow `carries` of {winner!r}, or change `carries` of {hidden!r}"
         )
         messages[text] = None
     if messages:

@@ -12,9 +12,9 @@ from atoll_apps.compiler.flow_compiler import CompiledEntry
 from atoll_apps.compiler.tag_allocation import (
     by_ingress,
     entry_with_match,
-    fresh_vlan,
     ingress_text,
     overlapping_pairs,
+    unused_vlan,
     with_gap,
 )
 from atoll_apps.cutover import CutoverPoints, cutover_points, inherited_layout
@@ -25,7 +25,7 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.tag_layout import BoxTag, Layout
 
-_NO_LOAD = "if packets may be lost, use `atoll apply EXPERIMENT --immediate`"
+_IMMEDIATE = "if packets may be lost, use `atoll apply EXPERIMENT --immediate`"
 
 
 def steer_transition(
@@ -41,31 +41,31 @@ def steer_transition(
     while True:
         steering = compiler.steer(layout, current.layout.vlans)
         cutover = cutover_points(network, old, current.layout, new, steering.layout)
-        clash = next(_clashes(current.compiled, steering.compiled, cutover), None)
-        if clash is None:
+        conflict = next(_conflicts(current.compiled, steering.compiled, cutover), None)
+        if conflict is None:
             return with_drop_entries(new, steering), cutover
-        candidates = _candidates(network, current.layout, steering.layout, clash[0])
-        untried = ((choice, each) for choice, each in candidates if each != steering.layout and choice not in tried)
+        candidates = _candidates(network, current.layout, steering.layout, conflict[0])
+        untried = (pair for pair in candidates if pair[1] != steering.layout and pair[0] not in tried)
         choice, layout = next(untried, (None, layout))
         if choice is None:
-            raise PlanError(_refusal(network, *clash))
+            raise PlanError(_refusal(network, *conflict))
         tried.add(choice)
 
 
-def _clashes(
+def _conflicts(
     current: Iterable[CompiledEntry], upcoming: Iterable[CompiledEntry], cutover: CutoverPoints
 ) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
     """Pairs of a new and an old entry that match the same packets, except at cutover points."""
     # The old version's drop entries are removed before the new version is installed.
-    old, new = (by_ingress(one for one in version if one.entry.actions) for version in (current, upcoming))
+    old, new = (by_ingress(item for item in version if item.entry.actions) for version in (current, upcoming))
     for ingress in sorted(new.keys() & old.keys(), key=str):
-        for before, after in sorted(cutover.overlaps):
-            mine, others = _of_chain(new[ingress], after), _of_chain(old[ingress], before)
-            yield from (pair for pair in overlapping_pairs(mine, others) if not cutover.is_cutover(*pair))
+        for old_chain, new_chain in sorted(cutover.overlaps):
+            new_entries, old_entries = _of_chain(new[ingress], new_chain), _of_chain(old[ingress], old_chain)
+            yield from (pair for pair in overlapping_pairs(new_entries, old_entries) if not cutover.is_cutover(*pair))
 
 
 def _of_chain(compiled: list[CompiledEntry], chain: str) -> list[CompiledEntry]:
-    return [one for one in compiled if one.segment.gap_id.chain == chain]
+    return [item for item in compiled if item.segment.gap_id.chain == chain]
 
 
 _Choice = tuple[GapId | tuple[str, str], bool]
@@ -73,28 +73,28 @@ _Choice = tuple[GapId | tuple[str, str], bool]
 
 
 def _candidates(
-    network: Network, current: Layout, layout: Layout, mine: CompiledEntry
+    network: Network, current: Layout, layout: Layout, new_entry: CompiledEntry
 ) -> Iterator[tuple[_Choice, Layout]]:
     """Layouts in which an entry of the new version may be distinct from the old version's, in the order to try them.
 
     First without a tag where the old version has one, then with an unused tag.
     """
-    gap_id, box = mine.segment.gap_id, network.box(mine.segment.box) if mine.segment.box else None
-    tags = {end.name: layout.box_vlan(gap_id.chain, end.name) for end in mine.segment.targets}
+    gap_id, box = new_entry.segment.gap_id, network.box(new_entry.segment.box) if new_entry.segment.box else None
+    tags = {end.name: layout.box_vlan(gap_id.chain, end.name) for end in new_entry.segment.targets}
     ends = [name for name, vlan in tags.items() if vlan]
-    if not mine.at_start and mine.entry.match.vlan in [tags[name] for name in ends]:
+    if not new_entry.at_start and new_entry.entry.match.vlan in [tags[name] for name in ends]:
         yield from _box_tags(network, current, layout, (gap_id.chain, ends[0]))  # the tag is that on the trunks, too
-    elif not mine.at_start:
-        own_gap = (gap_id.chain, gap_id.direction, gap_id.gap)
-        others = tuple(tag for tag in layout.gaps if (tag.chain, tag.direction, tag.gap) != own_gap)
-        untagged = replace(layout, gaps=others)
+    elif not new_entry.at_start:
+        gap_key = (gap_id.chain, gap_id.direction, gap_id.gap)
+        kept = tuple(tag for tag in layout.gaps if (tag.chain, tag.direction, tag.gap) != gap_key)
+        untagged = replace(layout, gaps=kept)
         yield (gap_id, False), untagged
-        yield (gap_id, True), with_gap(untagged, gap_id, fresh_vlan(network, layout, current.vlans))
+        yield (gap_id, True), with_gap(untagged, gap_id, unused_vlan(network, layout, current.vlans))
     elif box and box.routed and box.spare:
         passage = gap_id.chain, box.name
-        others = tuple(each for each in layout.spare if each != passage)
+        kept = tuple(pair for pair in layout.spare if pair != passage)
         is_spare = passage in layout.spare
-        yield (passage, not is_spare), replace(layout, spare=others if is_spare else (*others, passage))
+        yield (passage, not is_spare), replace(layout, spare=kept if is_spare else (*kept, passage))
     elif box and not box.routed:
         yield from _box_tags(network, current, layout, (gap_id.chain, box.name))
 
@@ -103,23 +103,22 @@ def _box_tags(
     network: Network, current: Layout, layout: Layout, passage: tuple[str, str]
 ) -> Iterator[tuple[_Choice, Layout]]:
     """Layouts without a tag, and with an unused tag, for a chain in a transparent box."""
-    others = tuple(tag for tag in layout.boxes if (tag.chain, tag.box) != passage)
-    yield (passage, False), replace(layout, boxes=others)
-    tag = BoxTag(*passage, fresh_vlan(network, layout, current.vlans))
-    yield (passage, True), replace(layout, boxes=(*others, tag))
+    kept = tuple(tag for tag in layout.boxes if (tag.chain, tag.box) != passage)
+    yield (passage, False), replace(layout, boxes=kept)
+    tag = BoxTag(*passage, unused_vlan(network, layout, current.vlans))
+    yield (passage, True), replace(layout, boxes=(*kept, tag))
 
 
-def _refusal(network: Network, mine: CompiledEntry, other: CompiledEntry) -> str:
-    box = mine.segment.box
-    old, new = entry_with_match(other), entry_with_match(mine)
-    pair = f"{old} of the old version and {new} of the new one at {ingress_text(mine)}"
+def _refusal(network: Network, new_entry: CompiledEntry, old_entry: CompiledEntry) -> str:
+    box, chain = new_entry.segment.box, new_entry.segment.gap_id.chain
+    old, new = entry_with_match(old_entry), entry_with_match(new_entry)
+    pair = f"{old} of the old version and {new} of the new one at {ingress_text(new_entry)}"
     if box is None or not network.box(box).routed:
-        chain = mine.segment.gap_id.chain
-        return f"chain {chain!r} cannot change under traffic: nothing distinguishes {pair}; {_NO_LOAD}"
+        return f"chain {chain!r} cannot change under traffic: nothing distinguishes {pair}; {_IMMEDIATE}"
     spare, remedy = "it has no spare ports", "either give it 'spare: {world: .., island: ..}' in the lab; or, "
     if network.box(box).spare:
         spare, remedy = "both of its port pairs are in use", ""
     return (
-        f"chain {mine.segment.gap_id.chain!r} cannot change under traffic: packets of both versions leave routed box "
-        f"{box!r} by the same port without a tag, {spare}, and no version in between helps ({pair}); {remedy}{_NO_LOAD}"
+        f"chain {chain!r} cannot change under traffic: packets of both versions leave routed box {box!r} by the same "
+        f"port without a tag, {spare}, and no version in between helps ({pair}); {remedy}{_IMMEDIATE}"
     )

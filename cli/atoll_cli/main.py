@@ -188,7 +188,7 @@ def plan(
     from atoll_cli.commands.plan import print_plan
     from atoll_cli.commands.selection import backend_for, experiment_file, lab_target, network_on
 
-    target = lab_target(inventory, on, on_paper=True)
+    target = lab_target(inventory, on, planning_only=True)
     network, resolved = experiment_file(experiment, seed, duration, settings or ()).network_and_experiment()
     described, emulator = (network_on(target, network), resolved), backend_for(target, backend)
     print_plan(described, emulator, target.platform, as_json=json, strict=strict, drawing=graph, driver=driver)
@@ -315,7 +315,7 @@ def apply(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="print the changes with their reasons; change nothing")
     ] = False,
-    at_once: Annotated[
+    immediate: Annotated[
         bool,
         typer.Option("--immediate", help="change all entries at once, without stages; packets in flight may be lost"),
     ] = False,
@@ -346,7 +346,7 @@ def apply(
         experiment,
         backend_for(target, backend),
         dry_run=dry_run,
-        at_once=at_once,
+        immediate=immediate,
         connections=connections,
         probe=not no_probe,
         strict=strict,
@@ -535,7 +535,7 @@ def report(
     from atoll_cli.commands.report import View, rebuild, report_comparison, report_study
     from atoll_cli.commands.selection import refuse
 
-    view = View(figures or (), baseline or (), out, each_run=per_run, as_json=json)
+    view = View(figures or (), baseline or (), out, per_run=per_run, as_json=json)
     refuse(mixed_kernels and not compare, "report: --mixed-kernels needs --compare")
     if compare:
         report_comparison(runs, view, mixed_kernels=mixed_kernels)
@@ -597,7 +597,7 @@ def down(
     from atoll_cli.commands.lab import take_down
     from atoll_cli.commands.selection import lab_target
 
-    take_down(lab_target(inventory, may_be_gone=True), force=force, as_json=json)
+    take_down(lab_target(inventory, may_be_missing=True), force=force, as_json=json)
 
 
 @app.command(epilog="Example: atoll status --json")
@@ -609,7 +609,7 @@ def status(inventory: InventoryOption = None, json: Json = False) -> None:
     from atoll_cli.commands.lab import print_status
     from atoll_cli.commands.selection import lab_target
 
-    raise typer.Exit(print_status(lab_target(inventory, may_be_gone=True), as_json=json))
+    raise typer.Exit(print_status(lab_target(inventory, may_be_missing=True), as_json=json))
 
 
 @app.command(epilog="Example: echo nodes | atoll shell")
@@ -621,7 +621,7 @@ def shell() -> None:
     from atoll_cli.commands.selection import lab_target
     from atoll_cli.commands.shell import open_shell
 
-    open_shell(lab_target(may_be_gone=True))
+    open_shell(lab_target(may_be_missing=True))
 
 
 def main() -> None:

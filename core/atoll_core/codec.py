@@ -26,27 +26,27 @@ T = TypeVar("T")
 _Converter = Callable[[Any], Any]
 
 _TAGS: dict[type[Any], str] = {}
-_BY_NAME: dict[type[Any], Callable[[str], Any]] = {}
+_FINDERS_BY_TYPE: dict[type[Any], Callable[[str], Any]] = {}
 
 
 def tagged(tag: str) -> Callable[[type[T]], type[T]]:
     """Decorate a dataclass of a union with others: its JSON has the tag as "kind"."""
 
-    def with_tag(kind: type[T]) -> type[T]:
-        _TAGS[kind] = tag
-        return kind
+    def with_tag(cls: type[T]) -> type[T]:
+        _TAGS[cls] = tag
+        return cls
 
     return with_tag
 
 
-def write_by_name(kind: type[T], find: Callable[[str], T]) -> None:
+def register_by_name(cls: type[T], find: Callable[[str], T]) -> None:
     """Write values of a class as their ``name``, and read them by ``find``, which raises ValueError."""
-    _BY_NAME[kind] = find
+    _FINDERS_BY_TYPE[cls] = find
 
 
-def to_json(thing: Any) -> Any:
+def to_json(value: Any) -> Any:
     """A JSON-able copy of a model value: dataclasses become objects, tuples lists, quantities integers."""
-    return _writer(cast(Any, type(thing)))(thing)
+    return _writer(cast(Any, type(value)))(value)
 
 
 def from_json(cls: type[T], data: Any) -> T:
@@ -69,35 +69,35 @@ _QUANTITIES = frozenset({Rate, Duration, Size})
 
 
 @functools.cache
-def _writer(kind: type[Any]) -> _Converter:
+def _writer(cls: type[Any]) -> _Converter:
     """The function that converts values of this class to JSON."""
-    if kind in _BY_NAME:
-        return lambda thing: thing.name
-    if kind in _QUANTITIES:
-        return lambda thing: thing.base
-    if dataclasses.is_dataclass(kind):
-        return _object_writer(kind)
-    if issubclass(kind, Enum):
-        return lambda thing: thing.value
-    if issubclass(kind, (IPv4Address, IPv4Network)):
+    if cls in _FINDERS_BY_TYPE:
+        return lambda value: value.name
+    if cls in _QUANTITIES:
+        return lambda value: value.base
+    if dataclasses.is_dataclass(cls):
+        return _object_writer(cls)
+    if issubclass(cls, Enum):
+        return lambda value: value.value
+    if issubclass(cls, (IPv4Address, IPv4Network)):
         return functools.lru_cache(maxsize=65536)(str)
-    if issubclass(kind, (list, tuple)):
-        return lambda thing: [to_json(item) for item in thing]
-    if issubclass(kind, dict):
-        return lambda thing: {str(key): to_json(item) for key, item in thing.items()}
-    return lambda thing: thing
+    if issubclass(cls, (list, tuple)):
+        return lambda value: [to_json(item) for item in value]
+    if issubclass(cls, dict):
+        return lambda value: {str(key): to_json(item) for key, item in value.items()}
+    return lambda value: value
 
 
-def _object_writer(kind: type[Any]) -> _Converter:
-    names = [field.name for field in dataclasses.fields(kind)]
-    tag = {"kind": _TAGS[kind]} if kind in _TAGS else {}
+def _object_writer(cls: type[Any]) -> _Converter:
+    names = [field.name for field in dataclasses.fields(cls)]
+    tag = {"kind": _TAGS[cls]} if cls in _TAGS else {}
 
-    def write(thing: Any) -> dict[str, Any]:
-        written: dict[str, Any] = dict(tag)
+    def write(value: Any) -> dict[str, Any]:
+        data: dict[str, Any] = dict(tag)
         for name in names:
-            part = getattr(thing, name)
-            written[name] = part if type(part) in _UNCHANGED_TYPES else to_json(part)
-        return written
+            part = getattr(value, name)
+            data[name] = part if type(part) in _UNCHANGED_TYPES else to_json(part)
+        return data
 
     return write
 
@@ -116,26 +116,26 @@ def _reader(hint: Any) -> _Converter:
         return lambda data: data
     if hint in _JSON_SCALARS:
         return functools.partial(_expect, hint)
-    if hint in _BY_NAME:
-        return lambda data: _BY_NAME[hint](_expect(str, data))
+    if hint in _FINDERS_BY_TYPE:
+        return lambda data: _FINDERS_BY_TYPE[hint](_expect(str, data))
     if hint in _QUANTITIES:
         return lambda data: hint(_expect(int, data))
     if dataclasses.is_dataclass(hint):
         return _object_reader(cast("type[Any]", hint))
-    make_of_text: _Converter = functools.lru_cache(maxsize=65536)(hint)  # an Enum or an address: they never change
-    return lambda data: make_of_text(_expect(str, data))
+    from_text: _Converter = functools.lru_cache(maxsize=65536)(hint)  # an Enum or an address: they never change
+    return lambda data: from_text(_expect(str, data))
 
 
-def _expect(kind: type[Any], data: Any) -> Any:
-    """``data``, if it is exactly a ``kind``: ``true`` is not accepted as a number, nor ``"false"`` as false."""
-    if type(data) is not kind:
-        msg = f"{data!r} is not {kind.__name__}"
+def _expect(cls: type[Any], data: Any) -> Any:
+    """``data``, if it is exactly a ``cls``: ``true`` is not accepted as a number, nor ``"false"`` as false."""
+    if type(data) is not cls:
+        msg = f"{data!r} is not {cls.__name__}"
         raise TypeError(msg)
     return data
 
 
-def _object_reader(make: type[Any]) -> _Converter:
-    hints, fields = typing.get_type_hints(make), dataclasses.fields(make)
+def _object_reader(cls: type[Any]) -> _Converter:
+    hints, fields = typing.get_type_hints(cls), dataclasses.fields(cls)
     readers = {field.name: _reader(hints[field.name]) for field in fields}
     unrecorded = {field.name: field.metadata["unrecorded"] for field in fields if "unrecorded" in field.metadata}
     text_field = next((field.name for field in fields if "alone" in field.metadata), None)
@@ -143,7 +143,7 @@ def _object_reader(make: type[Any]) -> _Converter:
     def read(data: Any) -> Any:
         content: dict[str, Any] = {text_field: data} if text_field and isinstance(data, str) else _expect(dict, data)
         parts = {name: reader(content[name]) for name, reader in readers.items() if name in content}
-        return make(**unrecorded | parts if unrecorded else parts)
+        return cls(**unrecorded | parts if unrecorded else parts)
 
     return read
 

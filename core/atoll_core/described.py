@@ -17,7 +17,7 @@ _UNQUOTED = re.compile(r"(?![-+.]?[0-9][0-9_.a-zA-Z+-]*$|(?i:null|true|false)$|-
 """Text that YAML reads as text without quotes, also within brackets."""
 
 
-class _Nothing(Enum):
+class _Null(Enum):
     """What a change writes to remove a setting."""
 
     NULL = "null"
@@ -46,7 +46,7 @@ class Described:
     def described(self) -> dict[str, Any]:
         """As in a description."""
         all_fields = fields(cast("Any", self))
-        return settings_of(self, *(each.name for each in all_fields if each.compare and each.name != "name"))
+        return settings_of(self, *(item.name for item in all_fields if item.compare and item.name != "name"))
 
 
 def settings_of(value: Any, *keys: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def percent(share: float) -> str:
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that differ, as they are after a change, which removes those that it leaves out."""
     names = [name for name in {**after, **before} if before.get(name) != after.get(name)]
-    return {name: _Nothing.NULL if after.get(name) is None else after[name] for name in names}
+    return {name: _Null.NULL if after.get(name) is None else after[name] for name in names}
 
 
 def setting_text(setting: Any) -> str:

@@ -15,7 +15,7 @@ AtollError                 base class; the message is for the user
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-_MOST_SHOWN = 40
+_MAX_SHOWN = 40
 
 
 class AtollError(Exception):
@@ -98,31 +98,31 @@ class RunDirError(AtollError):
     exit_code = 2
 
 
-def plain(text: str, most: int | None = None) -> str:
+def plain(text: str, max_length: int | None = None) -> str:
     """Make text that a machine or a switch sent safe to print, on one line.
 
-    Control characters, line ends and marks that change the direction of writing become U+FFFD; ``most``: characters.
+    Control characters, line ends and marks of writing direction become U+FFFD. ``max_length``: in characters.
     """
     if not text.isprintable():
         text = "".join(character if character.isprintable() or character == "\t" else "\ufffd" for character in text)
-    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
+    return text if max_length is None or len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
-def shown(thing: Any) -> str:
+def shown(value: Any) -> str:
     """Quote a value that a user wrote, in the words of YAML and on one short line."""
-    if isinstance(thing, bool):
-        return "true" if thing else "false"
-    if isinstance(thing, (int, float)):
-        text = _shortened(f"{thing:d}" if isinstance(thing, int) else repr(thing))
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        text = _shortened(f"{value:d}" if isinstance(value, int) else repr(value))
         return f"the number {text}"
-    if thing is None:
+    if value is None:
         return "nothing"
-    if isinstance(thing, dict):
-        return "a mapping" if cast("dict[Any, Any]", thing) else "an empty mapping"
-    if isinstance(thing, list):
-        return "a list" if cast("list[Any]", thing) else "an empty list"
-    return repr(_shortened(str(thing)))
+    if isinstance(value, dict):
+        return "a mapping" if cast("dict[Any, Any]", value) else "an empty mapping"
+    if isinstance(value, list):
+        return "a list" if cast("list[Any]", value) else "an empty list"
+    return repr(_shortened(str(value)))
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"

@@ -15,23 +15,23 @@ def were(count: int, noun: str) -> str:
     return f"{counted(count, noun)} {'was' if count == 1 else 'were'}"
 
 
-def listed(words: Sequence[str], last: str = "and") -> str:
-    """``a``, ``a and b``, ``a, b and c``; ``last``: the word before the last one. At least one word is needed."""
-    *others, end = words
-    return f"{', '.join(others)} {last} {end}" if others else end
+def listed(words: Sequence[str], conjunction: str = "and") -> str:
+    """``a``, ``a and b``, ``a, b and c``; ``conjunction``: before the last word. Needs at least one word."""
+    *head, end = words
+    return f"{', '.join(head)} {conjunction} {end}" if head else end
 
 
-def first_of(words: Sequence[str], most: int) -> str:
-    """``a, b and 3 more``: the first ``most`` words, and the number of the others."""
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join(words[:most]) + more
+def first_of(words: Sequence[str], count: int) -> str:
+    """``a, b and 3 more``: the first ``count`` words, and the number of the others."""
+    more = f" and {len(words) - count} more" if len(words) > count else ""
+    return ", ".join(words[:count]) + more
 
 
 def significant(number: float, digits: int) -> str:
     """A number with ``digits`` significant digits, without an exponent: ``0.052``, ``5.2``, ``810`` with two."""
     rounded = float(f"{number:.{digits - 1}e}")
-    after = digits - 1 - math.floor(math.log10(abs(rounded))) if rounded else 0
-    return f"{rounded:.{max(0, after)}f}"
+    decimals = digits - 1 - math.floor(math.log10(abs(rounded))) if rounded else 0
+    return f"{rounded:.{max(0, decimals)}f}"
 
 
 def bit_rate(bit_s: float) -> str:

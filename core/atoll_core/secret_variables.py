@@ -23,10 +23,10 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in environment.items() if name not in SECRETS}
 
 
-def header_safe(secret: str, where: str) -> str:
+def header_safe(secret: str, source: str) -> str:
     """A token, or ``user:password``, ready for the header of a request: white space around it is removed.
 
-    ``where`` is its source. Raises UsageError, which does not show the secret: for line breaks and other control
+    ``source`` is its source. Raises UsageError, which does not show the secret: for line breaks and other control
     characters (RFC 9110, section 5.5), for bytes that are not text, and for a token that is not ASCII. A user and a
     password may have any letters.
     """
@@ -41,5 +41,5 @@ def header_safe(secret: str, where: str) -> str:
                 problem = "is not in ASCII, as those of tokens are"
             case _:
                 continue
-        raise UsageError(f"{where}: character {number} of it {problem}; copy it again")
+        raise UsageError(f"{source}: character {number} of it {problem}; copy it again")
     return secret

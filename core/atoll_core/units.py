@@ -23,8 +23,8 @@ _SYNONYMS = (
     | {"usec": "us", "msec": "ms", "sec": "s", "second": "s", "seconds": "s", "minute": "min", "minutes": "min"}
     | {"hour": "h", "hours": "h", "byte": "B", "bytes": "B"}
 )
-_MOST_CHARACTERS = 60  # characters; int() of thousands of digits would be slow
-_MOST_BASE = 2**63 - 1
+_MAX_CHARACTERS = 60  # characters; int() of thousands of digits would be slow
+_MAX_BASE = 2**63 - 1
 _DECIMALS = 10**9  # __str__ chooses a unit in which at most nine decimals are exact
 
 
@@ -48,21 +48,21 @@ class _Quantity:
 
         Raises ValueError; the message has the remedy.
         """
-        parts = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) and len(text) <= _MOST_CHARACTERS else None
+        parts = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) and len(text) <= _MAX_CHARACTERS else None
         if parts is None or parts[3] not in cls.UNITS:
             raise ValueError(f"{shown(text)} is not a {cls.__name__.lower()}; {cls._remedy(text)}")
         decimals = parts[2] or ""
-        base, rest = divmod(int(parts[1] + decimals) * cls.UNITS[parts[3]], 10 ** len(decimals))
-        if rest:
+        base, remainder = divmod(int(parts[1] + decimals) * cls.UNITS[parts[3]], 10 ** len(decimals))
+        if remainder:
             raise ValueError(f"{shown(text)} is not a whole number of {next(iter(cls.UNITS))}; write fewer decimals")
-        if base > _MOST_BASE:
-            raise ValueError(f"{shown(text)} is too large; write less than {cls(_MOST_BASE)}")
+        if base > _MAX_BASE:
+            raise ValueError(f"{shown(text)} is too large; write less than {cls(_MAX_BASE)}")
         return cls(base, " ".join(str(text).split()))
 
     @classmethod
     def _remedy(cls, text: object) -> str:
         """The remedy for text that is not a quantity of this type."""
-        if isinstance(text, str) and len(text) <= _MOST_CHARACTERS:
+        if isinstance(text, str) and len(text) <= _MAX_CHARACTERS:
             if _DECIMAL_COMMA.search(text):
                 return f"decimals follow a point, as in {cls.EXAMPLE.replace(' ', '.5 ')!r}"
             if text.lstrip().startswith("-"):
@@ -74,8 +74,8 @@ class _Quantity:
     @classmethod
     def _intended_unit(cls, written: str) -> str | None:
         """The unit of which ``written`` is a synonym or another spelling; None if there is not exactly one."""
-        usual = _SYNONYMS.get(written, _SYNONYMS.get(written.lower(), written))
-        units = [unit for unit in cls.UNITS if unit.lower() == usual.lower()]
+        standard = _SYNONYMS.get(written, _SYNONYMS.get(written.lower(), written))
+        units = [unit for unit in cls.UNITS if unit.lower() == standard.lower()]
         mixes_bytes_and_bits = "B" in written and "bit" not in written.lower() and "B" not in "".join(units)
         return units[0] if len(units) == 1 and not mixes_bytes_and_bits else None
 

@@ -19,7 +19,7 @@ from atoll_core.codec import to_json
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.errors import AtollError, LabError, RunDirError, RunError
-from atoll_core.events.event_bus import EventBus, reporting
+from atoll_core.events.event_bus import EventBus, with_error_report
 from atoll_core.events.events import (
     Counters,
     Live,
@@ -102,10 +102,10 @@ class LabDaemon:
         self._takedown: asyncio.Task[tuple[str, ...]] | None = None
         self._described: DescribedExperiment | None = None
         self._background: set[asyncio.Task[None]] = set()
-        self.bus.subscribe(reporting(self.events.record, _print_error), *_LOGGED_EVENTS)
-        self.bus.subscribe(reporting(self._on_note, _print_error), Note)
-        self.bus.subscribe(reporting(self._on_counters, _print_error), Counters)
-        self.bus.subscribe(reporting(lambda event: self.points.add(event.points), _print_error), MetricPoints)
+        self.bus.subscribe(with_error_report(self.events.record, _print_error), *_LOGGED_EVENTS)
+        self.bus.subscribe(with_error_report(self._on_note, _print_error), Note)
+        self.bus.subscribe(with_error_report(self._on_counters, _print_error), Counters)
+        self.bus.subscribe(with_error_report(lambda event: self.points.add(event.points), _print_error), MetricPoints)
 
     # State
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 from atoll_analysis.figures.run_figures import FIGURES, suggest_figure
 from atoll_core.description.file_kinds import STUDY, require_kind
 from atoll_core.description.loader import DescriptionFile
-from atoll_core.description.raw_study import LAST_SEED, RawStudy, level_name
+from atoll_core.description.raw_study import MAX_SEED, RawStudy, level_name
 from atoll_core.description.validation_messages import parse, suggest
 from atoll_core.description.yaml_document import Document, KeyPath, compose_document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
@@ -200,10 +200,10 @@ class _Resolver:
         if seeds or not configurations:
             return tuple(seeds)
         first, repetitions = configurations[0].experiment.seed, self.most_repetitions
-        if first + repetitions - 1 > LAST_SEED:
+        if first + repetitions - 1 > MAX_SEED:
             key: KeyPath = ("stop", "max") if self.raw.stop else ("repetitions",)
             fewer = "a smaller max" if self.raw.stop else "fewer repetitions, or 'seeds'"
-            self.report(key, f"seeds from {first} on exceed {LAST_SEED}, the largest seed; write {fewer}")
+            self.report(key, f"seeds from {first} on exceed {MAX_SEED}, the largest seed; write {fewer}")
         return tuple(range(first, first + repetitions))
 
     def refuse_replaced_keys(self) -> None:

@@ -47,10 +47,10 @@ class ConnectionPolicy:
     @classmethod
     def parse(cls, text: str) -> "ConnectionPolicy":
         """``reset``, ``wait`` or ``wait:LIMIT``. Raises UsageError."""
-        word, separator, limit = text.partition(":")
+        mode, separator, limit = text.partition(":")
         if text == "reset":
             return cls()
-        if word != "wait":
+        if mode != "wait":
             raise UsageError(f"--connections: {text!r} is neither reset nor wait nor wait:LIMIT, such as 'wait:30 s'")
         try:
             return cls(Duration.parse(limit if separator else _DEFAULT_LIMIT))
@@ -88,7 +88,7 @@ class BoxConnections:
     async def wait(self, boxes: Collection[str]) -> bool:
         """Wait until the boxes have no connections; after the policy's limit, publish an event and return.
 
-        New ones do not begin there until :meth:`reopen`: their hosts try again, and take the new way by then.
+        New ones do not begin there until :meth:`reopen`: their hosts try again, and take the new path by then.
         Returns whether the policy is to wait. Raises LabError.
         """
         if self._policy.wait is None or not boxes:
@@ -124,10 +124,10 @@ class BoxConnections:
         await self._run(box, "ss", "-Ktn", *self._filter)
         if not count:
             return
-        refused = await self._count(box)
-        if refused:
+        remaining = await self._count(box)
+        if remaining:
             await self._restart(box)
-        self._publish("restart" if refused else "reset", {box: count})
+        self._publish("restart" if remaining else "reset", {box: count})
 
     async def reopen(self) -> None:
         """Let connections begin again. Raises LabError; the next call tries again."""

@@ -105,7 +105,7 @@ class Services:
             for name, spec in _services_of(plan).items():
                 if name not in self._running and spec.host not in kept_boxes:
                     job = await self._start(name, spec)
-                    if _is_ours(spec):
+                    if _is_builtin(spec):
                         self._watch(name, job)
                     else:
                         programs[name] = job
@@ -144,7 +144,7 @@ class Services:
                 await running.job.raise_memory(spec.limits.data_bytes or 0)
                 running.limits = spec.limits
             for request in requests:
-                await self._ask(name, running.job, request)
+                await self._send_request(name, running.job, request)
         except PlanError:
             return False
         except LabError as error:
@@ -170,15 +170,15 @@ class Services:
     async def mark(self) -> dict[str, dict[str, Any]]:
         """End a measurement of every link and delay box and begin the next; returns the counters by box name."""
         return {
-            running.spec.host: await self._ask(name, running.job, {"op": "mark"})
+            running.spec.host: await self._send_request(name, running.job, {"op": "mark"})
             for name, running in self._running.items()
-            if _is_ours(running.spec)  # users' programs have no marks
+            if _is_builtin(running.spec)  # users' programs have no marks
         }
 
     async def admit(self, box: str, *, on: bool) -> None:
         """Let a box's program take new connections, or none. Raises LabError."""
         for name in self._programs_on([box]):
-            await self._ask(name, self._running[name].job, {"op": "set", "admit": on})
+            await self._send_request(name, self._running[name].job, {"op": "set", "admit": on})
 
     def _programs_on(self, boxes: Collection[str]) -> list[str]:
         """The names of the programs that run on these boxes."""
@@ -190,21 +190,21 @@ class Services:
         if name not in self._running:
             raise LabError(f"{name} is not running")
         self._running[name].drifted = True
-        await self._ask(name, self._running[name].job, request)
+        await self._send_request(name, self._running[name].job, request)
 
-    async def _ask(self, name: str, job: Job, request: dict[str, Any]) -> dict[str, Any]:
+    async def _send_request(self, name: str, job: Job, request: dict[str, Any]) -> dict[str, Any]:
         """Send a request, and return the answer. Raises LabError if there is none, or a refusal."""
-        number, self._next_id = self._next_id, self._next_id + 1
-        answer = self._answers[number] = asyncio.get_running_loop().create_future()
+        request_id, self._next_id = self._next_id, self._next_id + 1
+        answer = self._answers[request_id] = asyncio.get_running_loop().create_future()
         try:
-            await job.send({**request, "id": number})
+            await job.send({**request, "id": request_id})
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
                 line = await answer
         except TimeoutError:
             answer_to = f"answer '{request['op']}' within {_ANSWER_TIMEOUT_S:g} s"
             raise LabError(f"{name} did not {answer_to}: {job.exit_text()}") from None
         finally:
-            del self._answers[number]
+            del self._answers[request_id]
         if not line.get("ok", True):
             raise LabError(f"{name}: {line['error']}")
         return line
@@ -213,24 +213,24 @@ class Services:
         """Wait until the next counters of boxes say that these levels are 0; returns the boxes where that is not so."""
         self._counters.clear()
 
-        def holds(box: str) -> bool:
+        def has_packets(box: str) -> bool:
             counters = self._counters.get(box)
             return counters is None or any(counters.get(level) for level in boxes[box])
 
         clock = asyncio.get_running_loop()
         deadline = clock.time() + limit_s
-        while (not_empty := tuple(filter(holds, boxes))) and clock.time() < deadline:  # noqa: ASYNC110 - counters come
+        while (occupied := tuple(filter(has_packets, boxes))) and clock.time() < deadline:  # noqa: ASYNC110 - counters come
             await asyncio.sleep(_POLL_S)
-        return not_empty
+        return occupied
 
     async def start_traces(self) -> tuple[str, ...]:
         """Make every link that follows a trace begin it now; returns the boxes. :meth:`reconcile` can restart them."""
         boxes: list[str] = []
         for running in self._running.values():
             if any("trace" in (running.spec.config or {}).get(direction, {}) for direction in DIRECTIONS):
-                number, self._next_id = self._next_id, self._next_id + 1
+                request_id, self._next_id = self._next_id, self._next_id + 1
                 running.drifted = True
-                await running.job.send({"op": "trace-start", "id": number})
+                await running.job.send({"op": "trace-start", "id": request_id})
                 boxes.append(running.spec.host)
         return tuple(boxes)
 
@@ -249,13 +249,13 @@ class Services:
             except (LabError, TimeoutError):
                 failures.append(f"{running.spec.host}: it is not known whether {name} has ended")
                 continue
-            if _is_ours(running.spec) and (ended.code or ended.signal not in (None, "TERM")):
+            if _is_builtin(running.spec) and (ended.code or ended.signal not in (None, "TERM")):
                 failures.append(f"{running.spec.host}: {name} did not end as it should: {running.job.exit_text()}")
         self._running.clear()
         return tuple(failures)
 
     async def _start(self, name: str, spec: JobSpec) -> Job:
-        is_ours = _is_ours(spec)
+        is_builtin = _is_builtin(spec)
         job = await self._platform.machine(spec.host).start_job(
             name,
             spec.argv,
@@ -263,12 +263,12 @@ class Services:
             stdout="lines",
             stderr="lines",
             on_line=partial(self._on_line, spec.host),
-            on_output=None if is_ours else partial(self._publish_output, name),
+            on_output=None if is_builtin else partial(self._publish_output, name),
             limits=spec.limits,
             privileges=spec.privileges,
-            directory=None if is_ours else self._platform.lab_folder,
+            directory=None if is_builtin else self._platform.lab_folder,
         )
-        if is_ours:
+        if is_builtin:
             await job.ready()
         self._running[name] = _Running(spec, job, spec.limits)
         return job
@@ -287,7 +287,7 @@ class Services:
             await stop.stop(0)
         running_until_now = job.exit is None
         await job.stop(_GRACE_S)
-        if (await job.wait()).code and running_until_now and _is_ours(spec):
+        if (await job.wait()).code and running_until_now and _is_builtin(spec):
             self._events.publish(Note(f"{name} did not end as it should: {job.exit_text()}"))
 
     def _watch(self, name: str, job: Job) -> None:
@@ -342,7 +342,7 @@ def _reason(running: _Running, spec: JobSpec, *, restart_traces: bool, idle: boo
     return "its program takes the other settings while it runs" if requests else ""
 
 
-def _is_ours(spec: JobSpec) -> bool:
+def _is_builtin(spec: JobSpec) -> bool:
     """Whether it is a link or delay box, which reports when it is ready and prints only JSON lines."""
     return spec.config is not None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.fabric.swap_detours import boxes_of
-from atoll_controller.fabric.swap_executor import UNDO, StageReport, Swapping, SwapStep, SwapVerifier
+from atoll_controller.fabric.swap_executor import UNDO, RunningSwap, StageReport, SwapStep, SwapVerifier
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap
 from atoll_controller.planner.plan_text import parts_json
 from atoll_core.errors import AtollError, LabError
@@ -81,7 +81,7 @@ class LiveSwap:
         self._events = events
         self._on_cutover = on_cutover
         self._waited_ns = 0  # for connections
-        self._swapping = Swapping(switches, steps, verifier, self)
+        self._running_swap = RunningSwap(switches, steps, verifier, self)
         self._task = asyncio.create_task(self._run())
 
     @property
@@ -95,35 +95,35 @@ class LiveSwap:
         Also raises LabError if a disconnected switch delays the end, or if the testbed has ``failed``; the swap then
         continues as soon as it can. If cancelled, the swap is rolled back, unless the cutover is done.
         """
-        waits = {self._task, self._swapping.held_up, failed}
+        waits = {self._task, self._running_swap.blocked, failed}
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._swapping.abort("the swap was cancelled")
+            self._running_swap.abort("the swap was cancelled")
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             raise
         if self._task.done():
             return self._task.result()
         if failed.done():
             raise LabError(failed.result())
-        raise LabError(self.held_up())
+        raise LabError(self.pending_text())
 
-    def held_up(self) -> str:
+    def pending_text(self) -> str:
         """The reason why the swap has not ended yet."""
-        failure = self._swapping.failure
+        failure = self._running_swap.failure
         if failure is not None:
             state = f"the swap failed ({failure}) and is rolled back"
         else:
-            state = "the swap continues" if self._swapping.cut_over else "the swap is in progress"
-        if not self._swapping.held_up.done():
+            state = "the swap continues" if self._running_swap.cut_over else "the swap is in progress"
+        if not self._running_swap.blocked.done():
             return state
-        return f"{state} as soon as possible: {self._swapping.held_up.result()}"
+        return f"{state} as soon as possible: {self._running_swap.blocked.result()}"
 
     async def wait_for_end(self) -> None:
         """Wait for the end of the swap, successful or not."""
         await asyncio.wait([self._task])
 
-    async def leave(self) -> None:
+    async def abandon(self) -> None:
         """Stop the swap where it is: the testbed is going down."""
         self._task.cancel()
         await asyncio.wait([self._task])
@@ -136,9 +136,9 @@ class LiveSwap:
         self._event("begin", stages=stages, moved=list(self._swap.moved), parts=parts_json(self._swap))
         try:
             await self.before_part(0)
-            await self._swapping.run()
+            await self._running_swap.run()
         except Exception as error:
-            if self._swapping.cut_over:
+            if self._running_swap.cut_over:
                 raise
             with contextlib.suppress(AtollError):
                 await self._machines.restore(self._old)
@@ -173,8 +173,8 @@ class LiveSwap:
     async def before_shift(self, stage: Stage) -> None:
         """Wait for the end of connections that the shift breaks, if the policy says so."""
         start_ns = time.monotonic_ns()
-        before = boxes_of(self._swap.parts[stage.part].before)
-        if await self._connections.wait([box for box in stage.moved if box in before]):
+        boxes = boxes_of(self._swap.parts[stage.part].before)
+        if await self._connections.wait([box for box in stage.moved if box in boxes]):
             self._waited_ns += time.monotonic_ns() - start_ns
 
     async def after_cutover(self) -> None:
@@ -193,12 +193,12 @@ class LiveSwap:
         """Wait until boxes that packets have left hold none, by their counters."""
         part = self._swap.parts[stage.part]
         drained, current = (part.before, part.after) if stage.kind is StageKind.DRAIN else (part.after, part.before)
-        used = drained.as_used(self._network).boxes
+        boxes = drained.as_used(self._network).boxes
         names = boxes_of(drained) - boxes_of(current)
-        holding = {box.name: box.kind.holding for box in used if box.name in names and box.kind.holding}
-        if not_empty := await self._machines.wait_until_empty(holding, _EMPTY_LIMIT_S):
+        levels_by_box = {box.name: box.kind.holding for box in boxes if box.name in names and box.kind.holding}
+        if occupied := await self._machines.wait_until_empty(levels_by_box, _EMPTY_LIMIT_S):
             limit = f"{_EMPTY_LIMIT_S:g} s after its longest residence"
-            self._events.publish(Note(f"swap: {', '.join(not_empty)} may still hold packets, {limit}; they are lost"))
+            self._events.publish(Note(f"swap: {', '.join(occupied)} may still hold packets, {limit}; they are lost"))
 
     def stage_ended(self, report: StageReport) -> None:
         """Report a stage."""

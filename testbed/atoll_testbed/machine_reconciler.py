@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from atoll_controller.planner.host_config import with_least_mtus
+from atoll_controller.planner.host_config import with_min_mtus
 from atoll_core.codec import to_json
 from atoll_core.errors import LabError
 from atoll_core.plan.plan import FilterVerdict, HostSettings, PacketRule, Packets, Plan
 from atoll_testbed.box_services import Services, TestbedChange
 from atoll_testbed.platforms.base import Platform
 
-_UNDONE_IN_PART = HostSettings("", ())
+_UNKNOWN_SETTINGS = HostSettings("", ())
 """Settings that no plan has: those of a machine are to be undone later, or set again."""
 
 
@@ -46,29 +46,29 @@ class MachineReconciler:
         await self._set(_settings(plan))
         await self._services.reconcile(plan, restart_traces=restart_traces)
 
-    async def advance(self, plan: Plan, kept_boxes: Collection[str]) -> None:
+    async def advance(self, plan: Plan, unchanged_boxes: Collection[str]) -> None:
         """Bring the boxes to a plan that no packet passes, and start its missing programs there. Raises LabError.
 
-        ``kept_boxes``: the others, which stay as they are. Hosts send no longer packets than the plans before and after
-        allow.
+        ``unchanged_boxes``: the others, which stay as they are. Hosts send no longer packets than the plans before and
+        after allow.
         """
         network, planned = self._platform.network, _settings(plan)
-        free_boxes = {box.name for box in network.boxes}.difference(kept_boxes)
+        free_boxes = {box.name for box in network.boxes}.difference(unchanged_boxes)
         await self._services.end(plan, free_boxes)
         updates = {name: planned[name] for name in free_boxes & planned.keys()}
         for host in network.hosts:
-            updates[host.name] = with_least_mtus(self._settings.get(host.name, planned[host.name]), planned[host.name])
+            updates[host.name] = with_min_mtus(self._settings.get(host.name, planned[host.name]), planned[host.name])
         await self._set({**self._settings, **updates})
-        await self._services.add(plan, kept_boxes)
+        await self._services.add(plan, unchanged_boxes)
 
     async def admit(self, box: str, *, on: bool) -> None:
         """Let TCP connections begin through a box, or drop their first packets. Raises LabError."""
-        box_data = self._platform.network.box(box)
-        if "admit" in box_data.kind.settable:
+        kind = self._platform.network.box(box)
+        if "admit" in kind.kind.settable:
             await self._services.admit(box, on=on)
             return
         settings = self._settings.get(box)
-        if settings is None or settings == _UNDONE_IN_PART:
+        if settings is None or settings == _UNKNOWN_SETTINGS:
             raise LabError(f"{box}: its settings are unknown after a failure; set them again by `atoll apply`")
         drop = PacketRule(tuple(leg.name for leg in settings.interfaces), Packets.SYN, verdict=FilterVerdict.DROP)
         rules = settings.packet_rules if on else (drop, *settings.packet_rules)
@@ -107,7 +107,7 @@ class MachineReconciler:
                 await self._platform.machine(host).set(planned[host])
                 self._settings[host] = planned[host]
             else:
-                self._settings[host] = _UNDONE_IN_PART  # after a failure
+                self._settings[host] = _UNKNOWN_SETTINGS  # after a failure
                 await self._platform.machine(host).unset()
                 del self._settings[host]
 
@@ -130,21 +130,24 @@ def _differences_text(old: HostSettings, new: HostSettings) -> str:
 
 def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
     """The keys at which two values in JSON differ, with both values; lists are compared by the names of their items."""
-    one, other = _by_name(old), _by_name(new)
-    if one is not None and other is not None:
-        for name in {**one, **other}:
-            yield from _differences(f"{key}.{name}" if key else name, one.get(name), other.get(name))
+    old_by_name, new_by_name = _by_name(old), _by_name(new)
+    if old_by_name is not None and new_by_name is not None:
+        for name in {**old_by_name, **new_by_name}:
+            yield from _differences(f"{key}.{name}" if key else name, old_by_name.get(name), new_by_name.get(name))
     elif old != new:
-        yield key, *("none" if value in (None, [], {}) else str(value).lower() for value in (old, new))
+        old_text, new_text = ("none" if value in (None, [], {}) else str(value).lower() for value in (old, new))
+        yield key, old_text, new_text
 
 
 def _by_name(value: Any) -> dict[str, Any] | None:
     """An object, or a list of pairs or of named objects; else None."""
     if isinstance(value, dict):
         return cast("dict[str, Any]", value)
-    items: list[Any] = value if isinstance(value, list) else []
-    if items and all(isinstance(item, dict) and (item.keys() & {"name", "prefix"}) for item in items):
-        return {item.get("name") or item["prefix"]: item for item in items}
-    if items and all(isinstance(item, list) and len(item) == 2 and isinstance(item[0], str) for item in items):
-        return dict(items)
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    objects = [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+    if items and len(objects) == len(items) and all(item.keys() & {"name", "prefix"} for item in objects):
+        return {item.get("name") or item["prefix"]: item for item in objects}
+    pairs = [cast("list[Any]", item) for item in items if isinstance(item, list) and len(cast("list[Any]", item)) == 2]
+    if items and len(pairs) == len(items) and all(isinstance(name, str) for name, _ in pairs):
+        return dict(pairs)
     return None

@@ -135,7 +135,7 @@ class Testbed:
         for watcher in self._watchers:
             watcher.cancel()
         if self._swap is not None:
-            await self._swap.leave()
+            await self._swap.abandon()
         try:
             leftovers = await self._services.stop()
             if self.platform.name == HARDWARE:
@@ -170,7 +170,7 @@ class Testbed:
         then.
         """
         if self._swap is not None and not self._swap.is_over:
-            raise LabError(f"one swap at a time: {self._swap.held_up()}")
+            raise LabError(f"one swap at a time: {self._swap.pending_text()}")
         if at_once or self.plan is None or self.experiment is None:
             if plan is None:
                 plan = await asyncio.to_thread(make_plan, self.network, experiment, backend, slack=self._slack)
@@ -280,9 +280,9 @@ class Testbed:
         """Change a running link (docs/contracts.md, "link"). An immediate apply undoes it. Raises LabError."""
         await self._services.set_link(box, request)
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait until a restarted controller has repaired the switches and a swap has ended."""
-        await self._switches.settled()
+        await self._switches.wait_until_settled()
         if self._swap is not None:
             await self._swap.wait_for_end()
 

@@ -72,7 +72,7 @@ async def test_the_client_keeps_the_contract(recorded: list[dict[str, Any]], pla
         (held,) = await controller.read(1, "sw-c")
         assert isinstance(held, FlowEntry)
         assert (held.switch, held.match, held.actions, held.why) == ("sw-c", first.match, first.actions, "")
-        assert await controller.holds(1, [first])
+        assert await controller.has_exactly(1, [first])
         with pytest.raises(LabError, match="switch 1 refused 'nothing to pop' \\(priority 1000, port 99, untagged"):
             await controller.change(1, [], [from_json(FlowEntry, asked(recorded, 6)["add"][0])])
         assert await controller.counters(1) == {

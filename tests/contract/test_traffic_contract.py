@@ -52,7 +52,7 @@ def test_the_probes_of_a_calibration_have_the_shape_of_an_example(project: Path)
     network, _ = load_experiment(project / "examples" / "geo.yaml")
     world, island = network.host("ws"), network.host("is")
     probes = (
-        traffic_jobs.calibration_receive(island, each=True),
+        traffic_jobs.calibration_receive(island, per_packet=True),
         traffic_jobs.calibration_send(world, island, rate_bit_s=1, packet_bytes=1500, start_at_ns=0, duration_ns=1),
         traffic_jobs.calibration_ping(world, island, interval_ns=1, start_at_ns=0, timeout_ns=1),
     )

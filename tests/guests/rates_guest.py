@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from atoll_core.experiment.experiment import Bernoulli, GilbertElliott, Jitter, JitterShape, LinkDirection, Where
+from atoll_core.experiment.experiment import Bernoulli, GilbertElliott, Jitter, JitterShape, LinkDirection, LossPoint
 from atoll_core.lab.network import DelayBox, Interface, LatencyClass
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tc_settings import delay_settings
@@ -71,7 +71,7 @@ def impairments() -> list[LinkDirection]:
     found: list[LinkDirection] = []
     for _ in range(20):
         share = [10 ** draw.uniform(-9, 0) for _ in range(4)]
-        where = draw.choice(tuple(Where))
+        where = draw.choice(tuple(LossPoint))
         loss = draw.choice((Bernoulli(share[0], where), GilbertElliott(share[0], share[1], share[2], share[3], where)))
         delay = Duration(draw.randrange(1, 60 * 10**9))
         jitter = Jitter(JitterShape.UNIFORM, Duration(draw.randrange(min(delay.ns, 2**31))))

@@ -157,7 +157,7 @@ class Soak:
         os.kill(int(Path(f"/proc/{entered}/task/{entered}/children").read_text().split()[0]), signal.SIGKILL)
         while self._testbed.controller is killed:  # noqa: ASYNC110 - as a user would
             await asyncio.sleep(0.05)
-        await self._testbed.settled()
+        await self._testbed.wait_until_settled()
         return "replaced"
 
     async def _switch_reboots(self) -> str:
@@ -257,7 +257,7 @@ def grown(before: dict[str, int], after: dict[str, int]) -> list[str]:
 
 async def main(out: Path, options: Options) -> int:
     """Soak, and print what there was."""
-    reconciler._MOST_RESTARTS = 10**6  # it is killed more often than would be right anywhere else
+    reconciler._MAX_RESTARTS = 10**6  # it is killed more often than would be right anywhere else
     if options.virtual:
         allow_all_controls()
     network, base = load_experiment(QUICK)

@@ -277,7 +277,7 @@ class Trial:
         killed_ns = time.time_ns()
         while self._testbed.controller is killed:  # noqa: ASYNC110 - as a user would
             await asyncio.sleep(0.02)
-        await self._testbed.settled()
+        await self._testbed.wait_until_settled()
         return killed_ns
 
     async def _start_captures(self, network: Network) -> None:
@@ -392,7 +392,7 @@ async def main(out: Path, options: Options) -> None:
         base.Controller = LaggingController  # pyright: ignore[reportPrivateImportUsage]
         lagging = {driver: replace(profile(driver), lag_s=options.lag_s) for driver in drivers()}
         reconciler.profile = lagging.__getitem__  # pyright: ignore[reportPrivateImportUsage]
-    reconciler._MOST_RESTARTS = 10**6  # it is killed more often than would be right anywhere else
+    reconciler._MAX_RESTARTS = 10**6  # it is killed more often than would be right anywhere else
     network, experiment = load_experiment(DATA / options.experiment)
     if options.twin:
         network = twinned(network, options.twin, TwinSettings(seed=options.seed))

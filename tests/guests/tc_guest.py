@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from atoll_core.experiment.experiment import Bernoulli, Counted, Jitter, JitterShape, Link, LinkDirection, Where
+from atoll_core.experiment.experiment import Bernoulli, Counted, Jitter, JitterShape, Link, LinkDirection, LossPoint
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK, Qdisc, delay_settings, link_settings
 from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
@@ -45,7 +45,7 @@ TO_WORLD = replace(TO_ISLAND, rate=Rate.parse("100 Mbit/s"), delay=Duration.pars
 LINK = Link("sat", TO_ISLAND, TO_WORLD, Counted.IP)
 LATER = replace(LINK, to_island=replace(TO_ISLAND, delay=Duration.parse("50 ms")))
 JITTER = Jitter(JitterShape.UNIFORM, Duration.parse("10 ms"))
-LOSSY = replace(TO_WORLD, loss=Bernoulli(0.2, Where.BEFORE), jitter=JITTER)
+LOSSY = replace(TO_WORLD, loss=Bernoulli(0.2, LossPoint.BEFORE), jitter=JITTER)
 FEW = tuple((number * 10_000_000, 100) for number in range(20))
 LOAD = tuple((number * 1_100_000, 1500) for number in range(200))  # 1500 bytes last 1.5 ms at 8 Mbit/s
 

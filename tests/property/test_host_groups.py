@@ -32,4 +32,4 @@ def test_hosts_within_a_prefix(data: st.DataObject) -> None:
     end = Sides(network).world
     hosts = [IPv4Network(host.address) for host in network.hosts]
     prefix = data.draw(st.sampled_from([None, network.world, IPv4Network("10.10.0.0/30"), *hosts]))
-    assert end.within(prefix) == tuple(h for h in network.world_hosts if prefix is None or h.address in prefix)
+    assert end.hosts_in(prefix) == tuple(h for h in network.world_hosts if prefix is None or h.address in prefix)

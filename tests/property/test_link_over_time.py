@@ -35,7 +35,7 @@ def test_a_capacity_is_that_of_the_mean_rate_which_is_between_lowest_and_highest
     link: LinkOverTime, first: int, second: int
 ) -> None:
     begin, end = sorted((first, second))
-    lowest, highest = link.rates(begin, end)
+    lowest, highest = link.rate_range(begin, end)
     assert lowest <= link.mean_rate(begin, end) <= highest
     assert link.capacity_bytes(begin, end) == pytest.approx(
         link.mean_rate(begin, end).bit_s * (end - begin) / 8e9, rel=1e-3
@@ -56,7 +56,7 @@ def test_a_constant_rate_has_the_capacity_of_rate_times_time(rate: int, first: i
     begin, end = sorted((first, second))
     link = LinkOverTime((LinkStep(second, Rate(rate), Size(1), blocked=False, delay=Duration(0)),))
     assert link.capacity_bytes(begin, end) == rate * (end - begin) / (8 * 10**9)
-    assert link.rates(begin, end) == (Rate(rate), Rate(rate))
+    assert link.rate_range(begin, end) == (Rate(rate), Rate(rate))
     if begin < end and rate * (end - begin) < 2**53:
         assert link.mean_rate(begin, end) == Rate(rate)
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll_core.description.loader import load_any, load_experiment, load_lab
+from atoll_core.description.loader import load_experiment, load_lab, load_lab_or_experiment
 from atoll_core.errors import DescriptionError, Diagnostic
 
 ROOT = Path(__file__).parents[2]
@@ -130,7 +130,11 @@ def test_a_mutated_description_loads_or_tells_its_mistakes(
     with TemporaryDirectory() as folder:
         for name, text in texts.items():
             (Path(folder) / name).write_bytes(text.encode("utf-8", "surrogatepass"))
-        for load, name in ((load_lab, "lab.yaml"), (load_experiment, "experiment.yaml"), (load_any, "experiment.yaml")):
+        for load, name in (
+            (load_lab, "lab.yaml"),
+            (load_experiment, "experiment.yaml"),
+            (load_lab_or_experiment, "experiment.yaml"),
+        ):
             for mistake in mistakes_of(load, Path(folder) / name):
                 assert "\n" not in str(mistake)
                 text = texts.get(Path(mistake.file).name, "")

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from atoll_core.description.loader import load_any
+from atoll_core.description.loader import load_lab_or_experiment
 from atoll_core.errors import DescriptionError
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ def answer(*names: str) -> Sequence[str]:
         for file, text in texts.items():
             (Path(folder) / file).write_text(text, encoding="utf-8")
         try:
-            load_any(Path(folder) / "e.yaml")
+            load_lab_or_experiment(Path(folder) / "e.yaml")
         except DescriptionError as error:
             return [mistake.message.partition("; free is")[0] for mistake in error.mistakes]
     return []

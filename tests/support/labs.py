@@ -117,7 +117,7 @@ def laboratories(draw: st.DrawFn, *, gathered: bool = False, rings: bool = True,
 
 
 def _box(draw: st.DrawFn, build: Builder, name: str, switch: st.SearchStrategy[str]) -> ChainBox:
-    kind = draw(st.sampled_from(list(BoxKind.known.values())))
+    kind = draw(st.sampled_from(list(BoxKind.registered.values())))
     foreign = kind in (PROGRAM, EXTERNAL)
     forwarding = draw(st.sampled_from(Forwarding)) if foreign else None
     first = PortPair(build.interface(f"{name}-w", draw(switch)), build.interface(f"{name}-i", draw(switch)))

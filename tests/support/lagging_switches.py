@@ -66,11 +66,11 @@ class LaggingController(Controller):
             return tuple(self._told[dpid].values())
         return await super().read(dpid, switch_name, table)
 
-    async def holds(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> bool:
+    async def has_exactly(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> bool:
         """As if all had been made."""
         if self._waiting[dpid]:
             return {replace(each, why="") for each in entries} == set(self._told[dpid].values())
-        return await super().holds(dpid, entries, table)
+        return await super().has_exactly(dpid, entries, table)
 
     async def count(self, dpid: int, table: int = 0) -> int:
         """As if all had been made."""

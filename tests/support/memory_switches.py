@@ -83,7 +83,7 @@ class MemorySwitches(Controller):
         await self._reach(dpid)
         return tuple(replace(entry, why="") for entry in self.tables[switch_name].values())
 
-    async def holds(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> bool:
+    async def has_exactly(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> bool:
         await self._reach(dpid)
         return {_essence(entry) for entry in entries} == set(map(_essence, self.tables[self._names[dpid]].values()))
 

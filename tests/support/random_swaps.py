@@ -15,10 +15,10 @@ from atoll_core.experiment.experiment import (
     JitterShape,
     LinkDirection,
     LinkTrace,
+    LossPoint,
     LowPriority,
     Red,
     TraceRow,
-    Where,
 )
 from atoll_core.units import Duration, Rate, Size
 
@@ -26,7 +26,7 @@ _PEPS, _CODERS = ("pep-w", "pep-i"), ("coder-w", "coder-i")
 _ORDER = ("tap-w", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-i")
 _CLASSES = ("rtt-5", "rtt-20", "rtt-50")
 _MS = 10**6
-_RED = (300_000, 900_000)
+_RED = Red(Size(300_000), Size(900_000), 0.1, 0.002)
 
 
 def changed_experiment(draw: Random, experiment: Experiment) -> Experiment:
@@ -64,8 +64,8 @@ def _changed_way(draw: Random, way: LinkDirection) -> LinkDirection:
         queue=Size(draw.choice([500_000, 1_000_000])),
         queue_packets=draw.choice([None, 1000]),
         jitter=draw.choice([None, Jitter(draw.choice([*JitterShape]), Duration(5 * _MS))]),
-        loss=draw.choice([None, Bernoulli(0.02), Bernoulli(0.05, Where.BEFORE), GilbertElliott(0.01, 0.5)]),
-        aqm=draw.choice([None, Codel(Duration(5 * _MS), Duration(600 * _MS)), Red(*map(Size, _RED), 0.1, 0.002)]),
+        loss=draw.choice([None, Bernoulli(0.02), Bernoulli(0.05, LossPoint.BEFORE), GilbertElliott(0.01, 0.5)]),
+        aqm=draw.choice([None, Codel(Duration(5 * _MS), Duration(600 * _MS)), _RED]),
         trace=draw.choice([None, LinkTrace("", (TraceRow(Duration(0), delay=Duration(delay.ns + 10 * _MS)),))]),
         low_priority=draw.choice([None, LowPriority(Size(100_000))]),
     )

@@ -39,7 +39,7 @@ class WatchedRun:
         for index in range(points):
             t_ns = self.began_ns + number * SECOND_NS + index * 100_000_000
             line = {"type": "counters", "t_ns": t_ns, "to_island": {"in_packets": 10 * number + index, **counted}}
-            self._metering.box_line("sat", line)
+            self._metering.record_box_line("sat", line)
             self._counted.append(json.dumps({"box": "sat", **line}).encode() + b"\n")
         self._metering.flush()
 

@@ -118,5 +118,5 @@ def flows_failed_in_changes(tables: Tables, data: RunData) -> int:
         moves_stateful = any(stateful & {*chain.hops} for chain in chains)
         if moves_stateful and change.turned_ns is not None and change.began_ns is not None:
             within = pl.col("end_ns").is_between(change.began_ns, min(change.settled_ns + rtt_ns, NEVER_NS))
-            flows += min(data.experiment.most_channels, failed.filter(within).select(pl.len()).collect().item())
+            flows += min(data.experiment.max_channels, failed.filter(within).select(pl.len()).collect().item())
     return flows

@@ -76,10 +76,10 @@ def windows_over_rate(
     rows = tables.scan("throughput").filter((pl.col("capture") == capture) & pl.col("to_island"))
     sent = rows.select(pl.col("window") * WINDOW_NS + tables.origin_ns, octets=counted_bytes(link)).collect()
     least, greatest = link.to_island.delays
-    jitter_ns = link.to_island.jitter.reach.ns if link.to_island.jitter else 0
+    jitter_ns = link.to_island.jitter.bound.ns if link.to_island.jitter else 0
     before_ns = WINDOW_NS + greatest.ns + jitter_ns
     after_ns = 2 * WINDOW_NS - least.ns + jitter_ns
-    rates = (over_time.rates(begin_ns - before_ns, begin_ns + after_ns) for begin_ns in sent["window"])
+    rates = (over_time.rate_range(begin_ns - before_ns, begin_ns + after_ns) for begin_ns in sent["window"])
     bit_s = pl.Series([highest.bit_s for _, highest in rates], dtype=pl.Int64)
     span_ns = WINDOW_NS + lateness_max_ns + 2 * jitter_ns  # from one packet delayed most to one delayed least
     allowed = (bit_s / 8 * span_ns / 1e9 + packet + max(packet, bucket_bytes)).to_numpy().copy()

@@ -9,7 +9,7 @@ import polars as pl
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_analysis.tables.table_schemas import scan_table
-from atoll_core.description.link_trace import MOST_TRACE_PACKETS
+from atoll_core.description.link_trace import MAX_TRACE_PACKETS
 from atoll_core.errors import RunError, UsageError
 
 
@@ -44,7 +44,7 @@ def fates_of_packets(run: RunDir, link: str | None = None) -> _PacketFates:
     if not bursts[box]["packets"]:
         raise RunError(f"{run.path}: no packet to the island came to {box} within the measurement")
     total = bursts[box]["packets"]
-    count = min(total, MOST_TRACE_PACKETS)
+    count = min(total, MAX_TRACE_PACKETS)
     is_lost_here = (pl.col("link") == box) & (pl.col("number") < count)
     numbers = scan_table(run.tables / "losses.parquet").filter(is_lost_here).select("number").collect()
     lost = pl.Series(values=[False]).new_from_index(0, count).scatter(numbers["number"], values=True)

@@ -36,7 +36,7 @@ def _directions(links: Iterable[Link]) -> list[LinkDirection]:
 
 
 def _longest_ms(direction: LinkDirection) -> float:
-    jitter_ns = direction.jitter.reach.ns if direction.jitter else 0
+    jitter_ns = direction.jitter.bound.ns if direction.jitter else 0
     return (direction.delays[1].ns + jitter_ns + direction.full_queue.ns) / 1e6
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 
@@ -111,8 +112,8 @@ def read_rtts(texts: Iterable[tuple[str, str]]) -> Rtts:
 def _scamper(line: str) -> tuple[str, list[float]]:
     """The target and its RTTs in ms, of ``scamper -O json``. Raises ValueError with the rest of a message."""
     try:
-        result = json.loads(line)
-        replies = result.get("responses", []) if result.get("type") == "ping" else []
+        result: dict[str, Any] = json.loads(line)
+        replies: list[dict[str, Any]] = result.get("responses", []) if result.get("type") == "ping" else []
         rtts = [float(reply["rtt"]) for reply in replies if reply["from"] == result["dst"]]
         return str(result.get("dst", "")), rtts
     except (ValueError, LookupError, TypeError, AttributeError):

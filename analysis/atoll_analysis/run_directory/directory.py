@@ -303,10 +303,10 @@ def _modified_s(path: Path) -> float:
 
 def _other_kind(path: Path) -> Diagnostic | None:
     """The mistake that a path is the file of a description."""
-    from atoll_core.description.file_kinds import other_kind  # imports pydantic and ruamel.yaml
+    from atoll_core.description.file_kinds import kind_mistake  # imports pydantic and ruamel.yaml
     from atoll_core.description.yaml_document import read_document
 
-    return other_kind(read_document(path), "a run directory")
+    return kind_mistake(read_document(path), "a run directory")
 
 
 def _make_next_directory(parent: Path, stamp: str) -> Path:

@@ -58,7 +58,7 @@ def lost_packets(
 
 def longest_transit_ns(direction: LinkDirection) -> int:
     """Return the longest time that a packet which is not lost takes through a link and what is around it."""
-    jitter_ns = direction.jitter.reach.ns if direction.jitter else 0
+    jitter_ns = direction.jitter.bound.ns if direction.jitter else 0
     waiting_ns = direction.full_queue.ns + direction.longest_pause.ns
     return direction.delays[1].ns + jitter_ns + waiting_ns + _SPARE_NS
 

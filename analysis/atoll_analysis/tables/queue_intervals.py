@@ -68,5 +68,5 @@ def standing_window_s(data: RunData) -> float:
 
 def full_size_bytes(data: RunData, link: Link) -> int:
     """Return the bytes of the longest packet that passes a link, as the link counts them."""
-    mtu = PathMtus(data.network, data.experiment).longest_at(data.network.box(link.box))
+    mtu = PathMtus(data.network, data.experiment).longest_packet_at(data.network.box(link.box))
     return mtu + (ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0)

@@ -14,7 +14,7 @@ from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables, traffic_hosts
 from atoll_analysis.verdict.silence import FALSE_ALARM, FlowLog, PayloadSpan, SilenceFigures, silences, timeout_s, tries
 from atoll_core.experiment.experiment import Link, Protocol
-from atoll_core.experiment.traffic import ThinkTime
+from atoll_core.experiment.traffic import ThinkShape
 from atoll_core.lab.network import Host, HostRole
 
 
@@ -159,5 +159,5 @@ def _longest_pause_s(data: RunData) -> float:
         return -math.log(FALSE_ALARM) * max(means)
     if traffic.think is None:
         return 0.0
-    is_random = traffic.think.distribution is ThinkTime.EXPONENTIAL
+    is_random = traffic.think.distribution is ThinkShape.EXPONENTIAL
     return traffic.think.mean.s * (-math.log(FALSE_ALARM) if is_random else 1.0)

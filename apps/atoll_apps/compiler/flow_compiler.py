@@ -62,8 +62,8 @@ def compile_segment(
             vlan = _retag(first_actions, vlan, tap_vlans[tap.name])
             first_actions.append(Output(topology.next_hop(switch, tap.interface.attached.switch).out.port))
         for (push, hop), targets in _targets_by_hop(arrival.targets, switch, topology).items():
-            pushes_last = gap_vlan is not None and all(target.push_last for target in targets)
-            trunk_vlan = gap_vlan if push is None or pushes_last else push
+            is_pushed_last = gap_vlan is not None and all(target.push_last for target in targets)
+            trunk_vlan = gap_vlan if push is None or is_pushed_last else push
             actions = [*first_actions]
             _retag(actions, vlan, push if hop is None else trunk_vlan)
             if hop is None:
@@ -73,7 +73,7 @@ def compile_segment(
             yield from _entries(segment, arrival, targets, [*actions, Output(hop.out.port)])
             src = segment.src if segment.by_source else segment.stream.src
             arrivals.append(
-                _Arrival(hop.arrival, src, trunk_vlan, targets, by_tag=push is not None and not pushes_last)
+                _Arrival(hop.arrival, src, trunk_vlan, targets, by_tag=push is not None and not is_pushed_last)
             )
     for tap in remote_taps:
         yield from _copies(segment, tap, topology, tap_vlans[tap.name])
@@ -90,15 +90,15 @@ def _switches_on_all_paths(segment: Segment, topology: Topology) -> frozenset[st
 def _copies(segment: Segment, tap: Tap, topology: Topology, vlan: int) -> Iterator[CompiledEntry]:
     """The entries that take copies from the start of the segment to a tap on another switch."""
     end = tap.interface.attached
-    copied = replace(segment, goal=tap.name)
+    copy = replace(segment, goal=tap.name)
     for hop in topology.path(segment.start.switch, end.switch):
-        at = hop.arrival
-        if at.switch == end.switch:
+        port = hop.arrival
+        if port.switch == end.switch:
             actions: list[Action] = [PopVlan(), Output(end.port)]
         else:
-            actions = [Output(topology.next_hop(at.switch, end.switch).out.port)]
+            actions = [Output(topology.next_hop(port.switch, end.switch).out.port)]
         target = SegmentEnd(tap.name, segment.stream.dst, end)
-        yield from _entries(copied, _Arrival(at, segment.stream.src, vlan, (target,), by_tag=True), (target,), actions)
+        yield from _entries(copy, _Arrival(port, segment.stream.src, vlan, (target,), by_tag=True), (target,), actions)
 
 
 def _retag(actions: list[Action], old: int | None, new: int | None) -> int | None:
@@ -127,11 +127,11 @@ def _entries(
 ) -> Iterator[CompiledEntry]:
     """The entries that forward frames for these targets: one for the whole prefix if possible, else one for each."""
     leaves_switch = any(target.end.switch != arrival.at.switch for target in targets)
-    one_entry = arrival.by_tag or (segment.takes_all and leaves_switch and len(targets) == len(segment.targets))
+    is_one_entry = arrival.by_tag or (segment.takes_all and leaves_switch and len(targets) == len(segment.targets))
     vlan = Vlan.UNTAGGED if arrival.vlan is None else arrival.vlan
-    ends = [(segment.stream.dst, segment.goal)] if one_entry else [(target.dst, target.name) for target in targets]
+    ends = [(segment.stream.dst, segment.goal)] if is_one_entry else [(target.dst, target.name) for target in targets]
     for dst, goal in ends:
         match = Match(arrival.at.port, vlan, ipv4_src=arrival.src, ipv4_dst=dst, ip_proto=segment.stream.protocol)
-        why = f"{segment.origin} -> {goal}: {segment.note}"
-        entry = FlowEntry(arrival.at.switch, segment.stream.priority, match, tuple(actions), segment.cookie, why)
+        reason = f"{segment.origin} -> {goal}: {segment.note}"
+        entry = FlowEntry(arrival.at.switch, segment.stream.priority, match, tuple(actions), segment.cookie, reason)
         yield CompiledEntry(entry, segment, at_start=arrival.at == segment.start)

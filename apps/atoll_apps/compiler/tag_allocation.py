@@ -17,7 +17,7 @@ from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import Vlan, describe_actions
 from atoll_core.plan.tag_layout import GapTag, Layout
 
-_LAST_VLAN = 4094
+_MAX_VLAN = 4094
 
 Ingress = tuple[str, int, int | Vlan | None]
 """Switch, ingress port and VLAN condition: entries of different ones never match the same frame."""
@@ -26,8 +26,8 @@ Ingress = tuple[str, int, int | Vlan | None]
 def by_ingress(compiled: Iterable[CompiledEntry]) -> dict[Ingress, list[CompiledEntry]]:
     """The entries of each ingress."""
     entries: dict[Ingress, list[CompiledEntry]] = defaultdict(list)
-    for one in compiled:
-        entries[one.entry.switch, one.entry.match.in_port, one.entry.match.vlan].append(one)
+    for item in compiled:
+        entries[item.entry.switch, item.entry.match.in_port, item.entry.match.vlan].append(item)
     return entries
 
 
@@ -42,22 +42,22 @@ def ambiguous_pairs(compiled: Iterable[CompiledEntry]) -> Iterator[tuple[Compile
 
 
 def tag_segment(
-    network: Network, layout: Layout, one: CompiledEntry, other: CompiledEntry, reserved: frozenset[int]
+    network: Network, layout: Layout, first: CompiledEntry, second: CompiledEntry, reserved: frozenset[int]
 ) -> tuple[GapId, Layout]:
     """The gap that gets a tag to distinguish two segments of one chain, and the layout with that tag.
 
     Raises PlanError when there is no such tag: they are in one gap, or all VLAN ids are in use.
     """
-    gap_ids = {compiled.segment.gap_id for compiled in (one, other) if not compiled.at_start}
-    untagged = [each for each in gap_ids if layout.gap_vlan(each.chain, each.direction, each.gap) is None]
-    if one.segment.gap_id == other.segment.gap_id or not untagged:
+    gap_ids = {compiled.segment.gap_id for compiled in (first, second) if not compiled.at_start}
+    untagged = [gap_id for gap_id in gap_ids if layout.gap_vlan(gap_id.chain, gap_id.direction, gap_id.gap) is None]
+    if first.segment.gap_id == second.segment.gap_id or not untagged:
         raise PlanError(
-            f"frames of two segments are indistinguishable: {entry_with_match(one)} and {entry_with_match(other)} both "
-            f"match at {ingress_text(one)}; attach consecutive boxes and taps of the chain to one switch, or order "
-            "them so that frames of one direction cross a trunk only once"
+            f"frames of two segments are indistinguishable: {entry_with_match(first)} and {entry_with_match(second)} "
+            f"both match at {ingress_text(first)}; attach consecutive boxes and taps of the chain to one switch, or "
+            "order them so that frames of one direction cross a trunk only once"
         )
-    gap_id = max(untagged, key=lambda each: each.gap)
-    return gap_id, with_gap(layout, gap_id, fresh_vlan(network, layout, reserved))
+    gap_id = max(untagged, key=lambda gap_id: gap_id.gap)
+    return gap_id, with_gap(layout, gap_id, unused_vlan(network, layout, reserved))
 
 
 def with_gap(layout: Layout, gap_id: GapId, vlan: int) -> Layout:
@@ -70,7 +70,7 @@ def tap_vlans(network: Network) -> dict[str, int]:
     return {tap.name: vlan for tap, vlan in zip(network.taps, _free_vlans(network), strict=False)}
 
 
-def fresh_vlan(network: Network, layout: Layout, reserved: frozenset[int]) -> int:
+def unused_vlan(network: Network, layout: Layout, reserved: frozenset[int]) -> int:
     """The highest VLAN id that neither a latency class, a tap, the layout, nor ``reserved`` uses. Raises PlanError."""
     used = {*tap_vlans(network).values()} | layout.vlans | reserved
     for vlan in _free_vlans(network):
@@ -82,7 +82,7 @@ def fresh_vlan(network: Network, layout: Layout, reserved: frozenset[int]) -> in
 def _free_vlans(network: Network) -> Iterator[int]:
     """The ids that no latency class uses, the highest first."""
     used = {latency_class.vlan for box in network.delay_boxes for latency_class in box.classes}
-    return (vlan for vlan in range(_LAST_VLAN, 0, -1) if vlan not in used)
+    return (vlan for vlan in range(_MAX_VLAN, 0, -1) if vlan not in used)
 
 
 def entry_with_match(compiled: CompiledEntry) -> str:
@@ -102,29 +102,29 @@ _Shape = tuple[int | None, int, int]  # protocol, prefix lengths of source and d
 
 
 def overlapping_pairs(
-    mine: Iterable[CompiledEntry], others: Iterable[CompiledEntry]
+    first: Iterable[CompiledEntry], second: Iterable[CompiledEntry]
 ) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
     """Pairs of entries that match the same frames with different actions; of equal pairs one.
 
     All entries must be of one ingress.
     """
-    my_shapes, other_shapes = _by_shape(mine), _by_shape(others)
-    for shape, ours in my_shapes.items():
-        for other, theirs in other_shapes.items():
-            if shape[0] == other[0] or None in (shape[0], other[0]):
-                yield from _conflicting_pairs(ours, theirs, min(shape[1], other[1]), min(shape[2], other[2]))
+    first_shapes, second_shapes = _by_shape(first), _by_shape(second)
+    for a, entries in first_shapes.items():
+        for b, other_entries in second_shapes.items():
+            if a[0] == b[0] or None in (a[0], b[0]):
+                yield from _conflicting_pairs(entries, other_entries, min(a[1], b[1]), min(a[2], b[2]))
 
 
 def _conflicting_pairs(
-    ours: list[CompiledEntry], theirs: list[CompiledEntry], src_bits: int, dst_bits: int
+    entries: list[CompiledEntry], other_entries: list[CompiledEntry], src_bits: int, dst_bits: int
 ) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
     by_prefixes: dict[tuple[int, int], dict[object, CompiledEntry]] = defaultdict(dict)
-    for other in theirs:
-        by_prefixes[_prefixes(other, src_bits, dst_bits)].setdefault(other.entry.actions, other)
-    for one in ours:
-        for actions, other in by_prefixes.get(_prefixes(one, src_bits, dst_bits), {}).items():
-            if actions != one.entry.actions:
-                yield one, other
+    for other_entry in other_entries:
+        by_prefixes[_prefixes(other_entry, src_bits, dst_bits)].setdefault(other_entry.entry.actions, other_entry)
+    for entry in entries:
+        for actions, other_entry in by_prefixes.get(_prefixes(entry, src_bits, dst_bits), {}).items():
+            if actions != entry.entry.actions:
+                yield entry, other_entry
 
 
 def shadowed_pairs(compiled: Iterable[CompiledEntry]) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
@@ -134,28 +134,28 @@ def shadowed_pairs(compiled: Iterable[CompiledEntry]) -> Iterator[tuple[Compiled
     """
     shapes = _by_shape(compiled)
     highest = {
-        shape: {_prefixes(one, *shape[1:]): one for one in sorted(entries, key=lambda one: one.entry.priority)}
+        shape: {_prefixes(item, *shape[1:]): item for item in sorted(entries, key=lambda item: item.entry.priority)}
         for shape, entries in shapes.items()
     }
     for shape, entries in shapes.items():
         wider_shapes = [
-            (other, by_prefixes)
-            for other, by_prefixes in highest.items()
-            if other[0] in (None, shape[0]) and other[1] <= shape[1] and other[2] <= shape[2]
+            (wider, by_prefixes)
+            for wider, by_prefixes in highest.items()
+            if wider[0] in (None, shape[0]) and wider[1] <= shape[1] and wider[2] <= shape[2]
         ]
         for low in entries:
-            covering = (by_prefixes.get(_prefixes(low, *other[1:])) for other, by_prefixes in wider_shapes)
-            high = next((one for one in covering if one and one.entry.priority > low.entry.priority), None)
+            covering = (by_prefixes.get(_prefixes(low, *wider[1:])) for wider, by_prefixes in wider_shapes)
+            high = next((item for item in covering if item and item.entry.priority > low.entry.priority), None)
             if high is not None:
                 yield low, high
 
 
 def _by_shape(compiled: Iterable[CompiledEntry]) -> dict[_Shape, list[CompiledEntry]]:
     shapes: dict[_Shape, list[CompiledEntry]] = defaultdict(list)
-    for one in compiled:
-        match = one.entry.match
+    for item in compiled:
+        match = item.entry.match
         src, dst = (0 if prefix is None else prefix.prefixlen for prefix in (match.ipv4_src, match.ipv4_dst))
-        shapes[match.ip_proto, src, dst].append(one)
+        shapes[match.ip_proto, src, dst].append(item)
     return shapes
 
 

@@ -15,7 +15,7 @@ from atoll_core.plan.tag_layout import Direction
 
 
 def segments(network: Network, experiment: Experiment, route: ChainRoute) -> Iterator[Segment]:
-    """The segments between the boxes of a chain, in both directions."""
+    """The segments between neighbouring boxes, in both directions; ``near`` is the one closer to the world."""
     del network, experiment
     for gap, (near, far) in enumerate(pairwise(route.traversals), start=1):
         yield Segment(

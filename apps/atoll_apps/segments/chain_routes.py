@@ -63,7 +63,7 @@ class ChainRoute:
     def reached_from(self, world: Iterable[str]) -> tuple[Host, ...]:
         """The island hosts that receive packets of any of these world hosts by this chain."""
         senders = frozenset(world)
-        return _named(
+        return _select_hosts(
             self.island,
             (islands for worlds, islands in self.blocks if not worlds.isdisjoint(senders)),
         )
@@ -83,8 +83,8 @@ def routes(network: Network, experiment: Experiment, layout: Layout) -> tuple[Ch
             number=number,
             traversals=_traversals(network, chain, layout),
             gaps=_taps_by_gap(network, chain),
-            world=_named(network.world_hosts, (world for world, _ in blocks[chain.name])),
-            island=_named(network.island_hosts, (island for _, island in blocks[chain.name])),
+            world=_select_hosts(network.world_hosts, (world for world, _ in blocks[chain.name])),
+            island=_select_hosts(network.island_hosts, (island for _, island in blocks[chain.name])),
             blocks=tuple(blocks[chain.name]),
             to_island=traffic_match(network, chain.carries, Direction.TO_ISLAND),
             to_world=traffic_match(network, chain.carries, Direction.TO_WORLD),
@@ -99,12 +99,12 @@ def _blocks(network: Network, experiment: Experiment) -> dict[str, list[Block]]:
     for world, island in Sides(network, experiment).blocks():
         block = frozenset(host.name for host in world), frozenset(host.name for host in island)
         traffic = world[0].address, island[0].address
-        for name in {experiment.carrier(*traffic, kind).name for kind in (*Protocol, None)}:
+        for name in {experiment.carrier(*traffic, protocol).name for protocol in (*Protocol, None)}:
             blocks[name].append(block)
     return blocks
 
 
-def _named(hosts: tuple[Host, ...], names: Iterable[frozenset[str]]) -> tuple[Host, ...]:
+def _select_hosts(hosts: tuple[Host, ...], names: Iterable[frozenset[str]]) -> tuple[Host, ...]:
     all_names = frozenset[str]().union(*names)
     return tuple(host for host in hosts if host.name in all_names)
 

@@ -17,12 +17,12 @@ from atoll_core.plan.tag_layout import Direction
 
 def segments(network: Network, experiment: Experiment, route: ChainRoute) -> Iterator[Segment]:
     """The segments of world hosts without delay, and those between chain and island."""
-    yield from _undelayed(network, experiment, route)
+    yield from _world_segments(network, experiment, route)
     if route.traversals:  # without boxes the world edge's segments reach the island hosts
-        yield from _island(route)
+        yield from _island_segments(route)
 
 
-def _undelayed(network: Network, experiment: Experiment, route: ChainRoute) -> Iterator[Segment]:
+def _world_segments(network: Network, experiment: Experiment, route: ChainRoute) -> Iterator[Segment]:
     edge = Edge(route)
     delay_classes = class_by_host(network, experiment)
     by_source = any(latency_class.ports for latency_class, _ in delay_classes.values())
@@ -47,32 +47,32 @@ def _undelayed(network: Network, experiment: Experiment, route: ChainRoute) -> I
     yield from edge.segments_to(ends, cookie(App.DELIVERY, 4, route=route.number), "not delayed")
 
 
-def _island(route: ChainRoute) -> Iterator[Segment]:
-    last, gap = route.traversals[-1], len(route.traversals)
+def _island_segments(route: ChainRoute) -> Iterator[Segment]:
+    last_box, gap = route.traversals[-1], len(route.traversals)
     for host in route.island:
         yield Segment(
             cookie=cookie(App.DELIVERY, 3, route=route.number),
             gap_id=GapId(route.chain, Direction.TO_WORLD, gap),
             origin=host.name,
-            goal=last.name,
+            goal=last_box.name,
             note=route.note("into the chain"),
             start=host.interface.attached,
             src=address(host),
             stream=route.to_world,
-            targets=(SegmentEnd(last.name, route.to_world.dst, last.ports.island.attached, last.vlan),),
+            targets=(SegmentEnd(last_box.name, route.to_world.dst, last_box.ports.island.attached, last_box.vlan),),
             taps=taps_to_world(route.gaps[gap]),
         )
     yield Segment(
         cookie=cookie(App.DELIVERY, 2, route=route.number),
         gap_id=GapId(route.chain, Direction.TO_ISLAND, gap),
-        origin=last.name,
+        origin=last_box.name,
         goal="island",
         note=route.note("out of the chain"),
-        start=last.ports.island.attached,
+        start=last_box.ports.island.attached,
         src=route.to_island.src,
         stream=route.to_island,
         targets=tuple(SegmentEnd(host.name, address(host), host.interface.attached) for host in route.island),
-        vlan=last.vlan,
+        vlan=last_box.vlan,
         taps=route.gaps[gap],
-        box=last.name,
+        box=last_box.name,
     )

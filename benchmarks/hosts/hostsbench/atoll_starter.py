@@ -25,7 +25,7 @@ _READY_TIMEOUT_S = 60.0
 async def main(fleet: Fleet, times: int) -> None:
     """Start on all, from nothing and ``times`` times more."""
     lab = load_lab(fleet.lab)
-    place = await HardwarePlatform.reach(lab, load_inventory(fleet.inventory, lab), EventBus())
+    place = await HardwarePlatform.connect(lab, load_inventory(fleet.inventory, lab), EventBus())
     try:
         _say(await _start(place, fleet, 0))
         for turn in range(1, times + 1):

@@ -127,7 +127,7 @@ def controls(number: int) -> Controls:
     megabytes = _LARGEST_MB[number - len(_CORRELATIONS)]
     draw = _filled(published(), ControlVariate(20, megabytes * 10**6))
     mean = float(np.mean([draw(np.random.default_rng(seed), 2000)[0].mean() for seed in range(30)]))
-    expectation = published().mean_with_largest(megabytes * 10**6)
+    expectation = published().capped_mean(megabytes * 10**6)
     return Controls(f"400 flows of 20 channels, largest {megabytes} MB", draw, expectation, mean)
 
 

@@ -43,7 +43,7 @@ def check(
     from atoll_controller.planner.description_warnings import description_warnings
     from atoll_controller.planner.job_plan import short_ping_intervals
     from atoll_core.description.file_kinds import STUDY, is_kind
-    from atoll_core.description.loader import load_any
+    from atoll_core.description.loader import load_lab_or_experiment
     from atoll_core.description.yaml_document import (  # pydantic and ruamel.yaml take 0.1 s: --help does without
         label,
         read_document,
@@ -53,7 +53,7 @@ def check(
     from atoll_switches.capability_profile import too_long
 
     texts: dict[str, str] = {}
-    lab_of: dict[str, str] = {}  # the file of each description's lab
+    lab_by_file: dict[str, str] = {}  # the file of each description's lab
     labs: dict[str, Network] = {}
     experiments: list[Experiment] = []
     mistakes: dict[Diagnostic, None] = {}  # an ordered set
@@ -67,13 +67,13 @@ def check(
                 texts |= {} if missing_of_study else {label(path): text}
                 missing_controls |= dict.fromkeys(missing_of_study)
                 continue
-            network, experiment = load_any(path, settings)
+            network, experiment = load_lab_or_experiment(path, settings)
             if experiment and experiment.schedule:
                 _require_changes(network, experiment)
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
             continue
-        texts[label(path)], lab_of[label(path)] = summary(network, experiment), network.file
+        texts[label(path)], lab_by_file[label(path)] = summary(network, experiment), network.file
         labs[network.file] = network
         mistakes |= dict.fromkeys(too_long(network, experiment))
         mistakes |= dict.fromkeys(short_ping_intervals(network, experiment) if experiment else ())
@@ -107,7 +107,7 @@ def check(
     else:
         faulty_files = {*(mistake.file for mistake in mistakes), *(machine_check.faulty if machine_check else ())}
         for file, text in texts.items():
-            if faulty_files.isdisjoint((file, lab_of.get(file, file))):
+            if faulty_files.isdisjoint((file, lab_by_file.get(file, file))):
                 print(f"{file}: ok ({text})")
             for setting, reason in engine_settings.get(file, {}).items():
                 print(f"{file}: {setting}: needs --backend engine, also with --on virtual ({reason})")
@@ -142,8 +142,8 @@ def _inventory_summary(path: Path, labs: list[Network]) -> str:
     from atoll_core.description.resolve_inventory import load_inventory
 
     inventories = [load_inventory(path, lab) for lab in labs] or [load_inventory(path)]
-    of = f" for lab {', '.join(lab.name for lab in labs)}" if labs else ""
-    return f"inventory{of}: {counted(len(inventories[0].machines), 'machine')}, controller at {inventories[0].address}"
+    text = f"inventory for lab {', '.join(lab.name for lab in labs)}" if labs else "inventory"
+    return f"{text}: {counted(len(inventories[0].machines), 'machine')}, controller at {inventories[0].address}"
 
 
 def _require_changes(network: Network, experiment: Experiment) -> None:
@@ -223,9 +223,9 @@ def summary(network: Network, experiment: Experiment | None) -> str:
             (sum(len(box.classes) for box in network.delay_boxes), "latency class", "latency classes"),
             (len(network.taps), "tap", "taps"),
         )
-        return f"lab {network.name}: " + ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in counts)
+        return f"lab {network.name}: " + ", ".join(f"{n} {noun if n == 1 else plural}" for n, noun, plural in counts)
     chain = " - ".join(experiment.chain.hops) or "empty"
-    chain += "".join(f", {each.name} {' - '.join(each.hops) or 'empty'}" for each in experiment.branches)
+    chain += "".join(f", {branch.name} {' - '.join(branch.hops) or 'empty'}" for branch in experiment.branches)
     if experiment.schedule:
         changes = len(experiment.schedule) - 1
         chain += f"; {counted(changes, 'change')}"

@@ -38,7 +38,7 @@ def show_code_designs(run: Path, link: str | None, *, as_json: bool) -> None:
         table.add_row(*_row(design), style="bold" if design in best else None)
     console.print(table)
     for target in TARGETS:
-        console.print(_sentence(designs, target), style="dim", soft_wrap=True)
+        console.print(_best_design_text(designs, target), style="dim", soft_wrap=True)
 
 
 def _row(design: CodeDesign) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def _row(design: CodeDesign) -> tuple[str, ...]:
     )
 
 
-def _sentence(designs: CodeDesigns, target: float) -> str:
+def _best_design_text(designs: CodeDesigns, target: float) -> str:
     design = designs.best(target)
     if design is None:
         return f"{100 * target:g} %: no code with w up to n recovers so much"

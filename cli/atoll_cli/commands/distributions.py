@@ -107,7 +107,7 @@ def _read(text: str) -> "FlowSizes":
     if parsed.value is None:
         remedy = f"; write {PUBLISHED}, a size such as '10 kB', or a file"
         raise DescriptionError(
-            [each if each.line else Diagnostic(each.file, 0, each.message + remedy) for each in parsed.mistakes]
+            [entry if entry.line else Diagnostic(entry.file, 0, entry.message + remedy) for entry in parsed.mistakes]
         )
     return parsed.value
 

@@ -79,8 +79,8 @@ def print_status(json: Json = False) -> None:
         for name, fact in {**status.facts, "directory": str(status.directory)}.items():
             if not name.startswith("sha256"):
                 print(f"{name:<10} {fact}")
-        if others := unused_kernels():
-            print(f"{'unused':<10} {len(others)} kernels of other versions; `atoll kernel clean` removes them")
+        if unused := unused_kernels():
+            print(f"{'unused':<10} {len(unused)} kernels of other versions; `atoll kernel clean` removes them")
         if status.remedy:
             print(status.remedy, file=sys.stderr)
     if status.remedy:

@@ -62,15 +62,15 @@ def bring_up(
             if daemon is None:
                 raise LabError("the daemon ended while it was starting the lab")
             url = await listen_on(daemon, listen)
-            done = await daemon.stream("/v1/lab", Description(file.lab_path()), print_progress, runtime=runtime)
-            result: dict[str, Any] = {"lab": network.name, "already": done["already"], "changes": [], "url": url}
+            response = await daemon.stream("/v1/lab", Description(file.lab_path()), print_progress, runtime=runtime)
+            result: dict[str, Any] = {"lab": network.name, "already": response["already"], "changes": [], "url": url}
             if experiment:
                 print_progress(Progress("apply").to_line())
                 applied, _ = await _apply(daemon, Description(file.path), backend, probe=probe)
                 result["changes"] = applied["changes"]
             return result
 
-    async def with_own_daemon() -> dict[str, Any]:
+    async def up_with_new_daemon() -> dict[str, Any]:
         daemon = await OwnDaemon.start(target, for_run=False)
         try:
             return await up_and_apply()
@@ -82,8 +82,8 @@ def bring_up(
         async with connected(target) as running:
             pass
         if running is None:
-            return await unless_interrupted(with_own_daemon(), state_left="no lab is up")
-        return await unless_interrupted(up_and_apply(), state_left="the lab was up before and stays up")
+            return await unless_interrupted(up_with_new_daemon(), remaining_state="no lab is up")
+        return await unless_interrupted(up_and_apply(), remaining_state="the lab was up before and stays up")
 
     answer = asyncio.run(up())
     if as_json:
@@ -146,7 +146,7 @@ def apply_experiment(
     backend: Backend,
     *,
     dry_run: bool,
-    at_once: bool,
+    immediate: bool,
     connections: str,
     probe: bool,
     strict: bool,
@@ -160,7 +160,7 @@ def apply_experiment(
     require_machine_for(target.platform, backend)
 
     async def apply() -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        query: dict[str, str | bool] = {"dry_run": dry_run, "at_once": at_once, "probe": probe}
+        query: dict[str, str | bool] = {"dry_run": dry_run, "at_once": immediate, "probe": probe}
         async with running_lab(target) as daemon:
             return await _apply(daemon, Description(path), backend, connections=connections, **query)
 
@@ -228,9 +228,9 @@ def print_status(target: LabTarget, *, as_json: bool) -> int:
 
 def _print_lab(lab: dict[str, Any], status: dict[str, Any]) -> None:
     busy = status["busy"]
-    place = f"on the machines of {lab['inventory']}" if lab["inventory"] else f"{lab['datapath']} datapath"
-    place += f", Open vSwitch {lab['ovs']}" if lab["ovs"] else ""
-    print(f"{lab['name']} ({lab['file']}) is up; daemon {status['pid']}, {place}")
+    platform_text = f"on the machines of {lab['inventory']}" if lab["inventory"] else f"{lab['datapath']} datapath"
+    platform_text += f", Open vSwitch {lab['ovs']}" if lab["ovs"] else ""
+    print(f"{lab['name']} ({lab['file']}) is up; daemon {status['pid']}, {platform_text}")
     print("switches: " + ", ".join(f"{name} {state}" for name, state in lab["switches"].items()))
     print(
         f"experiment: {lab['experiment'] or 'none applied'}"

@@ -54,23 +54,23 @@ def from_flows(
     flows = import_flows(records, None, FlowFilter(island), find_binary)
     for warning in flows.warnings:
         print(warning, file=sys.stderr)
-    sent = sorted(
+    senders = sorted(
         (address, sent) for address, sent in flows.bytes_by_source.items() if ip_address(address) not in island
     )
-    if not sent:
+    if not senders:
         raise DescriptionError([Diagnostic(str(records), 0, f"all flows to {island} come from {island} itself")])
-    addresses, sent_bytes = zip(*sent, strict=True)
+    addresses, sent_bytes = zip(*senders, strict=True)
     drawn = Counter(random.Random(seed).choices(addresses, sent_bytes, k=draws)).most_common()  # noqa: S311 (no secret)
-    remark = f"# made by: atoll latencies from-flows {records.name} --to {island} --draws {draws} --seed {seed}"
-    write_file("--out", out, "".join(f"{line}\n" for line in (remark, *(address for address, _ in drawn))))
+    comment = f"# made by: atoll latencies from-flows {records.name} --to {island} --draws {draws} --seed {seed}"
+    write_file("--out", out, "".join(f"{line}\n" for line in (comment, *(address for address, _ in drawn))))
     if weights:
         rows = (f"{address},{count}" for address, count in drawn)
-        write_file("--weights", weights, "".join(f"{line}\n" for line in (remark, DRAWS_HEADER, *rows)))
+        write_file("--weights", weights, "".join(f"{line}\n" for line in (comment, DRAWS_HEADER, *rows)))
     if as_json:
         facts = {"file": str(out), "weights": weights and str(weights), "addresses": len(drawn)}
-        print(json.dumps({**facts, "draws": draws, "senders": len(sent), "bytes": sum(sent_bytes)}))
+        print(json.dumps({**facts, "draws": draws, "senders": len(senders), "bytes": sum(sent_bytes)}))
         return
-    print(f"{out}: {len(drawn)} addresses in {draws} draws from {len(sent)} that sent {Size(sum(sent_bytes))}")
+    print(f"{out}: {len(drawn)} addresses in {draws} draws from {len(senders)} that sent {Size(sum(sent_bytes))}")
     print(f"ping them, for example: fping -C 5 -q -f {out} 2> pings.txt")
 
 
@@ -138,9 +138,9 @@ def import_(
     print(f"{out}: {targets} targets, {', '.join(f'{name} {rtt:g} ms' for name, rtt in rtt_by_server)}")
 
 
-def _yaml(rtt_by_server: list[tuple[str, float]], first_vlan: int, remark: str) -> str:
+def _yaml(rtt_by_server: list[tuple[str, float]], first_vlan: int, comment: str) -> str:
     """The classes of a delay box, and the class of each server, as YAML."""
-    lines = [f"# {remark}", "", "# of a delay box in lab.yaml", "classes:"]
+    lines = [f"# {comment}", "", "# of a delay box in lab.yaml", "classes:"]
     for vlan, (name, rtt) in enumerate(rtt_by_server, start=first_vlan):
         lines.append(f"  rtt-{name}: {{vlan: {vlan}, rtt: {f'{rtt:.3f}'.rstrip('0').rstrip('.')} ms}}")
     lines += ["", "# in experiment.yaml", "latency:"]

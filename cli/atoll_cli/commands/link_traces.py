@@ -66,22 +66,22 @@ def rain(
     from atoll_core.units import Duration, Rate
     from atoll_emulation.trace_generators.rain import Climate, RainFade, rain_trace
 
-    length = _quantity(Duration, "--duration", duration, "1 s", _LONGEST_DURATION)
+    length = _parse(Duration, "--duration", duration, "1 s", _LONGEST_DURATION)
     trace = rain_trace(
         RainFade(
-            rate=_quantity(Rate, "--rate", rate, "1 kbit/s", "100 Gbit/s"),
+            rate=_parse(Rate, "--rate", rate, "1 kbit/s", "100 Gbit/s"),
             duration=length,
             fade_db=fade,
-            at=Duration(length.ns // 2) if at is None else _quantity(Duration, "--at", at, "0 s", _LONGEST_DURATION),
+            at=Duration(length.ns // 2) if at is None else _parse(Duration, "--at", at, "0 s", _LONGEST_DURATION),
             seed=seed,
             climate=Climate(exceeded_often, exceeded_rarely),
             dynamics=dynamics,
-            step=_quantity(Duration, "--step", step, "10 ms", "1 h"),
+            step=_parse(Duration, "--step", step, "10 ms", "1 h"),
             clear_db=clear,
             system_kelvin=temperature,
         )
     )
-    _write(trace, length, out, plot, _remark(context), as_json=json)
+    _write(trace, length, out, plot, _command_comment(context), as_json=json)
 
 
 def _add_command(kind: str, text: str) -> None:
@@ -132,16 +132,16 @@ def _add_command(kind: str, text: str) -> None:
         defaults = {"meo": MEO, "leo": LEO}[kind]
         passes = Pass(
             service=defaults.service,
-            gateway=_site("--gateway", gateway) if gateway else defaults.gateway,
-            island=_site("--island", island) if island else defaults.island,
-            duration=_quantity(Duration, "--duration", duration, "1 s", _LONGEST_DURATION),
+            gateway=_parse_site("--gateway", gateway) if gateway else defaults.gateway,
+            island=_parse_site("--island", island) if island else defaults.island,
+            duration=_parse(Duration, "--duration", duration, "1 s", _LONGEST_DURATION),
             seed=seed,
-            start=_quantity(Duration, "--start", start, "0 s", "24 h") if start else None,
-            gap=_quantity(Duration, "--gap", gap, "0 s", "1 h") if gap else defaults.gap,
-            added_delay=_quantity(Duration, "--added-delay", added_delay, "0 s", "10 s"),
-            step=_quantity(Duration, "--step", step, "1 ms", "1 h"),
-            delay_step=_quantity(Duration, "--least-change", least_change, "0 s", "1 s"),
-            rate=_quantity(Rate, "--rate", rate, "1 kbit/s", "100 Gbit/s") if rate else None,
+            start=_parse(Duration, "--start", start, "0 s", "24 h") if start else None,
+            gap=_parse(Duration, "--gap", gap, "0 s", "1 h") if gap else defaults.gap,
+            added_delay=_parse(Duration, "--added-delay", added_delay, "0 s", "10 s"),
+            step=_parse(Duration, "--step", step, "1 ms", "1 h"),
+            delay_step=_parse(Duration, "--least-change", least_change, "0 s", "1 s"),
+            rate=_parse(Rate, "--rate", rate, "1 kbit/s", "100 Gbit/s") if rate else None,
             zenith_db=zenith,
         )
         resolved = {
@@ -150,7 +150,7 @@ def _add_command(kind: str, text: str) -> None:
             "gap": str(passes.gap),
             "zenith": zenith if rate else None,
         }
-        _write(pass_trace(passes), passes.duration, out, plot, _remark(context, **resolved), as_json=json)
+        _write(pass_trace(passes), passes.duration, out, plot, _command_comment(context, **resolved), as_json=json)
 
 
 _add_command("meo", "Make a trace of an equatorial MEO ring like O3b: delay, hand-overs, and rate with --rate.")
@@ -185,7 +185,7 @@ def losses(
     print(f"{out}: {counted(packets, 'packet')} to the island through {fates.link}{cut_text}, {lost} lost")
 
 
-def _quantity(kind: "type[Q]", option: str, text: str, low: str, high: str) -> "Q":
+def _parse(kind: "type[Q]", option: str, text: str, low: str, high: str) -> "Q":
     try:
         quantity = kind.parse(text)
     except ValueError as error:
@@ -195,7 +195,7 @@ def _quantity(kind: "type[Q]", option: str, text: str, low: str, high: str) -> "
     return quantity
 
 
-def _site(option: str, text: str) -> "Site":
+def _parse_site(option: str, text: str) -> "Site":
     from atoll_emulation.trace_generators.orbit import Site
 
     try:
@@ -208,7 +208,7 @@ def _site(option: str, text: str) -> "Site":
     return Site(latitude, longitude)
 
 
-def _remark(context: Any, **resolved: object) -> str:
+def _command_comment(context: Any, **resolved: object) -> str:
     """The command that makes the trace again. ``resolved``: options whose defaults depend on others."""
     values = {**context.params, **resolved}
     options = [(parameter.opts[0], values[parameter.name]) for parameter in context.command.params]
@@ -220,25 +220,25 @@ def _remark(context: Any, **resolved: object) -> str:
     return f"made by: atoll link-traces {context.command.name} {' '.join(texts)}"
 
 
-def _write(trace: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, remark: str, *, as_json: bool) -> None:
+def _write(trace: "LinkTrace", length: "Duration", out: Path, plot: Path | None, note: str, *, as_json: bool) -> None:
     from atoll_core.description.link_trace import trace_csv
 
     delays = [row.delay.ms for row in trace.rows if row.delay]
     rates = [row.rate.bit_s for row in trace.rows if row.rate]
     require_ending("--plot", plot, IMAGE_ENDINGS)
     refuse_overwriting({"--out": out, "--plot": plot})
-    write_file("--out", out, trace_csv(trace, [remark]))
+    write_file("--out", out, trace_csv(trace, [note]))
     if plot:
         from atoll_dashboards.report.input_plots import draw_trace
 
-        write_file("--plot", plot, draw_trace(trace, lasts, plot.suffix.lower()))
+        write_file("--plot", plot, draw_trace(trace, length, plot.suffix.lower()))
     if as_json:
-        facts = {"trace": str(out), "rows": len(trace.rows), "duration_s": lasts.s, "blockages": trace.blockages}
+        facts = {"trace": str(out), "rows": len(trace.rows), "duration_s": length.s, "blockages": trace.blockages}
         facts |= {"delay_ms": [min(delays), max(delays)]} if delays else {}
         facts |= {"rate_bit_s": [min(rates), max(rates)]} if rates else {}
         print(json.dumps(facts))
         return
-    text = f"{counted(len(trace.rows), 'row')}, {lasts}, blocked {counted(trace.blockages, 'time')}"
+    text = f"{counted(len(trace.rows), 'row')}, {length}, blocked {counted(trace.blockages, 'time')}"
     text += f", delay {min(delays):g} to {max(delays):g} ms" if delays else ""
     text += f", rate {min(rates) / 1e6:g} to {max(rates) / 1e6:g} Mbit/s" if rates else ""
     print(f"{out}: {text}")

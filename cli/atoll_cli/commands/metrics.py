@@ -53,9 +53,9 @@ def load(
     from atoll_dashboards.influx.influx_load import Times, load_run, loadable
 
     require_one_of("--times", times, "times", list(Times))
-    readable, left_out = loadable(runs, Times(times) if times else None)
+    readable, skipped = loadable(runs, Times(times) if times else None)
     settings, address = database_settings(), grafana_address()
-    for path, reason, _ in left_out:
+    for path, reason, _ in skipped:
         print(f"left out: {path}: {reason}", file=sys.stderr)
     loaded: list[dict[str, object]] = []
     aligned: list[RunInDatabase] = []
@@ -75,11 +75,11 @@ def load(
                     print(f"  in Grafana: {link}")
     comparison = address + comparison_link(aligned) if len(aligned) > 1 else None
     if json:
-        left_out_json = [{"run_dir": str(path), "reason": reason} for path, reason, _ in left_out]
-        print(json_text.dumps({"loaded": loaded, "left_out": left_out_json, "comparison": comparison}))
+        skipped_json = [{"run_dir": str(path), "reason": reason} for path, reason, _ in skipped]
+        print(json_text.dumps({"loaded": loaded, "left_out": skipped_json, "comparison": comparison}))
     elif comparison:
         print(f"comparison of the runs:\n  in Grafana: {comparison}")
-    if any(run["unfit"] for run in loaded) or any(points for _, _, points in left_out):
+    if any(run["unfit"] for run in loaded) or any(points for _, _, points in skipped):
         raise typer.Exit(1)
 
 

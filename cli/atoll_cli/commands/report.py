@@ -38,7 +38,7 @@ class View:
     figures: Sequence[str] = ()
     baseline: Sequence[str] = ()  # FACTOR=LEVEL
     out: Path | None = None
-    each_run: bool = False
+    per_run: bool = False
     as_json: bool = False
 
     def levels(self) -> dict[str, str] | None:
@@ -55,12 +55,12 @@ def report_comparison(paths: Sequence[Path], view: View, *, mixed_kernels: bool 
     """
     require_ending("--out", view.out, SUFFIXES)
     refuse_overwriting({"--out": view.out}, paths)
-    runs, left_out = comparable(paths)
-    for path, reason in left_out.items():
+    runs, skipped = comparable(paths)
+    for path, reason in skipped.items():
         print(f"left out: {path}: {reason}", file=sys.stderr)
     results = compare(runs, view.figures, view.levels(), mixed_kernels=mixed_kernels)
-    left_out_json = [{"run_dir": str(path), "reason": reason} for path, reason in left_out.items()]
-    _show(results, view, [], {"left_out": left_out_json})
+    skipped_json = [{"run_dir": str(path), "reason": reason} for path, reason in skipped.items()]
+    _show(results, view, [], {"left_out": skipped_json})
 
 
 def report_study(directory: Path, view: View) -> None:
@@ -78,7 +78,7 @@ def report_study(directory: Path, view: View) -> None:
 
 def _show(results: Results, view: View, written: list[Path], extra: Mapping[str, Any] | None = None) -> None:
     if (out := view.out) is not None:
-        for path, content in results_files(results, out, each_run=view.each_run).items():
+        for path, content in results_files(results, out, each_run=view.per_run).items():
             if path.parent != out.parent:  # plots of a page
                 with contextlib.suppress(OSError):
                     path.parent.mkdir()
@@ -87,6 +87,6 @@ def _show(results: Results, view: View, written: list[Path], extra: Mapping[str,
     if view.as_json:
         print(json.dumps({**results_json(results), **(extra or {}), "written": list(map(str, written))}))
         return
-    print_results(results, each_run=view.each_run)
+    print_results(results, per_run=view.per_run)
     for path in written:
         print(f"written: {path}")

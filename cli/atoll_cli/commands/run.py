@@ -153,7 +153,7 @@ def _run_in_virtual_time(command: RunCommand, request: RunRequest) -> int:
             await asyncio.gather(*tasks, return_exceptions=True)
         if run_count == 1:
             return summary, None
-        live_line.step("comparing the runs")
+        live_line.show_step("comparing the runs")
         return summary, await asyncio.to_thread(compare_runs, *run_dirs)
 
     start_s = time.monotonic()

@@ -65,7 +65,7 @@ def list_(
             print(f"left out: {error}", file=sys.stderr)
             continue
         filters = ((experiment, run.experiment), (verdict, run.verdict), (platform, run.platform))
-        if all(wanted in (None, value) for wanted, value in filters):
+        if all(filter_value in (None, value) for filter_value, value in filters):
             listed.append(run)
     points = [point_of(run.path) for run in listed]
     if json:
@@ -120,18 +120,18 @@ def drop_captures(paths: RunPaths, json: Json = False) -> None:
     from atoll_analysis.stored_runs import find_runs
 
     freed: dict[str, int] = {}
-    kept: list[dict[str, Any]] = []
+    refused: list[dict[str, Any]] = []
     for path in find_runs(paths):
         try:
             freed[str(path)] = drop(path)
         except AtollError as error:
-            kept.append({"run_dir": str(path), "reason": str(error)})
+            refused.append({"run_dir": str(path), "reason": str(error)})
             print(f"kept: {error}", file=sys.stderr)
     if json:
-        print(json_text.dumps({"freed_bytes": freed, "kept": kept}))
+        print(json_text.dumps({"freed_bytes": freed, "kept": refused}))
     else:
         print(f"{counted(len(freed), 'run')}: {_megabytes(sum(freed.values()))} freed")
-    if kept:
+    if refused:
         raise typer.Exit(1)
 
 

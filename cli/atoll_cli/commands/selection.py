@@ -45,13 +45,13 @@ def experiment_file(path: Path, seed: int | None, duration: str | None, settings
 
 
 def lab_target(
-    inventory: Path | None = None, on: str | None = None, *, may_be_gone: bool = False, on_paper: bool = False
+    inventory: Path | None = None, on: str | None = None, *, may_be_missing: bool = False, planning_only: bool = False
 ) -> LabTarget:
     """The lab that a command works on, by ``--inventory`` or the environment, and by ``--on`` if it has that option.
 
     Without ``--on`` the platform is hardware if there is an inventory, else mininet. Raises UsageError for an unknown
-    platform, for hardware without an inventory unless ``on_paper``, and for an inventory without hardware;
-    DescriptionError if there is no such file. With ``may_be_gone``, only if no daemon of that inventory is running
+    platform, for hardware without an inventory unless ``planning_only``, and for an inventory without hardware;
+    DescriptionError if there is no such file. With ``may_be_missing``, only if no daemon of that inventory is running
     either: a lab is addressed by the path that the inventory had when the lab came up.
     """
     path = inventory or (Path(variable) if (variable := os.environ.get(INVENTORY_VARIABLE)) else None)
@@ -61,10 +61,10 @@ def lab_target(
         refuse(inventory is not None, f"--inventory needs --on hardware, not --on {platform}")
         return LabTarget(platform)
     if path is None:
-        refuse(not on_paper, f"--on hardware: name an inventory with --inventory FILE or {INVENTORY_VARIABLE}")
+        refuse(not planning_only, f"--on hardware: name an inventory with --inventory FILE or {INVENTORY_VARIABLE}")
         return LabTarget(HARDWARE)
     target = LabTarget(HARDWARE, Path(os.path.abspath(path)))  # noqa: PTH100 (Path.absolute keeps `..`)
-    if not path.is_file() and not (may_be_gone and daemon_holder(target) is not None):
+    if not path.is_file() and not (may_be_missing and daemon_holder(target) is not None):
         raise DescriptionError([Diagnostic(str(path), 0, "there is no such file")])
     return target
 

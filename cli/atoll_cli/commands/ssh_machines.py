@@ -157,11 +157,11 @@ def run_command(file: Path, names: Sequence[str], command: Sequence[str], *, as_
 def chosen_machines(file: Path, names: Sequence[str]) -> list[InventoryMachine]:
     """The machines of an inventory with these names; all without names. Raises DescriptionError, UsageError."""
     inventory = load_inventory(file)
-    known = {machine.name: machine for machine in inventory.machines}
+    machine_by_name = {machine.name: machine for machine in inventory.machines}
     for name in names:
-        if name not in known:
-            raise UsageError(f"{name}: no such machine in {file}; {suggest(name, known, 'machines')}")
-    return [known[name] for name in dict.fromkeys(names)] or list(inventory.machines)
+        if name not in machine_by_name:
+            raise UsageError(f"{name}: no such machine in {file}; {suggest(name, machine_by_name, 'machines')}")
+    return [machine_by_name[name] for name in dict.fromkeys(names)] or list(inventory.machines)
 
 
 def _on_machines(
@@ -197,6 +197,6 @@ def _on_machines(
     outcomes = asyncio.run(run_all())
     ok = all(outcome.result is not None and is_good(outcome.result) for outcome in outcomes)
     if as_json:
-        answers = {each.machine: each.result if each.error is None else {"error": each.error} for each in outcomes}
+        answers = {done.machine: done.result if done.error is None else {"error": done.error} for done in outcomes}
         print(json.dumps({"ok": ok, "machines": answers}))
     return 0 if ok else 1

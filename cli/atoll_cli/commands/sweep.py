@@ -38,7 +38,7 @@ _MARKS = {
     State.FAILED: ("!", "red"),
 }
 _REFRESH_HZ = 2
-_MOST_MARKS = 40  # seeds of one configuration that are shown one by one
+_MAX_MARKS = 40  # seeds of one configuration that are shown one by one
 
 
 def sweep_study(
@@ -86,8 +86,8 @@ def sweep_study(
         written = write_tables(results, study_directory.path)
     counts = sweep.counts()
     if as_json:
-        about = {"directory": str(study_directory.path), "points": dict(counts), "warnings": warnings}
-        print(json.dumps({**results_json(results), **about, "written": list(map(str, written))}))
+        metadata = {"directory": str(study_directory.path), "points": dict(counts), "warnings": warnings}
+        print(json.dumps({**results_json(results), **metadata, "written": list(map(str, written))}))
     elif not interrupted:
         print_results(results)
         for state in sweep.points.values():
@@ -149,8 +149,8 @@ class SweepProgress:
             return
         outcome = f"no attempt: {state.loss_reason}"
         if state.attempts and not state.loss_reason:
-            last = state.attempts[-1]
-            outcome = f"{last.outcome} ({last.message})" if last.message else last.outcome
+            attempt = state.attempts[-1]
+            outcome = f"{attempt.outcome} ({attempt.message})" if attempt.message else attempt.outcome
         print(f"{state.point.label}: {outcome}; {self._footer()}", file=sys.stderr, flush=True)
 
     def _footer(self) -> str:
@@ -161,8 +161,8 @@ class SweepProgress:
             text += f", {counts[State.RUNNING]} running" if counts[State.RUNNING] else ""
         for state in (State.INVALID, State.FAILED):
             text += f", {counts[state]} {state}" if counts[state] else ""
-        left_s = self._sweep.time_left_s(self._jobs)
-        return f"{text}, about {duration_text(left_s)} to go" if left_s else text
+        remaining_s = self._sweep.time_left_s(self._jobs)
+        return f"{text}, about {duration_text(remaining_s)} to go" if remaining_s else text
 
     def _render(self) -> RenderableType:
         study = self._sweep.study
@@ -171,22 +171,22 @@ class SweepProgress:
             table.add_column(name, overflow="fold")
         table.add_column("runs")
         table.add_column("median wall time", justify="right")
-        most_rows = max(1, self._console.height - 4)
+        max_rows = max(1, self._console.height - 4)
         rows = list(self._rows())
-        for row in rows[:most_rows]:
+        for row in rows[:max_rows]:
             table.add_row(*row)
-        hidden = len(rows) - most_rows
+        hidden = len(rows) - max_rows
         more_text = [Text(f"and {counted(hidden, 'configuration')} more", style="dim")] if hidden > 0 else []
         return Group(table, *more_text, Text(self._footer()))
 
     def _rows(self) -> Iterator[tuple[RenderableType, ...]]:
         for configuration, points in zip(self._sweep.study.configurations, self._points, strict=True):
-            walls_s = sorted(point.chosen.wall_s for point in points if point.chosen)
+            times_s = sorted(point.chosen.wall_s for point in points if point.chosen)
             taken = [point.state for point in points if point.state is not State.OPTIONAL]
             marks = Text.assemble(*(_MARKS[state] for state in taken))
-            if len(taken) > _MOST_MARKS:
-                marks = Text(f"{len(walls_s)} of {len(taken)}")
-            yield (*configuration.levels, marks, duration_text(walls_s[len(walls_s) // 2]) if walls_s else "")
+            if len(taken) > _MAX_MARKS:
+                marks = Text(f"{len(times_s)} of {len(taken)}")
+            yield (*configuration.levels, marks, duration_text(times_s[len(times_s) // 2]) if times_s else "")
 
 
 def _prediction_json(total: Prediction) -> dict[str, Any]:
@@ -194,23 +194,23 @@ def _prediction_json(total: Prediction) -> dict[str, Any]:
 
 
 def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
-    predicted, at_most = sweep.predict(jobs), sweep.predict(jobs, at_most=True)
+    expected, maximum = sweep.predict(jobs), sweep.predict(jobs, at_most=True)
     counts, missing = sweep.counts(), [state.point for state in sweep.remaining()]
     if as_json:
-        about: dict[str, Any] = {"directory": str(sweep.directory.path), "points": dict(counts)}
-        about |= {**_prediction_json(predicted), "jobs": predicted.jobs, "most": _prediction_json(at_most)}
+        metadata: dict[str, Any] = {"directory": str(sweep.directory.path), "points": dict(counts)}
+        metadata |= {**_prediction_json(expected), "jobs": expected.jobs, "most": _prediction_json(maximum)}
         order = [{"point": point.id, "levels": dict(point.levels), "seed": point.seed} for point in missing]
-        print(json.dumps(about | {"order": order}))
+        print(json.dumps(metadata | {"order": order}))
         return
     for point in missing:
         print(f"{point.id}  {point.label}")
-    done = f"; {counts[State.DONE]} are done" if counts[State.DONE] else ""
-    runs, wall = counted(predicted.runs, "run"), duration_text(predicted.wall.s)
-    space = rough_size(predicted.disk)
-    if at_most.runs > predicted.runs:  # of a study with `stop`
-        runs = f"{predicted.runs} to {counted(at_most.runs, 'run')}"
-        wall, space = f"{wall} to {duration_text(at_most.wall.s)}", f"{space} to {rough_size(at_most.disk)}"
+    done_text = f"; {counts[State.DONE]} are done" if counts[State.DONE] else ""
+    runs, wall = counted(expected.runs, "run"), duration_text(expected.wall.s)
+    space = rough_size(expected.disk)
+    if maximum.runs > expected.runs:  # of a study with `stop`
+        runs = f"{expected.runs} to {counted(maximum.runs, 'run')}"
+        wall, space = f"{wall} to {duration_text(maximum.wall.s)}", f"{space} to {rough_size(maximum.disk)}"
     print(
-        f"{runs}, {predicted.jobs} at a time, in {sweep.directory.path}{done}: "
+        f"{runs}, {expected.jobs} at a time, in {sweep.directory.path}{done_text}: "
         f"about {wall} of wall time and {space} of disk (estimates, correct within a factor of two on an idle machine)"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from atoll_cli.commands.selection import lab_target, network_on
 from atoll_controller.openflow.controller_client import Controller, interpreter
 from atoll_controller.probing.switch_probe import Agreement, ProbedBehaviour, SwitchProbe
-from atoll_core.description.loader import load_any
+from atoll_core.description.loader import load_lab_or_experiment
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import UsageError
@@ -29,7 +29,7 @@ def probe_switch(name: str, file: Path, inventory: Path | None, listen: str | No
 
     ``file``: lab.yaml or experiment.yaml. Raises UsageError and LabError.
     """
-    network, _ = load_any(file)
+    network, _ = load_lab_or_experiment(file)
     target = lab_target(inventory)
     network = network_on(target, network)
     switches = {switch.name: switch for switch in network.switches}
@@ -50,12 +50,12 @@ def probe_switch(name: str, file: Path, inventory: Path | None, listen: str | No
             "dpid": switch.dpid,
             "driver": switch.driver,
             "description": asdict(description),
-            "findings": [asdict(each) for each in findings],
+            "findings": [asdict(finding) for finding in findings],
         }
         print(json.dumps(report))
     else:
         _print_findings(switch, description, findings)
-    return 1 if any(each.verdict is Agreement.DIFFERS for each in findings) else 0
+    return 1 if any(finding.verdict is Agreement.DIFFERS for finding in findings) else 0
 
 
 def _confirm(name: str) -> bool:
@@ -88,11 +88,11 @@ def _print_findings(switch: Switch, description: SwitchDescription, findings: Se
     brand_parts = () if description.hardware.startswith(brand) else (brand,)  # HP ProCurve, not HP HP ProCurve
     model = " ".join(filter(None, (*brand_parts, description.hardware, description.software)))
     print(f"{switch.name}: {model or 'unknown model'}, compared with {switch.driver}")
-    rows = [(each.verdict.value, each.name, each.profile, each.seen) for each in findings]
+    rows = [(finding.verdict.value, finding.name, finding.profile, finding.seen) for finding in findings]
     for line in columns([("", "behaviour", "profile", "seen"), *rows], indent="  "):
         print(line)
-    newly_seen = [each.name for each in findings if each.verdict is Agreement.SAME and each.verified is False]
-    if newly_seen:
-        print(f"Unverified in the profile, and seen now: {', '.join(newly_seen)}")
-    count = sum(each.verdict is Agreement.DIFFERS for each in findings)
+    newly_verified = [item.name for item in findings if item.verdict is Agreement.SAME and item.verified is False]
+    if newly_verified:
+        print(f"Unverified in the profile, and seen now: {', '.join(newly_verified)}")
+    count = sum(finding.verdict is Agreement.DIFFERS for finding in findings)
     print(f"{count} {'difference' if count == 1 else 'differences'}; the probe's entries are deleted")

@@ -22,7 +22,7 @@ from atoll_daemon.client import running_lab
 _PORT_COUNTERS = ("rx_packets", "rx_bytes", "rx_dropped", "tx_packets", "tx_bytes", "tx_dropped")
 _NO_COUNTER = 2**64 - 1
 _NUMBER_COLUMNS = ("entries", "free", "table", "ports")
-_WIDEST_TABLE = 120  # of the widest table
+_MIN_WIDTH = 120  # that of the widest table
 
 
 def print_states(target: LabTarget, *, as_json: bool) -> None:
@@ -42,7 +42,7 @@ def print_states(target: LabTarget, *, as_json: bool) -> None:
     for switch in switches:
         table.add_row(*_state_row(switch))
     console = Console()
-    console.width = max(console.width, _WIDEST_TABLE)  # a terminal that is narrower wraps; nothing is cut off
+    console.width = max(console.width, _MIN_WIDTH)  # a terminal that is narrower wraps; nothing is cut off
     console.print(table)
     for switch in switches:
         if switch["problem"]:
@@ -101,13 +101,12 @@ def print_counters(target: LabTarget, names: Sequence[str], *, as_json: bool) ->
 async def _read_all(target: LabTarget, names: Sequence[str], part: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The report of each named switch (all without names), and its ``part``: entries or counters."""
     async with running_lab(target) as daemon:
-        known = {switch["name"]: switch for switch in await daemon.switches()}
+        switches = {switch["name"]: switch for switch in await daemon.switches()}
+        names = tuple(dict.fromkeys(names))
         for name in names:
-            if name not in known:
-                raise UsageError(f"{name}: no such switch in the running lab; {suggest(name, known, 'switches')}")
-        return [
-            (known[name], await daemon.get(f"/v1/switches/{name}/{part}")) for name in dict.fromkeys(names) or known
-        ]
+            if name not in switches:
+                raise UsageError(f"{name}: no such switch in the running lab; {suggest(name, switches, 'switches')}")
+        return [(switches[name], await daemon.get(f"/v1/switches/{name}/{part}")) for name in names or switches]
 
 
 def _entry_rows(table: dict[str, Any]) -> list[tuple[str, ...]]:

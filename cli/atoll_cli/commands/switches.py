@@ -119,7 +119,7 @@ def diff(
 
     network, described = load_experiment(experiment)
     planned, address = flow_entries(network, described), _controller_address(controller)
-    wanted = configuration(network, switch, planned, address, out_of_band=out_of_band)
+    required = configuration(network, switch, planned, address, out_of_band=out_of_band)
     driver = network.switch(switch).driver
     if not profile(driver).is_hardware:
         raise UsageError(f"{switch} has driver {driver}: only configurations of ProCurve switches can be compared")
@@ -128,7 +128,7 @@ def diff(
     except OSError as error:
         raise UsageError(f"{running}: {error.strerror}") from None
     try:
-        differences = config_differences(wanted, text)
+        differences = config_differences(required, text)
     except PlanError as error:
         raise PlanError(f"{running}: {error}") from None
     for line in differences:
@@ -148,10 +148,10 @@ def control(
     It is for the first contact with them, while no lab is up; `atoll up` does the same. All other entries stay.
     """
     from atoll_cli.commands.selection import lab_target
-    from atoll_core.description.loader import load_any
+    from atoll_core.description.loader import load_lab_or_experiment
     from atoll_core.description.resolve_inventory import load_inventory
 
-    network, _ = load_any(file)
+    network, _ = load_lab_or_experiment(file)
     target = lab_target(inventory)
     if target.inventory is None:
         raise UsageError("name the inventory of the switches: --inventory FILE")

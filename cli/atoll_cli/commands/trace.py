@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_controller.planner.planner import make_plan
-from atoll_controller.tracing.given_packet import read_packet
+from atoll_controller.tracing.packet_input import read_packet
 from atoll_controller.tracing.packet_trace import (
     PacketTrace,
     host_of,

@@ -37,8 +37,8 @@ def watch_lab(
         run_id = replay.id
         replays.add(run)
         if not replay.metrics:
-            remark = "the replay shows its steps, events and link counters"
-            print(f"{run} has no metrics, as it was made with --no-metrics; {remark}", file=sys.stderr)
+            shown_text = "the replay shows its steps, events and link counters"
+            print(f"{run} has no metrics, as it was made with --no-metrics; {shown_text}", file=sys.stderr)
     asyncio.run(_watch(target, address, replays, run_id, open_browser=open_browser, as_json=as_json))
 
 
@@ -73,9 +73,9 @@ async def _watch(
 def _opened_in_browser(url: str) -> Generator[None]:
     """Open the page in a browser through a private file that redirects to it: other users can read command lines."""
     redirect = state_directory() / f"watch-{os.getpid()}.html"
-    for left in state_directory().glob("watch-*.html"):  # by one that was killed
-        if not Path("/proc", left.stem.removeprefix("watch-")).exists():
-            left.unlink(missing_ok=True)
+    for stale in state_directory().glob("watch-*.html"):  # by one that was killed
+        if not Path("/proc", stale.stem.removeprefix("watch-")).exists():
+            stale.unlink(missing_ok=True)
     try:
         with os.fdopen(os.open(redirect, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">\n')

@@ -46,37 +46,37 @@ def number_option(name: str, text: str, low: float, high: float, *, kind: type[i
     return typer.Option(name, help=text, parser=read, metavar="NUMBER")
 
 
-def require_one_of(option: str, word: str | None, plural: str, known: Collection[str]) -> None:
+def require_one_of(option: str, value: str | None, plural: str, choices: Collection[str]) -> None:
     """Raise UsageError for an option's word that is not among the known ones, such as ``plural`` "platforms"."""
-    if word is not None and word not in known:
+    if value is not None and value not in choices:
         from atoll_core.description.validation_messages import suggest
 
-        raise UsageError(f"{option} {word}: unknown {plural.removesuffix('s')}; {suggest(word, known, plural)}")
+        raise UsageError(f"{option} {value}: unknown {plural.removesuffix('s')}; {suggest(value, choices, plural)}")
 
 
-def usage_error_text(error: typer.TyperException, app: typer.Typer, words: Sequence[str]) -> str:
+def usage_error_text(error: typer.TyperException, app: typer.Typer, arguments: Sequence[str]) -> str:
     """The error of a wrong command line in one line, with the command; for a missing command, the help.
 
-    ``words``: the command line, from which the command is taken if the error does not have it.
+    ``arguments``: the command line, from which the command is taken if the error does not have it.
     """
     context: Any = getattr(error, "ctx", None)
     message = str(cast(Any, error).format_message())
     if message.startswith("Usage: "):
         return message
-    command = context.command_path if context else _command_path(get_command(app), words)
+    command = context.command_path if context else _command_path(get_command(app), arguments)
     reason = " ".join(message.replace("Value error, ", "").split()).removesuffix(".")
     separator = "" if reason.endswith("?") else ";"
     return f"{command}: {reason[0].lower()}{reason[1:]}{separator} see `{command} --help`"
 
 
-def _command_path(command: Any, words: Sequence[str]) -> str:
+def _command_path(command: Any, arguments: Sequence[str]) -> str:
     """The command that a command line begins with, such as ``atoll link calibrate``."""
     path = "atoll"
-    for word in words:
-        command = getattr(command, "commands", {}).get(word)
+    for argument in arguments:
+        command = getattr(command, "commands", {}).get(argument)
         if command is None:
             break
-        path += f" {word}"
+        path += f" {argument}"
     return path
 
 
@@ -86,13 +86,13 @@ class PlainArguments(TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """``[OPTIONS] EXPERIMENT``, ``[OPTIONS] RUN...``, ``[OPTIONS] [HOST...]``."""
         arguments = [argument for argument in self.get_params(ctx) if isinstance(argument, TyperArgument)]
-        return ["[OPTIONS]", *(f"{one.metavar}" if one.required else f"[{one.metavar}]" for one in arguments)]
+        return ["[OPTIONS]", *(f"{item.metavar}" if item.required else f"[{item.metavar}]" for item in arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments by their names, then the options."""
         parameters = self.get_params(ctx)
         with formatter.section("Arguments"):
-            formatter.write_dl([(one.metavar, one.help) for one in parameters if isinstance(one, TyperArgument)])
+            formatter.write_dl([(item.metavar, item.help) for item in parameters if isinstance(item, TyperArgument)])
         options = [option for option in parameters if not isinstance(option, TyperArgument)]
         with formatter.section("Options"):
             formatter.write_dl([record for option in options if (record := option.get_help_record(ctx))])

@@ -68,14 +68,14 @@ def refuse_overwriting(outputs: Mapping[str, Path | None], inputs: Iterable[Path
         used.append(path)
 
 
-def _is_part(path: Path, whole: Path) -> bool:
+def _is_part(path: Path, container: Path) -> bool:
     """Whether a file is another one, or part of a run or study."""
-    if whole.is_dir():
-        first_part = os.path.relpath(os.path.realpath(path), os.path.realpath(whole)).partition(os.sep)[0]
-        return first_part in (_STUDY_PARTS if (whole / "study.json").exists() else _RUN_PARTS)
-    if path.exists() and whole.exists():
-        return path.is_file() and path.samefile(whole)
-    return os.path.realpath(path) == os.path.realpath(whole)
+    if container.is_dir():
+        first_part = os.path.relpath(os.path.realpath(path), os.path.realpath(container)).partition(os.sep)[0]
+        return first_part in (_STUDY_PARTS if (container / "study.json").exists() else _RUN_PARTS)
+    if path.exists() and container.exists():
+        return path.is_file() and path.samefile(container)
+    return os.path.realpath(path) == os.path.realpath(container)
 
 
 def write_file(option: str, path: Path, content: str | bytes) -> None:
@@ -157,7 +157,7 @@ def exit_discarding_output(code: int) -> NoReturn:
 
 def diagnostics_json(mistakes: Iterable[Diagnostic]) -> list[dict[str, Any]]:
     """Mistakes or warnings in the form of ``--json``."""
-    return [{"file": one.file, "line": one.line, "message": one.message} for one in mistakes]
+    return [{"file": mistake.file, "line": mistake.line, "message": mistake.message} for mistake in mistakes]
 
 
 def warn(warnings: Iterable[Diagnostic], *, strict: bool) -> list[dict[str, Any]]:

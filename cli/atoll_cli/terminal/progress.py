@@ -32,10 +32,10 @@ _LIVE_SHARE = 0.1  # of the duration, between lines where there is no terminal t
 T = TypeVar("T")
 
 
-async def unless_interrupted(work: Coroutine[Any, Any, T], state_left: str = "") -> T:
+async def unless_interrupted(work: Coroutine[Any, Any, T], remaining_state: str = "") -> T:
     """Await ``work``, and cancel it when a signal asks the process to end; ``work`` cleans up on cancellation.
 
-    Raises InterruptedByUserError in that case, with ``state_left``: the state that is left.
+    Raises InterruptedByUserError in that case, with ``remaining_state``: the state that is left.
     """
     task = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ async def unless_interrupted(work: Coroutine[Any, Any, T], state_left: str = "")
     try:
         return await task
     except asyncio.CancelledError:
-        raise InterruptedByUserError(f"cancelled; {state_left}" if state_left else "cancelled") from None
+        raise InterruptedByUserError(f"cancelled; {remaining_state}" if remaining_state else "cancelled") from None
 
 
 class LiveLine:
@@ -70,13 +70,13 @@ class LiveLine:
         """Show an event of a run, if it is one for people."""
         kind = line["type"]
         if kind in ("progress", "step"):
-            self.step(line["text"])
+            self.show_step(line["text"])
         elif kind == "live":
             self._live(line)
         elif kind == "note":
             self._console.print(self._prefix + line["text"], markup=False, highlight=False, soft_wrap=True)
 
-    def step(self, text: str) -> None:
+    def show_step(self, text: str) -> None:
         """Show the current step: its text, or its name."""
         text = self._prefix + step_text(text)
         if self._status is not None:
@@ -126,7 +126,7 @@ class ParallelRuns:
         if len(self._has_ended) == 1:
             return
         self._show_name(run)
-        self._live_line.step("done")
+        self._live_line.show_step("done")
         if all(self._has_ended):
             self._live_line.set_run("")
             return

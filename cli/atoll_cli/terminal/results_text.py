@@ -23,52 +23,52 @@ _GAP = 2  # between columns
 _STYLES = {Verdict.VALID.value: "", Verdict.CAVEATS.value: "yellow", Verdict.INVALID.value: "red", FAILED: "red"}
 
 
-def print_results(results: Results, *, each_run: bool = False) -> None:
+def print_results(results: Results, *, per_run: bool = False) -> None:
     """Print results. Of many runs of few configurations the figures of each are printed on request."""
     with results_console(_PIPED_WIDTH) as console:
-        _print(results, console, each_run=each_run)
+        _print(results, console, per_run=per_run)
 
 
-def _print(results: Results, console: Console, *, each_run: bool) -> None:
+def _print(results: Results, console: Console, *, per_run: bool) -> None:
     console.print(headline(results), style="bold")
-    for number, table in enumerate(tables(results, each_run=each_run)):
+    for number, table in enumerate(tables(results, each_run=per_run)):
         if number or table.title or table.columns:
             console.print(f"\n{table.title}" if table.title else "", style="bold")
         if table.columns:
-            for part in _parts(table, console.width):
+            for part in _split(table, console.width):
                 _print_part(part, console)
         else:
-            console.print(_grid(table))
+            console.print(_text_grid(table))
         for note in table.notes:
             for line in textwrap.wrap(note, console.width, break_long_words=False, break_on_hyphens=False):
                 console.print(line, style="dim", soft_wrap=True)  # a path is one line
 
 
-def _grid(table: Table) -> RichTable:
+def _text_grid(table: Table) -> RichTable:
     """Texts in columns of which the last one is wrapped."""
     grid = RichTable.grid(padding=(0, _GAP, 0, 0))
     for index in range(table.text_columns):
-        last = index == table.text_columns - 1
-        grid.add_column(style="" if index else "dim", no_wrap=not last, overflow="fold" if last else "ellipsis")
+        is_last = index == table.text_columns - 1
+        grid.add_column(style="" if index else "dim", no_wrap=not is_last, overflow="fold" if is_last else "ellipsis")
     for row, verdict in zip(table.rows, table.verdicts or ("",) * len(table.rows), strict=True):
         grid.add_row(f"  {row[0]}", *row[1:], style=_STYLES.get(verdict, ""))
     return grid
 
 
-def _parts(table: Table, width: int) -> Iterator[Table]:
+def _split(table: Table, width: int) -> Iterator[Table]:
     """The table, or parts of it that are no wider than ``width``, each with the first columns."""
-    one_line = _with_cells(table, range(len(table.columns)), lambda cell: cell.replace("\n", " "))
-    if sum(_widest(column) for column in _columns(one_line)) <= width + _GAP:
-        yield one_line
+    unwrapped = _with_cells(table, range(len(table.columns)), lambda cell: cell.replace("\n", " "))
+    if sum(_widest(column) for column in _columns(unwrapped)) <= width + _GAP:
+        yield unwrapped
         return
-    table = replace(table, columns=tuple(_folded(column[0], _widest(column[1:])) for column in _columns(table)))
-    least_widths = _narrowest_columns(table)
-    lead_columns = table.text_columns if sum(least_widths[: table.text_columns]) <= width // 2 else 1
+    table = replace(table, columns=tuple(_fold(column[0], _widest(column[1:])) for column in _columns(table)))
+    min_widths = _narrowest_columns(table)
+    lead_columns = table.text_columns if sum(min_widths[: table.text_columns]) <= width // 2 else 1
     index = lead_columns
-    while index < len(least_widths):
-        end, used_width = index + 1, sum(least_widths[:lead_columns]) + least_widths[index]
-        while end < len(least_widths) and used_width + least_widths[end] <= width + _GAP:
-            used_width += least_widths[end]
+    while index < len(min_widths):
+        end, used_width = index + 1, sum(min_widths[:lead_columns]) + min_widths[index]
+        while end < len(min_widths) and used_width + min_widths[end] <= width + _GAP:
+            used_width += min_widths[end]
             end += 1
         part = _with_cells(table, (*range(lead_columns), *range(index, end)), str)
         yield replace(part, text_columns=lead_columns + max(0, min(end, table.text_columns) - index))
@@ -96,13 +96,13 @@ def _narrowest_columns(table: Table) -> list[int]:
     """The widths of columns whose headings and texts are wrapped at each space, with the gaps behind them."""
     widths: list[int] = []
     for index, column in enumerate(_columns(table)):
-        wrapped = len(column) if index < table.text_columns else 1
-        words = [cell.replace(" ", "\n") for cell in column[:wrapped]]
-        widths.append(_widest((*words, *column[wrapped:])))
+        wrapped_count = len(column) if index < table.text_columns else 1
+        wrapped_cells = [cell.replace(" ", "\n") for cell in column[:wrapped_count]]
+        widths.append(_widest((*wrapped_cells, *column[wrapped_count:])))
     return widths
 
 
-def _folded(heading: str, width: int) -> str:
+def _fold(heading: str, width: int) -> str:
     """A long key broken between its parts, if these are wider than the column otherwise is."""
     lines = [""]
     for part in re.findall(r"\.?[^.]+", heading):
@@ -117,24 +117,24 @@ def _print_part(table: Table, console: Console) -> None:
 
     Figures are never wrapped.
     """
-    columns, least_widths = list(_columns(table)), _narrowest_columns(table)
-    spare_width = console.width + _GAP - sum(least_widths)
+    columns, min_widths = list(_columns(table)), _narrowest_columns(table)
+    spare_width = console.width + _GAP - sum(min_widths)
     widths: list[int] = []
-    for column, least_width in zip(columns, least_widths, strict=True):
-        extra = max(0, min(spare_width, _widest(column) - least_width))
+    for column, min_width in zip(columns, min_widths, strict=True):
+        extra = max(0, min(spare_width, _widest(column) - min_width))
         spare_width -= extra
-        widths.append(least_width + extra - _GAP)
+        widths.append(min_width + extra - _GAP)
     for number, (section, rows) in enumerate(table.sections):
-        drawn = RichTable(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim", show_header=not number)
+        grid = RichTable(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim", show_header=not number)
         for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
             justify = "left" if index < table.text_columns else "right"
             style = "" if index else "dim"
-            drawn.add_column(column[0], style=style, justify=justify, overflow="fold", width=width)
+            grid.add_column(column[0], style=style, justify=justify, overflow="fold", width=width)
         if section and not number:
-            console.print(drawn)  # the headings alone
-            drawn.show_header = False
+            console.print(grid)  # the headings alone
+            grid.show_header = False
         if section:
             console.print(section, style="bold")
         for row in rows:
-            drawn.add_row(*row)
-        console.print(drawn)
+            grid.add_row(*row)
+        console.print(grid)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from atoll_apps.control import control_entries, is_control
 from atoll_controller.openflow.controller_client import Controller, OnProgress
-from atoll_controller.planner.entry_diff import ChangeAction, FlowChange, diff, explained
+from atoll_controller.planner.entry_diff import ChangeAction, FlowChange, diff, with_reasons
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
@@ -61,13 +61,13 @@ async def apply_flows(
     planned = [entry for entry in plan.flows if entry.switch in names]
     before = await _read(controller, switches)
     former_flows = former.flows if former else ()
-    changes = await asyncio.to_thread(lambda: diff(planned, explained(_merged(before), former_flows)))
+    changes = await asyncio.to_thread(lambda: diff(planned, with_reasons(_merged(before), former_flows)))
     if dry_run or not changes:
         return changes
     await require_room(controller, switches, planned)
     try:
         await _send_changes(controller, switches, changes, before, note, progress)
-        await _require_held(controller, switches, planned)
+        await _require_installed(controller, switches, planned)
         if verify is not None:
             await verify()
     except BaseException as error:
@@ -151,20 +151,20 @@ async def _send_changes(
     controller: Controller,
     switches: Sequence[Switch],
     changes: Iterable[FlowChange],
-    held: _Tables,
+    tables: _Tables,
     note: OnNote | None = None,
     progress: OnNote | None = None,
 ) -> None:
     """Send the changes in their order. Raises LabError with the first change that a switch refuses.
 
-    ``held``: the entries before. Foreign entries are deleted first: deleting one later would also delete a new entry of
-    equal match and priority.
+    ``tables``: the entries before. Unmanaged entries are deleted first: deleting one later would also delete a new
+    entry of equal match and priority.
     """
     changes = tuple(changes)
-    own = [(change.action, change.entry) for change in changes if isinstance(change.entry, FlowEntry)]
-    add = [entry for action, entry in own if action is not ChangeAction.DELETE]
-    delete = [entry for action, entry in own if action is ChangeAction.DELETE]
-    foreign = [change.entry for change in changes if isinstance(change.entry, UnmanagedEntry)]
+    managed = [(change.action, change.entry) for change in changes if isinstance(change.entry, FlowEntry)]
+    add = [entry for action, entry in managed if action is not ChangeAction.DELETE]
+    delete = [entry for action, entry in managed if action is ChangeAction.DELETE]
+    unmanaged = [change.entry for change in changes if isinstance(change.entry, UnmanagedEntry)]
     totals = Counter(change.entry.switch for change in changes)
     install_progress = InstallProgress(totals, progress or (lambda _: None), time.monotonic)
 
@@ -175,26 +175,26 @@ async def _send_changes(
                 batch = install_progress.batch(switch.name, len(deleted) + len(added))
                 await controller.change(switch.dpid, deleted, added, table, batch)
 
-    await _gather(change(switch, _on_switch(switch, foreign), ()) for switch in switches)
-    small = [switch for switch in switches if await _is_small(controller, switch, own, held[switch.name], note)]
+    await _gather(change(switch, _of_switch(switch, unmanaged), ()) for switch in switches)
+    small = [switch for switch in switches if await _is_small(controller, switch, managed, tables[switch.name], note)]
     large = [switch for switch in switches if switch not in small]
-    for level in _by_priority(delete, highest_first=False):
-        await _gather(change(switch, _on_switch(switch, level), ()) for switch in small)
-    for level in _by_priority(add, highest_first=True):
-        await _gather(change(switch, (), _on_switch(switch, level)) for switch in switches)
-    for level in _by_priority(delete, highest_first=False):
-        await _gather(change(switch, _on_switch(switch, level), ()) for switch in large)
+    for entries in _by_priority(delete, highest_first=False):
+        await _gather(change(switch, _of_switch(switch, entries), ()) for switch in small)
+    for entries in _by_priority(add, highest_first=True):
+        await _gather(change(switch, (), _of_switch(switch, entries)) for switch in switches)
+    for entries in _by_priority(delete, highest_first=False):
+        await _gather(change(switch, _of_switch(switch, entries), ()) for switch in large)
 
 
 async def _is_small(
     controller: Controller,
     switch: Switch,
     changes: Iterable[tuple[ChangeAction, FlowEntry]],
-    held: Iterable[_Entry],
+    installed: Iterable[_Entry],
     note: OnNote | None,
 ) -> bool:
     """Whether a table is too small for its entries and the added ones together."""
-    old = sum(isinstance(entry, FlowEntry) for entry in held)
+    old = sum(isinstance(entry, FlowEntry) for entry in installed)
     new = sum(action is ChangeAction.ADD and entry.switch == switch.name for action, entry in changes)
     capacity = await _capacity(controller, switch) if new else None
     if capacity is None or old + new <= capacity:
@@ -209,11 +209,11 @@ async def _is_small(
 
 def _by_priority(entries: Iterable[FlowEntry], *, highest_first: bool) -> list[list[FlowEntry]]:
     """The entries priority by priority."""
-    ordered = sorted(entries, key=lambda entry: entry.priority, reverse=highest_first)
-    return [list(level) for _, level in groupby(ordered, key=lambda entry: entry.priority)]
+    ranked = sorted(entries, key=lambda entry: entry.priority, reverse=highest_first)
+    return [list(group) for _, group in groupby(ranked, key=lambda entry: entry.priority)]
 
 
-def _on_switch(switch: Switch, entries: Iterable[_E]) -> list[_E]:
+def _of_switch(switch: Switch, entries: Iterable[_E]) -> list[_E]:
     return [entry for entry in entries if entry.switch == switch.name]
 
 
@@ -224,16 +224,16 @@ async def _gather(work: Iterable[Coroutine[Any, Any, None]]) -> None:
             raise outcome
 
 
-async def _require_held(controller: Controller, switches: Sequence[Switch], planned: Sequence[FlowEntry]) -> None:
+async def _require_installed(controller: Controller, switches: Sequence[Switch], planned: Sequence[FlowEntry]) -> None:
     """Read every table back. Raises LabError unless it has exactly these entries."""
 
-    async def holds(switch: Switch) -> bool:
+    async def is_complete(switch: Switch) -> bool:
         table = await table_of(controller, switch)
         with _name_switch(switch):
-            return await controller.holds(switch.dpid, _on_switch(switch, planned), table)
+            return await controller.has_exactly(switch.dpid, _of_switch(switch, planned), table)
 
-    held = await asyncio.gather(*(holds(switch) for switch in switches))
-    differing = [switch for switch, equal in zip(switches, held, strict=True) if not equal]
+    complete = await asyncio.gather(*(is_complete(switch) for switch in switches))
+    differing = [switch for switch, equal in zip(switches, complete, strict=True) if not equal]
     names = {switch.name for switch in differing}
     _require_no_changes(diff((e for e in planned if e.switch in names), _merged(await _read(controller, differing))))
 
@@ -246,14 +246,14 @@ def _require_no_changes(changes: Sequence[FlowChange]) -> None:
 
 
 async def _restore(controller: Controller, switches: Sequence[Switch], before: _Tables, cause: BaseException) -> None:
-    """Restore the former entries; foreign entries cannot be restored."""
+    """Restore the former entries; unmanaged entries cannot be restored."""
     planned = [entry for entry in _merged(before) if isinstance(entry, FlowEntry)]
-    foreign = {replace(entry, why="") for entry in _merged(before) if isinstance(entry, UnmanagedEntry)}
+    unmanaged = {replace(entry, why="") for entry in _merged(before) if isinstance(entry, UnmanagedEntry)}
     try:
-        held = _merged(await _read(controller, switches))
-        own = [e for e in held if isinstance(e, FlowEntry) or replace(e, why="") not in foreign]
-        tables = {switch.name: tuple(_on_switch(switch, own)) for switch in switches}
-        await _send_changes(controller, switches, diff(planned, own), tables)
+        installed = _merged(await _read(controller, switches))
+        managed = [e for e in installed if isinstance(e, FlowEntry) or replace(e, why="") not in unmanaged]
+        tables = {switch.name: tuple(_of_switch(switch, managed)) for switch in switches}
+        await _send_changes(controller, switches, diff(planned, managed), tables)
     except LabError as error:
         raise LabError(f"{cause}; and the previous entries could not be restored: {error}") from cause
 
@@ -277,25 +277,25 @@ _REPORT_INTERVAL_S = 1.0  # between two lines; an installation that ends before 
 class InstallProgress:
     """Changes that switches have acknowledged, of all that are sent to them.
 
-    ``totals``: the number of changes by the switch's name. ``say``: takes a line such as
+    ``totals``: the number of changes by the switch's name. ``notify``: takes a line such as
     ``sw-w: 640 of 1500 changes, 9 s to go``, for the switch that will take longest. ``clock``: in seconds.
     """
 
-    def __init__(self, totals: Mapping[str, int], say: Callable[[str], None], clock: Callable[[], float]) -> None:
+    def __init__(self, totals: Mapping[str, int], notify: Callable[[str], None], clock: Callable[[], float]) -> None:
         self._totals = totals
-        self._done = dict.fromkeys(totals, 0)
+        self._acked = dict.fromkeys(totals, 0)
         self._sent = dict.fromkeys(totals, 0)  # changes of batches so far
-        self._say = say
+        self._notify = notify
         self._clock = clock
         self._start_s = self._reported_s = clock()
 
     def batch(self, switch: str, number: int) -> OnProgress:
         """The progress of a switch's next changes, of that number; those before are done."""
-        before = self._done[switch] = self._sent[switch]
+        acked_before = self._acked[switch] = self._sent[switch]
         self._sent[switch] += number
 
-        def progress(done: int) -> None:
-            self._done[switch] = before + min(done, number)
+        def progress(acked: int) -> None:
+            self._acked[switch] = acked_before + min(acked, number)
             self._report()
 
         return progress
@@ -304,17 +304,17 @@ class InstallProgress:
         now_s = self._clock()
         if now_s - self._reported_s < _REPORT_INTERVAL_S:
             return
-        to_go_s = {name: self._to_go_s(name, now_s) for name, total in self._totals.items() if self._done[name] < total}
-        if to_go_s:
+        eta_s = {name: self._eta_s(name, now_s) for name, total in self._totals.items() if self._acked[name] < total}
+        if eta_s:
             self._reported_s = now_s
-            slowest = max(to_go_s, key=lambda name: to_go_s[name])
-            seconds = max(1, math.ceil(to_go_s[slowest]))
-            self._say(
-                f"{slowest}: {self._done[slowest]} of {self._totals[slowest]} changes of its flow table, "
+            slowest = max(eta_s, key=lambda name: eta_s[name])
+            seconds = max(1, math.ceil(eta_s[slowest]))
+            self._notify(
+                f"{slowest}: {self._acked[slowest]} of {self._totals[slowest]} changes of its flow table, "
                 f"{Duration.parse(f'{seconds} s')} to go"
             )
 
-    def _to_go_s(self, switch: str, now_s: float) -> float:
+    def _eta_s(self, switch: str, now_s: float) -> float:
         """By the switch's rate so far; 0 for one that has not acknowledged anything."""
-        done = self._done[switch]
-        return (now_s - self._start_s) * (self._totals[switch] - done) / done if done else 0.0
+        acked = self._acked[switch]
+        return (now_s - self._start_s) * (self._totals[switch] - acked) / acked if acked else 0.0

@@ -48,7 +48,7 @@ class Deletions:
         self._clock = clock
         self._removed_s: dict[tuple[str, Match], float] = {}  # when the data plane has certainly removed the entry
 
-    def remember(self, entries: Iterable[FlowEntry | UnmanagedEntry]) -> None:
+    def record(self, entries: Iterable[FlowEntry | UnmanagedEntry]) -> None:
         """Note entries that were deleted; drop entries forward no probe and are ignored."""
         now = self._clock()
         self._removed_s = {key: removed_s for key, removed_s in self._removed_s.items() if removed_s > now}
@@ -63,18 +63,18 @@ class Deletions:
 
 
 # A controller that cannot stay up is a fault to report, not to hide by restarting forever.
-_MOST_RESTARTS = 3
+_MAX_RESTARTS = 3
 _RESTART_WINDOW_S = 60.0
 
 _COUNT_INTERVAL_S = 5.0
 _COUNTS_PER_READ = 6  # counts: 30 s
 
 # A channel that breaks this often is left alone until it has been stable for a while: repairs would be interrupted.
-_MOST_FLAPS = 3
+_MAX_FLAPS = 3
 _FLAP_WINDOW_S = 60.0
 _STABLE_S = 5.0
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 _RECONNECT_S = 20.0  # a switch that was there when the controller died, with the longest back-off of Open vSwitch
 
@@ -146,7 +146,7 @@ class Reconciler:
             deleted = [change.entry for change in changes if change.action is ChangeAction.DELETE]
             return changes
         finally:
-            self._deletions.remember(deleted)
+            self._deletions.record(deleted)
 
     async def _restore(self, names: Collection[str]) -> tuple[FlowChange, ...]:
         """Bring these switches to the plan; without one, to the entries of in-band control. Raises LabError."""
@@ -177,7 +177,7 @@ class Reconciler:
             async with asyncio.timeout(_RETRY_S):
                 await self._recovered.wait()
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait until the controller, if it was being restarted, has repaired the switches."""
         await self._settled.wait()
 
@@ -204,7 +204,7 @@ class Reconciler:
             self._settled.clear()
             now = time.monotonic()
             self._restarts.append(now)
-            if _count_recent(self._restarts, now, _RESTART_WINDOW_S) > _MOST_RESTARTS:
+            if _count_recent(self._restarts, now, _RESTART_WINDOW_S) > _MAX_RESTARTS:
                 return f"the controller ended {len(self._restarts)} times within {_RESTART_WINDOW_S:g} s"
             self._note("the controller died: restarting it; the switches keep forwarding")
             try:
@@ -220,22 +220,22 @@ class Reconciler:
         controller = self.controller
         with contextlib.suppress(LabError):  # some stay away, or it has ended, too
             await controller.wait_for((dpid for dpid, channel in self._channels.items() if channel.up), _RECONNECT_S)
-        present = {dpid for dpid, state in controller.switches.items() if state.up}
+        connected = {dpid for dpid, state in controller.switches.items() if state.up}
         controller.on_event = self._on_event
         for dpid, channel in self._channels.items():
-            if (dpid in present) != channel.up:
-                self._on_event({"type": "switch", "dpid": dpid, "state": "up" if dpid in present else "down"})
+            if (dpid in connected) != channel.up:
+                self._on_event({"type": "switch", "dpid": dpid, "state": "up" if dpid in connected else "down"})
                 channel.lost_s = min(channel.lost_s, self._restarts[-1])
-        names = [switch.name for switch in self._network.switches if switch.dpid in present]
-        away = [switch.name for switch in self._network.switches if switch.dpid not in present]
-        missing_text = f"; not connected: {', '.join(away)}" if away else ""
+        names = [switch.name for switch in self._network.switches if switch.dpid in connected]
+        missing = [switch.name for switch in self._network.switches if switch.dpid not in connected]
+        missing_text = f"; not connected: {', '.join(missing)}" if missing else ""
         try:
             async with self._change_lock:
                 changes = await self._restore(names)
         except LabError as error:
             self._note(f"controller restarted{missing_text}; repair of the other switches failed: {error}")
             return
-        self._note(f"controller restarted{missing_text}; {_repairs(changes)}")
+        self._note(f"controller restarted{missing_text}; {_repairs_text(changes)}")
 
     def _note(self, text: str) -> None:
         """Publish a note. One that cannot be recorded, as on a full disk, goes to the log; it stops no repairs."""
@@ -262,25 +262,25 @@ class Reconciler:
             channel.lost_s = now
             channel.losses.append(now)
             losses = _count_recent(channel.losses, now, _FLAP_WINDOW_S)
-            if losses <= _MOST_FLAPS:
+            if losses <= _MAX_FLAPS:
                 self._note(f"{name} lost its control channel; it keeps forwarding with its present flow entries")
-            elif losses == _MOST_FLAPS + 1:
+            elif losses == _MAX_FLAPS + 1:
                 self._note(
                     f"{name}: its control channel flaps; its table is checked after {_STABLE_S:g} s without "
                     "disconnection"
                 )
             return
         self._recovered.set()
-        away_s = 0.0 if channel.up else now - channel.lost_s
+        downtime_s = 0.0 if channel.up else now - channel.lost_s
         channel.up = True
-        wait_s = _STABLE_S if _count_recent(channel.losses, now, _FLAP_WINDOW_S) > _MOST_FLAPS else 0.0
-        channel.repair = asyncio.create_task(self._repair_returned(event["dpid"], away_s, wait_s))
+        wait_s = _STABLE_S if _count_recent(channel.losses, now, _FLAP_WINDOW_S) > _MAX_FLAPS else 0.0
+        channel.repair = asyncio.create_task(self._repair_reconnected(event["dpid"], downtime_s, wait_s))
         channel.repair.add_done_callback(self._on_repair_end)
 
-    async def _repair_returned(self, dpid: int, away_s: float, wait_s: float) -> None:
+    async def _repair_reconnected(self, dpid: int, downtime_s: float, wait_s: float) -> None:
         await asyncio.sleep(wait_s)
         switch = next(switch for switch in self._network.switches if switch.dpid == dpid)
-        await self._repair(switch, f"connected again after {away_s:.1f} s", always_note=True)
+        await self._repair(switch, f"connected again after {downtime_s:.1f} s", always_note=True)
 
     def _on_repair_end(self, repair: "asyncio.Task[None]") -> None:
         error = None if repair.cancelled() else repair.exception()
@@ -308,13 +308,13 @@ class Reconciler:
                 with contextlib.suppress(LabError):  # a switch or the controller that ends is detected elsewhere
                     if checks % _COUNTS_PER_READ == 0:
                         await self._repair(switch, "compared with the plan", always_note=False)
-                    elif reason := await self._number_mismatch(switch, self.plan):
+                    elif reason := await self._count_mismatch(switch, self.plan):
                         await self._repair(switch, reason, always_note=False)
 
-    async def _number_mismatch(self, switch: Switch, plan: Plan) -> str | None:
-        held = await self.controller.count(switch.dpid, await table_of(self.controller, switch))
+    async def _count_mismatch(self, switch: Switch, plan: Plan) -> str | None:
+        installed = await self.controller.count(switch.dpid, await table_of(self.controller, switch))
         planned = sum(entry.switch == switch.name for entry in plan.flows)
-        return None if held == planned else f"has {held} entries where the plan has {planned}"
+        return None if installed == planned else f"has {installed} entries where the plan has {planned}"
 
     async def _repair(self, switch: Switch, reason: str, *, always_note: bool) -> None:
         try:
@@ -326,7 +326,7 @@ class Reconciler:
             self._note(f"{switch.name} {reason}; its repair failed: {error}")
             return
         if changes or always_note:
-            self._note(f"{switch.name} {reason}; {_repairs(changes)}")
+            self._note(f"{switch.name} {reason}; {_repairs_text(changes)}")
 
 
 def _count_recent(instants: deque[float], now: float, window_s: float) -> int:
@@ -336,11 +336,11 @@ def _count_recent(instants: deque[float], now: float, window_s: float) -> int:
     return len(instants)
 
 
-def _repairs(changes: tuple[FlowChange, ...]) -> str:
+def _repairs_text(changes: tuple[FlowChange, ...]) -> str:
     if not changes:
         return "no differences"
     repairs = [f"{change.action} '{change.entry.why or change.entry}'" for change in changes]
-    return f"{len(changes)} flow entries repaired: {first_of(repairs, _MOST_NAMED)}"
+    return f"{len(changes)} flow entries repaired: {first_of(repairs, _MAX_NAMED)}"
 
 
 async def clear_unmanaged_state(controller: Controller, network: Network) -> tuple[str, ...]:
@@ -366,5 +366,5 @@ async def clear_unmanaged_state(controller: Controller, network: Network) -> tup
 
 def unmanaged_state_text(state: UnmanagedState) -> str:
     """``groups 1, 7 and meter 3``."""
-    kinds = [(kind, numbers) for kind, numbers in (("group", state.groups), ("meter", state.meters)) if numbers]
-    return " and ".join(f"{kind}{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}" for kind, numbers in kinds)
+    parts = [(kind, numbers) for kind, numbers in (("group", state.groups), ("meter", state.meters)) if numbers]
+    return " and ".join(f"{kind}{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}" for kind, numbers in parts)

@@ -17,8 +17,8 @@ from atoll_core.lab.network import Network
 
 Detour = tuple[Experiment, ...]
 
-_MOST_GROUPS = 5  # groups of boxes; of more, only one or two are left out, or all
-_MOST_PARTS = 4  # parts of a chain; of more, only two orders are tried
+_MAX_GROUPS = 5  # groups of boxes; of more, only one or two are left out, or all
+_MAX_PARTS = 4  # parts of a chain; of more, only two orders are tried
 
 
 def detours(network: Network, old: Experiment, new: Experiment, renewed: Collection[str] = ()) -> Iterator[Detour]:
@@ -29,21 +29,21 @@ def detours(network: Network, old: Experiment, new: Experiment, renewed: Collect
     that are active during a swap: the old ones of all that the old version has. ``renewed``: boxes that are always left
     out.
     """
-    base = _bases(old, new)
+    bases = _bases(old, new)
     groups = _groups(network, old, new)
     boxes = {box.name: box for box in network.boxes}
 
-    def effects(left_out: frozenset[str]) -> tuple[int, int, int]:
-        omitted = [boxes[name] for name in left_out]
-        return sum(box.stateful for box in omitted), sum(bool(box.kind.encapsulates) for box in omitted), len(omitted)
+    def effects(omitted: frozenset[str]) -> tuple[int, int, int]:
+        dropped = [boxes[name] for name in omitted]
+        return (sum(box.stateful for box in dropped), sum(bool(box.kind.encapsulates) for box in dropped), len(dropped))
 
     shared = boxes_of(old) & boxes_of(new)
-    always_out = frozenset[str]().union(*(group for group in groups if group & {*renewed}))
-    sets = [always_out.union(*some) for some in _subsets([each for each in groups if each & shared])]
+    always_omitted = frozenset[str]().union(*(group for group in groups if group & {*renewed}))
+    omissions = [always_omitted.union(*subset) for subset in _subsets([group for group in groups if group & shared])]
     seen_chains: set[tuple[tuple[Chain, ...], ...]] = set()
-    for left_out in (*sorted(dict.fromkeys(sets), key=effects), frozenset[str]().union(*groups)):
-        first, last = (_leaving_out(network, version, left_out) for version in base)
-        detour = _distinct((base[0], first, *_by_parts(groups, first, last), last, base[1]))[1:-1]
+    for omitted in (*sorted(dict.fromkeys(omissions), key=effects), frozenset[str]().union(*groups)):
+        first, last = (_without_boxes(network, version, omitted) for version in bases)
+        detour = _distinct((bases[0], first, *_by_parts(groups, first, last), last, bases[1]))[1:-1]
         chains = tuple(version.chains for version in detour)
         if detour and chains not in seen_chains:
             seen_chains.add(chains)
@@ -53,9 +53,9 @@ def detours(network: Network, old: Experiment, new: Experiment, renewed: Collect
 def _bases(old: Experiment, new: Experiment) -> tuple[Experiment, Experiment]:
     """Both versions with the links and boxes as they are set during the swap."""
     links, boxes = list(old.links_over_time), list(old.boxes)
-    links += [link for link in new.links_over_time if link.box not in {each.box for each in links}]
-    boxes += [box for box in new.boxes if box.box not in {each.box for each in boxes}]
-    first, last = (replace(each, links=tuple(links), boxes=tuple(boxes), schedule=()) for each in (old, new))
+    links += [link for link in new.links_over_time if link.box not in {item.box for item in links}]
+    boxes += [box for box in new.boxes if box.box not in {item.box for item in boxes}]
+    first, last = (replace(item, links=tuple(links), boxes=tuple(boxes), schedule=()) for item in (old, new))
     return first, last
 
 
@@ -72,24 +72,24 @@ def _groups(network: Network, old: Experiment, new: Experiment) -> list[frozense
         used, (peers, _) = version.as_used(network), find_peers(network, version)
         pairs = [{world.name, island.name} for chain in version.chains for world, island in pairs_of(used, chain)]
         for pair in (*pairs, *({*chain.hops} & peers.keys() for chain in version.chains)):
-            joined = [group for group in groups if group & pair]
-            groups = [group for group in groups if group not in joined]
-            groups += [frozenset[str]().union(*joined)] if joined else []
+            merged = [group for group in groups if group & pair]
+            groups = [group for group in groups if group not in merged]
+            groups += [frozenset[str]().union(*merged)] if merged else []
     return sorted(groups, key=sorted)
 
 
 def _subsets(groups: list[frozenset[str]]) -> Iterator[tuple[frozenset[str], ...]]:
     sizes = range(len(groups) + 1)
-    for size in sizes if len(groups) <= _MOST_GROUPS else (0, 1, 2, len(groups)):
+    for size in sizes if len(groups) <= _MAX_GROUPS else (0, 1, 2, len(groups)):
         yield from combinations(groups, size)
 
 
-def _leaving_out(network: Network, version: Experiment, left_out: frozenset[str]) -> Experiment:
+def _without_boxes(network: Network, version: Experiment, omitted: frozenset[str]) -> Experiment:
     """A version without these boxes, and without the physical taps in their cables."""
-    pairs = [pair for box in network.boxes if box.name in left_out for pair in box.pairs]
+    pairs = [pair for box in network.boxes if box.name in omitted for pair in box.pairs]
     cables = {leg.attached for pair in pairs for leg in (pair.world, pair.island)}
     taps = {tap.name for tap in network.taps if tap.physical and tap.interface.attached in cables}
-    return _with_hops(version, lambda chain: tuple(hop for hop in chain.hops if hop not in left_out | taps))
+    return _with_hops(version, lambda chain: tuple(hop for hop in chain.hops if hop not in omitted | taps))
 
 
 def _with_hops(version: Experiment, hops: Callable[[Chain], tuple[str, ...]]) -> Experiment:
@@ -119,19 +119,19 @@ def _by_parts(groups: Iterable[frozenset[str]], old: Experiment, new: Experiment
     if traffic[0] != traffic[1]:
         return
     routed = frozenset[str]().union(*groups)
-    chains = {one.name: (one.hops, other.hops) for one, other in zip(old.chains, new.chains, strict=True)}
+    chains = {a.name: (a.hops, b.hops) for a, b in zip(old.chains, new.chains, strict=True)}
     parts = {name: [_split(hops, routed & {*pair[0]} & {*pair[1]}) for hops in pair] for name, pair in chains.items()}
     if any([part[:1] for part in before[1:]] != [part[:1] for part in after[1:]] for before, after in parts.values()):
         return
     changed = [
         (name, i) for name, (before, after) in parts.items() for i in range(len(before)) if before[i] != after[i]
     ]
-    orders = permutations(changed) if len(changed) <= _MOST_PARTS else iter((changed, changed[::-1]))
+    orders = permutations(changed) if len(changed) <= _MAX_PARTS else iter((changed, changed[::-1]))
 
-    def with_parts(done: Iterable[_Part]) -> Experiment:
+    def with_parts(taken: Iterable[_Part]) -> Experiment:
         def hops(chain: Chain) -> tuple[str, ...]:
             before, after = parts[chain.name]
-            return tuple(hop for i in range(len(before)) for hop in (after if (chain.name, i) in done else before)[i])
+            return tuple(hop for i in range(len(before)) for hop in (after if (chain.name, i) in taken else before)[i])
 
         return _with_hops(old, hops)
 
@@ -147,11 +147,11 @@ def _by_parts(groups: Iterable[frozenset[str]], old: Experiment, new: Experiment
             return
 
 
-def _split(hops: tuple[str, ...], at: Collection[str]) -> list[tuple[str, ...]]:
+def _split(hops: tuple[str, ...], boundaries: Collection[str]) -> list[tuple[str, ...]]:
     """The parts of a chain: the first one before all of these boxes, the others from one of them on."""
     parts: list[tuple[str, ...]] = [()]
     for hop in hops:
-        if hop in at:
+        if hop in boundaries:
             parts.append(())
         parts[-1] += (hop,)
     return parts

@@ -20,9 +20,9 @@ from atoll_core.errors import LabError
 from atoll_core.plan.plan import Plan
 
 UNDO = "undo"
-"""What a report has as its stage after a rollback."""
+"""The stage of the report after a rollback."""
 
-PATIENCE_S = 10.0
+BLOCKED_AFTER_S = 10.0
 """The time after which a swap reports that a switch, or the controller, stays away."""
 
 
@@ -37,8 +37,8 @@ class SwapStep:
     @property
     def peak(self) -> Plan:
         """The entries on the switches during the stage: entries are added before others are deleted."""
-        both = {entry.identity: entry for entry in (*self.before.flows, *self.after.flows)}
-        return replace(self.after, flows=tuple(both.values()))
+        entries = {entry.identity: entry for entry in (*self.before.flows, *self.after.flows)}
+        return replace(self.after, flows=tuple(entries.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,11 @@ def steps_of(old: Plan, new: Plan, swap: Swap) -> tuple[SwapStep, ...]:
     return tuple(steps)
 
 
-class Swapping:
+class RunningSwap:
     """One running swap. Start :meth:`run` as a task, and stop it only by :meth:`abort`.
 
-    ``cut_over``: the new version carries the traffic. ``held_up``: set with the reason when a required state could not
-    be reached for ``PATIENCE_S``; the swap keeps trying.
+    ``cut_over``: the new version carries the traffic. ``blocked``: set with the reason when a required state could not
+    be reached for ``BLOCKED_AFTER_S``; the swap keeps trying.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Swapping:
     ) -> None:
         self.cut_over = False
         self.failure: Exception | None = None  # the reason for the rollback
-        self.held_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.blocked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._switches = switches
         self._steps = steps
         self._verifier = verifier
@@ -205,7 +205,7 @@ class Swapping:
     async def _finish(self, step: SwapStep) -> None:
         """Execute a stage after the last shift, which is never rolled back."""
         if step.after is not step.before:
-            await self._reach(step.after)
+            await self._keep_applying(step.after)
         await self._drain(step.stage, step.stage.wait_ns)
 
     async def _roll_back(self, number: int) -> None:
@@ -218,7 +218,7 @@ class Swapping:
             if wait_s := self._switches.lag_s(step.stage.delete):
                 await self._sleep(wait_s)  # else a lagging switch would delete the restored entries again
             if step.after is not step.before:
-                await self._reach(step.before)
+                await self._keep_applying(step.before)
             if step.stage.kind is StageKind.DRAIN:
                 with contextlib.suppress(Exception):
                     await self._verifier.verify_stage(step.stage)  # the deleted entries are there again
@@ -233,20 +233,20 @@ class Swapping:
         """Wait for the longest time of packets, and until frames sent behind them arrive: machines may be late."""
         if not wait_ns:
             return
-        drained = asyncio.create_task(self._probes_drained(stage))
+        probes = asyncio.create_task(self._wait_for_drain_probes(stage))
         try:
             await self._sleep(wait_ns / 1e9)
-            await drained
+            await probes
             await self._owner.wait_until_empty(stage)
         finally:
-            drained.cancel()
+            probes.cancel()
 
-    async def _probes_drained(self, stage: Stage) -> None:
+    async def _wait_for_drain_probes(self, stage: Stage) -> None:
         # Packets that have not arrived by now are lost, and must not keep the swap from its end.
         with contextlib.suppress(Exception):
             await self._verifier.wait_for_drain(stage)
 
-    async def _reach(self, plan: Plan) -> None:
+    async def _keep_applying(self, plan: Plan) -> None:
         """Bring the switches to a plan; wait for switches that are away."""
         since_s: float | None = None
         while True:
@@ -254,8 +254,8 @@ class Swapping:
                 await self._switches.hold(plan, fallback=plan)
             except LabError as error:
                 since_s = time.monotonic() if since_s is None else since_s
-                if time.monotonic() - since_s >= PATIENCE_S and not self.held_up.done():
-                    self.held_up.set_result(str(error))
+                if time.monotonic() - since_s >= BLOCKED_AFTER_S and not self.blocked.done():
+                    self.blocked.set_result(str(error))
                 await self._switches.wait_for_recovery()
             else:
                 return

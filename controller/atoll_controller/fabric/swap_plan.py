@@ -16,11 +16,11 @@ Where nothing distinguishes the packets of both versions, a swap has several par
 (``swap_detours``). Each part has all these stages.
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import chain as joined
 
 from atoll_apps.cutover import CutoverPoints
 from atoll_apps.steering import Steering, steer
@@ -149,8 +149,8 @@ def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment
         moved = _moved(network, change) if subject is Subject.CHAINS else ()
         part_stages = [replace(stage, part=len(parts)) for stage in _stages(subject, network, change, moved)]
         if part_stages:
-            left_out = boxes_of(new) - boxes_of(after)
-            without = tuple(hop for hop in old_hops if hop in left_out)
+            unused = boxes_of(new) - boxes_of(after)
+            without = tuple(hop for hop in old_hops if hop in unused)
             uncoded = tuple(name for name in without if name in encapsulating)
             renewed_now = renewed if renewed.isdisjoint(boxes_of(after)) else frozenset[str]()
             renewed -= renewed_now
@@ -161,7 +161,7 @@ def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Two versions between which packets can be led over, and how both are steered."""
+    """A change of one version to the next that a swap can make, and the steering of both."""
 
     before: Experiment
     after: Experiment
@@ -172,13 +172,12 @@ class _Change:
     @property
     def chains(self) -> list[tuple[Chain, Chain]]:
         """Pairs of an old and a new chain between which traffic moves, or whose steering differs."""
-        old, new = ({chain.name: chain for chain in each.chains} for each in (self.before, self.after))
-        pairs = [(old[one], new[other]) for one, other in sorted(self.cutover.overlaps)]
+        old, new = ({chain.name: chain for chain in version.chains} for version in (self.before, self.after))
+        pairs = [(old[a], new[b]) for a, b in sorted(self.cutover.overlaps)]
         return [
-            (one, other)
-            for one, other in pairs
-            if (one.name, one.hops, one.carries) != (other.name, other.hops, other.carries)
-            or self.current.layout != self.upcoming.layout
+            (a, b)
+            for a, b in pairs
+            if (a.name, a.hops, a.carries) != (b.name, b.hops, b.carries) or self.current.layout != self.upcoming.layout
         ]
 
 
@@ -196,19 +195,19 @@ def _changes(
     search = _Search(network)
     refusals: list[_Refusal] = []
     new_chains = replace(new, latency=old.latency)
-    for detour in joined([()], detours(network, old, new_chains, renewed)):
+    for detour in itertools.chain([()], detours(network, old, new_chains, renewed)):
         for versions in _with_latencies((old, *detour, new_chains), new):
-            stop = next((index for index, each in enumerate(versions) if renewed.isdisjoint(boxes_of(each))), None)
-            if stop is not None:
-                changes = search.find(current, versions, stop)
+            required = next((i for i, version in enumerate(versions) if renewed.isdisjoint(boxes_of(version))), None)
+            if required is not None:
+                changes = search.find(current, versions, required)
                 if not isinstance(changes, _Refusal):
                     return changes
                 refusals.append(changes)
     if renewed:
-        why = f": {refusals[0]}" if refusals else ""
+        reason = f": {refusals[0]}" if refusals else ""
         raise PlanError(
-            f"{', '.join(sorted(renewed))} cannot be left out of the chain while the program begins again{why}; keep "
-            "its settings, or use --immediate, which loses packets and connections"
+            f"{', '.join(sorted(renewed))} cannot be left out of the chain while the program begins again{reason}; "
+            "keep its settings, or use --immediate, which loses packets and connections"
         )
     raise PlanError(refusals[0])
 
@@ -225,34 +224,34 @@ def _with_latencies(versions: Sequence[Experiment], new: Experiment) -> Iterator
 
 
 class _Search:
-    """Searches changes between versions. Different ways have steps in common, which are tried once."""
+    """Searches changes between versions. Different sequences have steps in common, which are tried once."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self._steps: dict[tuple[Layout, Experiment, Experiment], _Change | _Refusal] = {}
 
-    def find(self, current: Steering, versions: Sequence[Experiment], stop: int) -> list[_Change] | _Refusal:
-        """The fewest changes along versions, of which any but the one at ``stop`` may be skipped.
+    def find(self, current: Steering, versions: Sequence[Experiment], required: int) -> list[_Change] | _Refusal:
+        """The fewest changes along versions, of which any but the one at ``required`` may be skipped.
 
         If they are refused, the reason for the shortest step. A version in between must fit the hardware.
         """
-        end = stop or len(versions) - 1
+        end = required or len(versions) - 1
         step: _Change | _Refusal | None = None
         for index in range(end, 0, -1):
-            step = self._step(current, versions[0], versions[index], between=index < end)
+            step = self._step(current, versions[0], versions[index], is_inner=index < end)
             if isinstance(step, _Change):
-                rest = self.find(step.upcoming, versions[index:], max(0, stop - index))
-                return rest if isinstance(rest, _Refusal) else [step, *rest]
+                following = self.find(step.upcoming, versions[index:], max(0, required - index))
+                return following if isinstance(following, _Refusal) else [step, *following]
         return step or []
 
-    def _step(self, current: Steering, before: Experiment, after: Experiment, *, between: bool) -> _Change | _Refusal:
+    def _step(self, current: Steering, before: Experiment, after: Experiment, *, is_inner: bool) -> _Change | _Refusal:
         if before.latency != after.latency and before.chains != after.chains:
             return "latencies and chains change one after the other"
         key = current.layout, before, after
         if key not in self._steps:
             try:
                 change = _Change(before, after, current, *steer_transition(self._network, before, current, after))
-                refuse_unsupported(self._network, change.upcoming.entries if between else ())
+                refuse_unsupported(self._network, change.upcoming.entries if is_inner else ())
                 self._steps[key] = change
             except PlanError as error:
                 self._steps[key] = str(error)
@@ -266,8 +265,8 @@ def chain_drain_ns(network: Network, experiment: Experiment, chain: Chain) -> in
     """
     links = [link for link in experiment.links_over_time if link.box in chain.hops]
     directions = [[link.to_island for link in links], [link.to_world for link in links]]
-    within_ns = residence_ns(network, experiment, chain) + SLACK_NS
-    return within_ns + max(sum(map(_direction_drain_ns, direction)) for direction in directions)
+    other_boxes_ns = residence_ns(network, experiment, chain) + SLACK_NS
+    return other_boxes_ns + max(sum(map(_direction_drain_ns, direction)) for direction in directions)
 
 
 def latency_drain_ns(network: Network, experiment: Experiment) -> int:
@@ -278,21 +277,21 @@ def latency_drain_ns(network: Network, experiment: Experiment) -> int:
 
 
 def _direction_drain_ns(direction: LinkDirection) -> int:
-    reach = direction.jitter.reach.ns if direction.jitter else 0
-    return direction.full_queue.ns + direction.delays[1].ns + reach + direction.longest_pause.ns
+    jitter_ns = direction.jitter.bound.ns if direction.jitter else 0
+    return direction.full_queue.ns + direction.delays[1].ns + jitter_ns + direction.longest_pause.ns
 
 
 def _moved(network: Network, change: _Change) -> tuple[str, ...]:
     """Stateful boxes that only one of two versions passes, or both by different ports, and boxes connected to them."""
-    before, after = change.current.layout.spare, change.upcoming.layout.spare
+    old_spare, new_spare = change.current.layout.spare, change.upcoming.layout.spare
     moved = {
         box.name
         for box in network.boxes
         if box.stateful
         and any(
-            (box.name in one.hops) != (box.name in other.hops)
-            or ((one.name, box.name) in before) != ((other.name, box.name) in after)
-            for one, other in change.chains
+            (box.name in old.hops) != (box.name in new.hops)
+            or ((old.name, box.name) in old_spare) != ((new.name, box.name) in new_spare)
+            for old, new in change.chains
         )
     }
     for version in (change.before, change.after):
@@ -318,8 +317,8 @@ def _stages(subject: Subject, network: Network, change: _Change, moved: tuple[st
     cutover = change.cutover
     installed = {entry.identity: entry for entry in change.current.entries}
     planned = {entry.identity: entry for entry in change.upcoming.entries}
-    old_edge = {each.entry.identity: each for each in change.current.compiled if cutover.at_cutover(each, new=False)}
-    new_edge = {each.entry.identity: each for each in change.upcoming.compiled if cutover.at_cutover(each, new=True)}
+    old_edge = {c.entry.identity: c for c in change.current.compiled if cutover.at_cutover(c, new=False)}
+    new_edge = {c.entry.identity: c for c in change.upcoming.compiled if cutover.at_cutover(c, new=True)}
 
     def forwards_equally(key: EntryId) -> bool:
         return key in installed and key in planned and installed[key].actions == planned[key].actions
@@ -366,8 +365,8 @@ def _stages(subject: Subject, network: Network, change: _Change, moved: tuple[st
         shift = stage(StageKind.SHIFT, (*new_probes_at_edge, *old_probes_at_edge))
         yield replace(shift, undo_wait_ns=undo_wait_ns if add[StageKind.INSTALL] else 0, moved=moved)
     if delete[StageKind.COLLECT]:
-        old_entries = [(each, installed[key]) for key, each in old_edge.items() if not forwards_equally(key)]
-        probes = old_probes.at_edge((each, entry) for each, entry in old_entries if entry.actions)
+        old_entries = [(c, installed[key]) for key, c in old_edge.items() if not forwards_equally(key)]
+        probes = old_probes.at_edge((c, entry) for c, entry in old_entries if entry.actions)
         yield replace(stage(StageKind.DRAIN, probes), wait_ns=drain_ns)
     if add[StageKind.COLLECT] or delete[StageKind.COLLECT]:
         yield stage(StageKind.COLLECT)

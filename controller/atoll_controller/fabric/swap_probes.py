@@ -12,7 +12,7 @@ from ipaddress import IPv4Network
 from itertools import product
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
-from atoll_controller.probing.probe_frames import OTHER
+from atoll_controller.probing.probe_frames import OTHER_PROTOCOL
 from atoll_controller.tracing.table_model import Frame, Lookup, SwitchTables, matches
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.experiment.host_groups import Side, Sides
@@ -27,7 +27,7 @@ _Installed = tuple[CompiledEntry, FlowEntry]
 # An echo request is answered by any host; the other protocols are for chains that are chosen by them.
 _PROTOCOLS = (Protocol.ICMP, Protocol.UDP, Protocol.TCP, None)
 
-_MOST_SHADOWED = 32  # frames that some other entry took, where this one could have
+_MAX_SHADOWED = 32  # frames that some other entry took, where this one could have
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Probes:
         self._latency = dict(experiment.latency)
         self._hosts = {host.name: host for host in network.hosts}
         self._edge = {host.interface.attached for host in network.hosts}
-        self._by_kind: dict[tuple[Side, IPv4Network | None], dict[object, Host]] = {}
+        self._hosts_by_group: dict[tuple[Side, IPv4Network | None], dict[object, Host]] = {}
 
     def at_edge(self, entries: Iterable[_Installed]) -> tuple[Probe, ...]:
         """A frame for each of these entries of the edge, if it takes frames of any host."""
@@ -70,21 +70,21 @@ class Probes:
         unproven = {entry for entry in entries if entry.actions and _ingress(entry) not in self._edge}
         for probe in probes:
             unproven.difference_update(_entries_used(steps_of(probe.src, probe.dst, probe.protocol)))
-        more: list[Probe] = []
+        further: list[Probe] = []
         for entry in [entry for entry in entries if entry in unproven]:
             shadowed = 0  # an entry of the old version takes its frames, until that is collected
             for src, dst, protocol, chain in self._candidates(entry) if entry in unproven else ():
                 steps = steps_of(src, dst, protocol)
                 used = _entries_used(steps)
-                edge_entry = next((each for each in used if each in edge), None)
+                edge_entry = next((entry_used for entry_used in used if entry_used in edge), None)
                 if edge_entry is not None and entry in used:
-                    more.append(Probe(edge_entry, src, dst, chain, protocol))
+                    further.append(Probe(edge_entry, src, dst, chain, protocol))
                     unproven.difference_update(used)
                     break
                 shadowed += any(step.at == _ingress(entry) and matches(entry.match, step.frame) for step in steps)
-                if shadowed == _MOST_SHADOWED:
+                if shadowed == _MAX_SHADOWED:
                     break
-        return tuple(more)
+        return tuple(further)
 
     def _steps(self, tables: SwitchTables, src: str, dst: str, protocol: int) -> list[Lookup]:
         """The lookups of a host's frame on its path."""
@@ -96,40 +96,40 @@ class Probes:
         """Pairs of hosts whose frames an entry may take, with protocol and chain: one of each two kinds of hosts."""
         match, ends = entry.match, self._ends
         for sources, targets in ((ends.world, ends.island), (ends.island, ends.world)):
-            for src, dst in product(self._kinds(sources, match.ipv4_src), self._kinds(targets, match.ipv4_dst)):
+            for src, dst in product(self._samples(sources, match.ipv4_src), self._samples(targets, match.ipv4_dst)):
                 for number, chain in self._carriers(entry, src, dst):
                     yield src.name, dst.name, number, chain
 
-    def _kinds(self, side: Side, prefix: IPv4Network | None) -> Iterable[Host]:
+    def _samples(self, side: Side, prefix: IPv4Network | None) -> Iterable[Host]:
         """A host of each kind within a prefix: behind the edge, packets of hosts of equal kind take the same entries.
 
         Unless an entry is for one address: then it is the only host within its prefix.
         """
-        if (side, prefix) not in self._by_kind:
-            self._by_kind[side, prefix] = {
+        if (side, prefix) not in self._hosts_by_group:
+            self._hosts_by_group[side, prefix] = {
                 (host.interface.attached.switch, self._latency.get(host.name), side.membership(host)): host
-                for host in side.within(prefix)
+                for host in side.hosts_in(prefix)
             }
-        return self._by_kind[side, prefix].values()
+        return self._hosts_by_group[side, prefix].values()
 
-    def _probe(self, compiled: CompiledEntry, entry: FlowEntry, turn: int) -> Probe | None:
-        """A frame that the entry takes; the destination host changes with ``turn``, so that all hosts are reached."""
+    def _probe(self, compiled: CompiledEntry, entry: FlowEntry, rotation: int) -> Probe | None:
+        """A frame that the entry takes; the destination host changes with ``rotation``, to reach all hosts."""
         to_island = compiled.segment.gap_id.direction is Direction.TO_ISLAND
         sources, targets = (self._ends.world, self._ends.island)[:: 1 if to_island else -1]
-        receivers = targets.within(entry.match.ipv4_dst)
-        offset = turn % len(receivers) if receivers else 0
-        refused_kinds: set[object] = set()
-        for src in sources.within(entry.match.ipv4_src):
+        receivers = targets.hosts_in(entry.match.ipv4_dst)
+        offset = rotation % len(receivers) if receivers else 0
+        refused_groups: set[object] = set()
+        for src in sources.hosts_in(entry.match.ipv4_src):
             if not self._arrives(src, compiled, entry):
                 continue
             for dst in (*receivers[offset:], *receivers[:offset]):
-                kinds = sources.membership(src), targets.membership(dst)
-                if kinds in refused_kinds:
+                groups = sources.membership(src), targets.membership(dst)
+                if groups in refused_groups:
                     continue
                 for protocol, chain in self._carriers(entry, src, dst):
                     if chain == compiled.segment.gap_id.chain:
                         return Probe(entry, src.name, dst.name, chain, protocol)
-                refused_kinds.add(kinds)  # the result is the same for all pairs of these groups
+                refused_groups.add(groups)  # the result is the same for all pairs of these groups
         return None
 
     def _arrives(self, src: Host, compiled: CompiledEntry, entry: FlowEntry) -> bool:
@@ -144,10 +144,10 @@ class Probes:
     def _carriers(self, entry: FlowEntry, src: Host, dst: Host) -> Iterator[tuple[int, str]]:
         """The protocols that an entry may take between these hosts, and the chains that carry them."""
         world, island = (src, dst) if src.role.is_world else (dst, src)
-        for kind in _PROTOCOLS:
-            number = OTHER if kind is None else kind.number
+        for protocol in _PROTOCOLS:
+            number = OTHER_PROTOCOL if protocol is None else protocol.number
             if entry.match.ip_proto in (None, number):
-                yield number, self._experiment.carrier(world.address, island.address, kind).name
+                yield number, self._experiment.carrier(world.address, island.address, protocol).name
 
 
 def _ingress(entry: FlowEntry) -> PortRef:

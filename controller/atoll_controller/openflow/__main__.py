@@ -37,19 +37,19 @@ def main() -> int:
 def _serve(listen: str) -> int:
     # These load the framework, or modules that it may have replaced.
     from atoll_controller.openflow.app import start
-    from atoll_controller.openflow.request_server import Requests, write_line
+    from atoll_controller.openflow.request_server import RequestServer, write_line
 
     host, _, port = listen.rpartition(":")
     try:
-        switchboard, bound_port = start(host, int(port))
+        registry, bound_port = start(host, int(port))
     except (OSError, ValueError, OverflowError) as error:
         sys.stderr.write(f"cannot listen for switches on {listen}: {error}\n")
         return 1
     relax_garbage_collection()
     write_line({"type": "ready", "runtime": runtime_adapter.title(), "port": bound_port})
-    requests = Requests(switchboard.switch)
+    server = RequestServer(registry.switch)
     for line in runtime_adapter.lines_of_input():
-        requests.take(line)
+        server.enqueue(line)
     return 0
 
 

@@ -43,7 +43,7 @@ _PORT_DESCRIPTION = 13  # the one multipart reply that the framework asks for: r
 # A connection that has ended is noticed only by sending on it: the framework's reader waits for its sender, and that
 # one for something to send. So echo requests are sent all the time; a switch that leaves this many unanswered is gone.
 _ECHO_INTERVAL_S = 1.0
-_MOST_UNANSWERED_ECHOS = 15
+_MAX_UNANSWERED_ECHOS = 15
 _SOCKET_TIMEOUT_S = 15.0  # for a switch to read its messages: old ones need four seconds for a window of entries
 _BACKLOG = 64
 
@@ -56,7 +56,7 @@ def start(host: str, port: int) -> tuple[Any, int]:
     """
     _cfg.CONF(args=[], project="atoll", default_config_files=[], default_config_dirs=[])
     _cfg.CONF.set_override("echo_request_interval", _ECHO_INTERVAL_S)
-    _cfg.CONF.set_override("maximum_unreplied_echo_requests", _MOST_UNANSWERED_ECHOS)
+    _cfg.CONF.set_override("maximum_unreplied_echo_requests", _MAX_UNANSWERED_ECHOS)
     _cfg.CONF.set_override("socket_timeout", _SOCKET_TIMEOUT_S)
     logging.getLogger("ofp_event").setLevel(logging.CRITICAL)  # the switchboard reports it for users
     listener = socket.create_server((host, port), backlog=_BACKLOG)
@@ -64,7 +64,7 @@ def start(host: str, port: int) -> tuple[Any, int]:
     manager = _manager.AppManager.get_instance()
     manager.load_apps([_ofp_handler.__name__, __name__])
     manager.instantiate_apps(**manager.create_contexts())
-    return manager.applications[Switchboard.__name__], listener.getsockname()[1]
+    return manager.applications[SwitchRegistry.__name__], listener.getsockname()[1]
 
 
 def _serve(listener: socket.socket) -> None:
@@ -73,27 +73,27 @@ def _serve(listener: socket.socket) -> None:
         _hub.spawn(_controller.datapath_connection_factory, connection, address)
 
 
-def parse_message(datapath: Any, version: int, kind: int, length: int, xid: int, buffer: Any) -> Any:
+def parse_message(datapath: Any, version: int, message_type: int, length: int, xid: int, buffer: Any) -> Any:
     """A message of OpenFlow 1.3, or of another version the hello; None for one that is not used here.
 
     The framework's own parsers step from record to record by lengths that the switch states: with a length of 0 they
     would not end. Only messages without such records are given to them. Replies that this package asks for stay bytes,
     which it reads faster itself. Raises MalformedError.
     """
-    if kind == _HELLO:
-        list(encoder.split(bytes(buffer[8:length]), 4, length_at=2, align=8))  # its elements (7.5.1)
-        return _BY_VERSION[version](datapath, version, kind, length, xid, buffer)
+    if message_type == _HELLO:
+        list(encoder.split(bytes(buffer[8:length]), 4, length_offset=2, align=8))  # its elements (7.5.1)
+        return _BY_VERSION[version](datapath, version, message_type, length, xid, buffer)
     if version != encoder.VERSION:
         return None
-    if kind == encoder.MULTIPART_REPLY:
+    if message_type == encoder.MULTIPART_REPLY:
         subject, flags = _MULTIPART.unpack_from(buffer, 8)
         if subject != _PORT_DESCRIPTION:
             message = _parser.OFPMultipartReply(datapath, body=bytes(buffer[16:]), flags=flags)
-            message.set_headers(version, kind, length, xid)
+            message.set_headers(version, message_type, length, xid)
             return message
-    elif kind not in _FRAMEWORK_TYPES:
+    elif message_type not in _FRAMEWORK_TYPES:
         return None
-    return _parser.msg_parser(datapath, version, kind, length, xid, buffer)
+    return _parser.msg_parser(datapath, version, message_type, length, xid, buffer)
 
 
 _BY_VERSION = {
@@ -105,7 +105,7 @@ for _version in _BY_VERSION:
     _parsers.register_msg_parser(_version)(parse_message)
 
 
-class Switchboard(runtime_adapter.app_base()):
+class SwitchRegistry(runtime_adapter.app_base()):
     """The switches that are connected, by datapath id."""
 
     OFP_VERSIONS: ClassVar = [_ofp.OFP_VERSION]
@@ -115,7 +115,7 @@ class Switchboard(runtime_adapter.app_base()):
         self._lock = threading.Lock()
         self._connected: dict[int, tuple[Any, SwitchSession]] = {}
         self._tables: dict[Any, int] = {}  # by connection
-        self._old_hosts: set[str] = set()
+        self._reported_hosts: set[str] = set()
         self._refused: set[tuple[int, str]] = set()
 
     def switch(self, dpid: int) -> SwitchSession | None:
@@ -124,15 +124,15 @@ class Switchboard(runtime_adapter.app_base()):
             return self._connected.get(dpid, (None, None))[1]
 
     @_handler.set_ev_cls(_events.EventOFPHello, _HANDSHAKE)
-    def hello(self, event: Any) -> None:
+    def on_hello(self, event: Any) -> None:
         """Report a switch without OpenFlow 1.3, once for each address (6.3.1)."""
         message = event.msg
         listed = {version for element in getattr(message, "elements", None) or () for version in element.versions}
         offered = listed or {version for version in _VERSIONS if version <= message.version}
         host = message.datapath.address[0]
-        if encoder.VERSION in offered or host in self._old_hosts:
+        if encoder.VERSION in offered or host in self._reported_hosts:
             return
-        self._old_hosts.add(host)
+        self._reported_hosts.add(host)
         versions = ", ".join(_VERSIONS.get(version, f"version {version}") for version in sorted(offered))
         text = (
             f"a switch at {host} speaks only OpenFlow {versions}, but 1.3 is needed; on Open vSwitch: "
@@ -141,12 +141,12 @@ class Switchboard(runtime_adapter.app_base()):
         write_line({"type": "error", "dpid": None, "cookie": None, "message": text})
 
     @_handler.set_ev_cls(_events.EventOFPSwitchFeatures, _CONFIG)
-    def features(self, event: Any) -> None:
+    def on_features(self, event: Any) -> None:
         """Take the number of tables from the handshake's features reply (7.3.1)."""
         self._tables[event.msg.datapath] = event.msg.n_tables
 
     @_handler.set_ev_cls(_events.EventOFPStateChange, [_MAIN, _DEAD])
-    def state(self, event: Any) -> None:
+    def on_state_change(self, event: Any) -> None:
         """A switch is ready, or its connection has ended.
 
         A second connection with the datapath id of a switch that is connected is refused: it may be another switch. A
@@ -157,15 +157,15 @@ class Switchboard(runtime_adapter.app_base()):
         if event.state == _MAIN:
             switch = SwitchSession(datapath.id, tables, _ports(datapath), datapath.send)
             with self._lock:
-                first, former = self._connected.get(datapath.id, (None, None))
-                is_taken = first is not None and first.socket.fileno() >= 0
+                old_datapath, old_session = self._connected.get(datapath.id, (None, None))
+                is_taken = old_datapath is not None and old_datapath.socket.fileno() >= 0
                 if not is_taken:
                     self._connected[datapath.id] = datapath, switch
             if is_taken:
-                self._refuse(datapath, first)
+                self._refuse(datapath, old_datapath)
                 return
-            if former is not None:
-                former.lost()
+            if old_session is not None:
+                old_session.connection_lost()
             self._write_switch(switch, "up", switch.ports)
             return
         with self._lock:
@@ -174,10 +174,10 @@ class Switchboard(runtime_adapter.app_base()):
                 return
             del self._connected[datapath.id]
             self._refused = {refused for refused in self._refused if refused[0] != datapath.id}
-        switch.lost()
+        switch.connection_lost()
         self._write_switch(switch, "down", {})
 
-    def _refuse(self, datapath: Any, first: Any) -> None:
+    def _refuse(self, datapath: Any, old_datapath: Any) -> None:
         """Close a second connection of one datapath id, and report it once for each address."""
         datapath.close()
         refused = datapath.id, datapath.address[0]
@@ -185,24 +185,24 @@ class Switchboard(runtime_adapter.app_base()):
             self._refused.add(refused)
             text = (
                 f"a second switch with datapath id {datapath.id} connected from {datapath.address[0]} and was refused; "
-                f"the first is at {first.address[0]}: give each switch a datapath id of its own (a switch that has "
-                "restarted is taken once its old connection has timed out)"
+                f"the first is at {old_datapath.address[0]}: give each switch a datapath id of its own (a switch that "
+                "has restarted is taken once its old connection has timed out)"
             )
             write_line({"type": "error", "dpid": datapath.id, "cookie": None, "message": text})
 
     @_handler.set_ev_cls(_events.EventOFPMultipartReply, _MAIN)
-    def answer(self, event: Any) -> None:
+    def on_multipart_reply(self, event: Any) -> None:
         """Pass a part of an answer to its request."""
         message = event.msg
         self._pass_reply(message, Reply(message.xid, message.body, more=bool(message.flags & _ofp.OFPMPF_REPLY_MORE)))
 
     @_handler.set_ev_cls(_events.EventOFPBarrierReply, _MAIN)
-    def barrier(self, event: Any) -> None:
+    def on_barrier_reply(self, event: Any) -> None:
         """Pass the end of a batch to its request."""
         self._pass_reply(event.msg, Reply(event.msg.xid))
 
     @_handler.set_ev_cls(_events.EventOFPErrorMsg, [_CONFIG, _MAIN])
-    def error(self, event: Any) -> None:
+    def on_error(self, event: Any) -> None:
         """Pass an error to the request that caused it; an error without a request becomes an event."""
         text = _error_text(event.msg)
         if not self._pass_reply(event.msg, Reply(event.msg.xid, error=text)):

@@ -150,7 +150,7 @@ class Controller:
             self._tables[dpid, table] = answer["digest"], entries
         return entries
 
-    async def holds(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> bool:
+    async def has_exactly(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> bool:
         """Read the whole table back: whether the switch has exactly these entries. Raises LabError.
 
         Also False for a switch that returns an entry in other bytes than those sent: ``read`` understands these.
@@ -247,26 +247,26 @@ class Controller:
             ready.cancel()
 
     async def _request(self, op: str, progress: OnProgress | None = None, **fields: Any) -> dict[str, Any]:
-        number = next(self._request_ids)
-        self._progress[number] = progress
-        answer = self._pending[number] = asyncio.get_running_loop().create_future()
+        request_id = next(self._request_ids)
+        self._progress[request_id] = progress
+        answer = self._pending[request_id] = asyncio.get_running_loop().create_future()
         try:
             if self.closed.done() or self._process.stdin is None:
                 raise LabError(f"the controller is gone: {self.closed.result() if self.closed.done() else 'no stream'}")
             try:
-                self._process.stdin.write(json.dumps({"id": number, "op": op, **fields}).encode() + b"\n")
+                self._process.stdin.write(json.dumps({"id": request_id, "op": op, **fields}).encode() + b"\n")
                 await self._process.stdin.drain()
             except (ConnectionError, RuntimeError):
                 raise LabError(f"the controller is gone: {await self.closed}") from None
             try:
-                async with asyncio.timeout(_ANSWER_TIMEOUT_S) as limit:
-                    self._deadlines[number] = limit
+                async with asyncio.timeout(_ANSWER_TIMEOUT_S) as deadline:
+                    self._deadlines[request_id] = deadline
                     return await answer
             except TimeoutError:
                 raise LabError(f"the controller did not answer '{op}' within {_ANSWER_TIMEOUT_S:g} s") from None
         finally:
-            del self._pending[number], self._progress[number]
-            self._deadlines.pop(number, None)
+            del self._pending[request_id], self._progress[request_id]
+            self._deadlines.pop(request_id, None)
             answer.cancel()
 
     async def _read_all(self) -> None:
@@ -282,8 +282,8 @@ class Controller:
             self._process.kill()
         await errors
         code = await self._process.wait()
-        last = f": {self._stderr[-1]}" if self._stderr else ""
-        self._closed.set_result(f"it ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}{last}")
+        last_line = f": {self._stderr[-1]}" if self._stderr else ""
+        self._closed.set_result(f"it ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}{last_line}")
         for answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(LabError(f"the controller is gone: {self.closed.result()}"))
@@ -317,11 +317,11 @@ class Controller:
         if self.on_event is not None:
             self.on_event(message)
 
-    def _on_progress(self, number: int, done: int) -> None:
+    def _on_progress(self, request_id: int, done: int) -> None:
         """A switch works on a request: wait longer for the answer."""
-        if number in self._deadlines and number in self._pending:
-            self._deadlines[number].reschedule(asyncio.get_running_loop().time() + _ANSWER_TIMEOUT_S)
-            if (progress := self._progress[number]) is not None:
+        if request_id in self._deadlines and request_id in self._pending:
+            self._deadlines[request_id].reschedule(asyncio.get_running_loop().time() + _ANSWER_TIMEOUT_S)
+            if (progress := self._progress[request_id]) is not None:
                 progress(done)
 
     async def _on_switch(self, message: dict[str, Any]) -> None:

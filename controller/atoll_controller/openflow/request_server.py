@@ -21,21 +21,21 @@ _REQUEST_ERRORS = (ValueError, TypeError, KeyError, OverflowError, RecursionErro
 """What reading a request raises that is not of the shape of its operation."""
 
 
-class Requests:
-    """Serves request lines; ``find`` returns the connected switch of a datapath id."""
+class RequestServer:
+    """Serves request lines; ``find_switch`` returns the connected switch of a datapath id."""
 
-    def __init__(self, find: _FindSwitch) -> None:
-        self._find = find
+    def __init__(self, find_switch: _FindSwitch) -> None:
+        self._find_switch = find_switch
         self._workers: dict[int, queue.Queue[dict[str, Any]]] = {}
 
-    def take(self, line: bytes) -> None:
+    def enqueue(self, line: bytes) -> None:
         """Queue the request of one line for its switch; an unreadable one is answered at once."""
         request: Any = None
         try:
             request = json.loads(line)
             dpid, _ = int(request["dpid"]), request["id"]
         except _REQUEST_ERRORS as error:
-            write_line(_not_understood(request, error))
+            write_line(_invalid_request(request, error))
             return
         if dpid not in self._workers:
             self._workers[dpid] = queue.Queue()
@@ -49,20 +49,20 @@ class Requests:
             try:
                 write_line({"type": "answer", "id": request["id"], "ok": True, **self._answer(request)})
             except SwitchError as error:
-                write_line(_failed(request, str(error)))
+                write_line(_failure(request, str(error)))
             except encoder.MalformedError as error:
-                write_line(_failed(request, f"switch {request['dpid']} sent a malformed answer: {error}"))
+                write_line(_failure(request, f"switch {request['dpid']} sent a malformed answer: {error}"))
             except _REQUEST_ERRORS as error:
-                write_line(_not_understood(request, error))
+                write_line(_invalid_request(request, error))
             except Exception as error:  # noqa: BLE001 - one answer fails, and not the thread that serves the switch
-                write_line(_failed(request, f"internal error: {type(error).__name__}: {error}"))
+                write_line(_failure(request, f"internal error: {type(error).__name__}: {error}"))
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         table = int(request.get("table", 0))
 
         def switch() -> SwitchSession:
             dpid = int(request["dpid"])
-            if (session := self._find(dpid)) is None:
+            if (session := self._find_switch(dpid)) is None:
                 raise SwitchError(f"switch {dpid} is not connected")
             return session
 
@@ -78,21 +78,21 @@ class Requests:
                 }
             case "change":
                 delete = [from_json(FlowEntry, entry) for entry in request.get("delete", [])]
-                foreign = [from_json(UnmanagedEntry, entry) for entry in request.get("foreign", [])]
+                unmanaged = [from_json(UnmanagedEntry, entry) for entry in request.get("foreign", [])]
                 add = [from_json(FlowEntry, entry) for entry in request.get("add", [])]
-                number = request["id"]
+                request_id = request["id"]
 
                 def report(done: int) -> None:
-                    write_line({"type": "progress", "id": number, "done": done})
+                    write_line({"type": "progress", "id": request_id, "done": done})
 
-                return {"barriers": switch().change([*foreign, *delete], add, table, report)}
+                return {"barriers": switch().change([*unmanaged, *delete], add, table, report)}
             case "send":
                 frames = [
-                    (from_json(FlowEntry, each["entry"]), bytes.fromhex(each["frame"])) for each in request["frames"]
+                    (from_json(FlowEntry, item["entry"]), bytes.fromhex(item["frame"])) for item in request["frames"]
                 ]
                 return {"refused": switch().send(frames)}
             case "packets":
-                return {"packets": switch().packets([from_json(FlowEntry, each) for each in request["entries"]], table)}
+                return {"packets": switch().packets([from_json(FlowEntry, item) for item in request["entries"]], table)}
             case "count":
                 return {"count": switch().count(table)}
             case "leftovers":
@@ -107,16 +107,16 @@ class Requests:
                 raise ValueError("unknown operation")
 
 
-def _failed(request: Any, error: str) -> dict[str, Any]:
+def _failure(request: Any, error: str) -> dict[str, Any]:
     fields = cast("dict[str, Any]", request) if isinstance(request, dict) else {}
     return {"type": "answer", "id": fields.get("id"), "ok": False, "error": plain(error)}
 
 
-def _not_understood(request: Any, error: Exception) -> dict[str, Any]:
+def _invalid_request(request: Any, error: Exception) -> dict[str, Any]:
     reason = f"{type(error).__name__}: {error}"
     if not isinstance(request, dict) or "op" not in request:
-        return _failed(request, f"not a request: {reason}")
-    return _failed(request, f"request `{request['op']}` is not understood: {reason}")
+        return _failure(request, f"not a request: {reason}")
+    return _failure(request, f"request `{request['op']}` is not understood: {reason}")
 
 
 _lock = threading.Lock()

@@ -20,11 +20,11 @@ from atoll_core.openflow_wire.flow_stats import (
     EntryStats,
     action_lists,
     entry_count,
-    held_records,
-    ordered,
-    parsed_entry,
+    entry_records,
+    parse_entry,
     record_key,
     records,
+    sort_fields,
 )
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.switch_features import SwitchFeatures, UnmanagedState
@@ -63,7 +63,7 @@ class Reply:
 
 
 class SwitchSession:
-    """A switch whose connection is up. ``take`` and ``lost`` are called by the framework, the rest by one worker.
+    """A switch whose connection is up. The framework calls ``take`` and ``connection_lost``, one worker the rest.
 
     ``send`` hands bytes to the connection; ``ports``: interface names by port number, without reserved ports.
     """
@@ -79,19 +79,19 @@ class SwitchSession:
         self._replies: queue.Queue[Reply | None] = queue.Queue()
         self._lost = False
 
-    def read(self, table: int, known: str | None = None) -> tuple[str, list[Entry] | None]:
+    def read(self, table: int, known_digest: str | None = None) -> tuple[str, list[Entry] | None]:
         """The digest of all tables, and their entries (7.3.5.2), or None if the digest is known.
 
         All entries of other tables than ``table`` are foreign. Raises SwitchError, MalformedError.
         """
-        held = [*held_records(self._multipart(encoder.flow_request(encoder.ALL_TABLES, 0), "its entries"), table)]
-        digest = encoder.table_digest(record_key(record, table) for record in held)
-        if digest == known:
+        rows = [*entry_records(self._multipart(encoder.flow_request(encoder.ALL_TABLES, 0), "its entries"), table)]
+        digest = encoder.table_digest(record_key(record, table) for record in rows)
+        if digest == known_digest:
             return digest, None
         name = str(self.dpid)
         return digest, [
-            (parsed_entry(record, name) if record.table == table else None) or unmanaged_entry(record, name, table)
-            for record in held
+            (parse_entry(record, name) if record.table == table else None) or unmanaged_entry(record, name, table)
+            for record in rows
         ]
 
     def count(self, table: int) -> int:
@@ -102,12 +102,12 @@ class SwitchSession:
     def features(self) -> SwitchFeatures:
         """Description and table features; no tables if the switch does not report them. Raises SwitchError."""
         request = encoder.multipart_request(encoder.DESCRIPTION, 0)
-        described = feature_parser.description(self._multipart(request, "its description"))
+        described = feature_parser.parse_description(self._multipart(request, "its description"))
         try:
             reply = self._multipart(encoder.multipart_request(encoder.TABLE_FEATURES, 0), "its table features")
         except _RefusedError:  # optional in OpenFlow 1.3 (7.3.5.5): many devices leave it out
             return SwitchFeatures(described, ())
-        return SwitchFeatures(described, feature_parser.tables(reply))
+        return SwitchFeatures(described, feature_parser.parse_tables(reply))
 
     def counters(self, table: int) -> dict[str, Any]:
         """Counters of all ports (7.3.5.6) and of a table's entries, as JSON. Raises SwitchError."""
@@ -159,7 +159,7 @@ class SwitchSession:
     def packets(self, entries: Iterable[FlowEntry], table: int) -> list[int | None]:
         """The packet counter of each entry (7.3.5.2); None: it is not in the table. Raises SwitchError."""
         body = self._multipart(encoder.flow_request(table, 0), "its entries")
-        by_entry = {(record.priority, ordered(record.match)): record.packets for record in records(body)}
+        by_entry = {(record.priority, sort_fields(record.match)): record.packets for record in records(body)}
         return [by_entry.get((entry.priority, encoder.match_fields(entry.match))) for entry in entries]
 
     def send(self, frames: Sequence[tuple[FlowEntry, bytes]]) -> list[str | None]:
@@ -185,7 +185,7 @@ class SwitchSession:
             replies.put(reply)
         return replies is not None
 
-    def lost(self) -> None:
+    def connection_lost(self) -> None:
         """End all requests, as the connection has ended."""
         with self._lock:
             self._lost = True

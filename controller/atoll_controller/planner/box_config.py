@@ -27,7 +27,7 @@ def box_uses(network: Network, experiment: Experiment) -> dict[str, BoxUse]:
     boxes = [box for box in experiment.as_used(network).boxes if box.kind.subcommand]
     if not boxes:
         return {}
-    settings = {each.box: dict(each.settings) for each in experiment.boxes}
+    settings = {configuration.box: dict(configuration.settings) for configuration in experiment.boxes}
     mtus = PathMtus(network, experiment)
     macs = {str(host.address): host.interface.mac for host in network.hosts}
     return {
@@ -36,7 +36,7 @@ def box_uses(network: Network, experiment: Experiment) -> dict[str, BoxUse]:
             settings=settings.get(box.name, {}),
             world_hosts=tuple(host.address for host in network.world_hosts),
             island_hosts=tuple(host.address for host in network.island_hosts),
-            mtu=mtus.least_at(box),
+            mtu=mtus.common_mtu_at(box),
             macs={leg.name: leg.mac for leg in _legs(box)} | macs,
             leg_mtus={leg.name: leg.mtu for leg in _legs(box)},
             tunnels=tuple(_tunnels(network, box, tunnels, settings)),
@@ -56,7 +56,7 @@ def _tunnels(
     """The tunnels that end at a box, the first one that carries a packet first. ``settings``: of all boxes."""
     configurations: list[Configuration] = []
     groups: dict[tuple[str, ...], int] = {}  # numbers of links: names would restart programs when a link changes
-    for tunnel in sorted(tunnels, key=lambda each: -each.carries.precedence):
+    for tunnel in sorted(tunnels, key=lambda tunnel: -tunnel.carries.precedence):
         ends = (tunnel.world, tunnel.world_address), (tunnel.island, tunnel.island_address)
         if box.name not in (tunnel.world, tunnel.island):
             continue

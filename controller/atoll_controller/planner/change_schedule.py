@@ -50,22 +50,22 @@ def plan_schedule(
     cannot be distinguished, or whose links the backend cannot change, and of changes too close to each other or to the
     end.
     """
-    before, layout, entries = _with_steering(experiment, experiment.versions[0]), plan.layout, plan.flows
+    current, layout, entries = _with_steering(experiment, experiment.versions[0]), plan.layout, plan.flows
     schedule: list[Scheduled] = []
     for number, (previous, version) in enumerate(pairwise(experiment.versions), start=1):
-        after = _with_steering(experiment, version)
+        upcoming = _with_steering(experiment, version)
         try:
             links = tuple(link_requests(network, experiment, previous, version, backend, slack))
-            swap = plan_swap(network, before, layout, after)
+            swap = plan_swap(network, current, layout, upcoming)
             for stage_entries in entries_by_stage(entries, swap) if hardware_only else ():
                 refuse_unsupported(network, stage_entries)
         except PlanError as error:
             messages = [f"change {number} (at {version.at}): {line}" for line in str(error).splitlines()]
             mistakes = [Diagnostic(experiment.file, version.line, message) for message in messages]
             raise DescriptionError(mistakes) from None
-        schedule.append(Scheduled(number, version, after, swap, links))
-        before, layout = after, swap.layout
-        entries = steer(network, after, layout).entries
+        schedule.append(Scheduled(number, version, upcoming, swap, links))
+        current, layout = upcoming, swap.layout
+        entries = steer(network, upcoming, layout).entries
     _require_time(experiment, schedule)
     return tuple(schedule)
 
@@ -77,16 +77,16 @@ def _with_steering(experiment: Experiment, version: SteeringVersion) -> Experime
 
 def _require_time(experiment: Experiment, schedule: list[Scheduled]) -> None:
     """DescriptionError when a change comes, or the run ends, before the change before it can be over."""
-    ends = [*(each.version.at for each in schedule[1:]), experiment.duration]
+    ends = [*(change.version.at for change in schedule[1:]), experiment.duration]
     mistakes = [
         Diagnostic(
             experiment.file,
-            each.version.line,
-            f"change {each.number} (at {each.version.at}): the previous version needs {each.drain} to drain, so "
+            change.version.line,
+            f"change {change.number} (at {change.version.at}): the previous version needs {change.drain} to drain, so "
             f"{end} is too early for {'the next change' if end is not ends[-1] else 'the end'}",
         )
-        for each, end in zip(schedule, ends, strict=False)  # without changes there is only the end
-        if each.version.at.ns + each.drain.ns >= end.ns
+        for change, end in zip(schedule, ends, strict=False)  # without changes there is only the end
+        if change.version.at.ns + change.drain.ns >= end.ns
     ]
     if mistakes:
         raise DescriptionError(mistakes)

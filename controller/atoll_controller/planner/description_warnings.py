@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Warnings about valid but doubtful settings of an experiment; `--strict` makes them mistakes. Pure.
 
-Each function in :data:`_DOUBTS` or :data:`_DOUBTS_OF_RUN` yields one kind of warning as a Diagnostic: the doubtful
+Each function in :data:`_VERSION_CHECKS` or :data:`_RUN_CHECKS` yields one kind of warning as a Diagnostic: the doubtful
 value, then the usual one. Impossible or contradictory settings are mistakes of ``atoll_core.description.resolve_*``.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from atoll_controller.planner.path_checks import MOST_PING_SHARE
+from atoll_controller.planner.path_checks import MAX_PING_SHARE
 from atoll_controller.planner.traffic_jobs import PING_PACKET_BYTES
 from atoll_controller.planner.virtual_cost import rough_size, wall_time
 from atoll_core.description.validation_messages import entry_name
@@ -32,8 +32,8 @@ from atoll_core.experiment.trunk_load import (
     bandwidth_delay_product,
     bottleneck,
     longest_rtt,
-    pause,
     rtt_of_links,
+    time_between_flows,
 )
 from atoll_core.experiment.tunnels import pairs_of
 from atoll_core.lab.network import HostRole, Network
@@ -45,8 +45,8 @@ from atoll_core.units import Duration, Rate, Size
 
 _LONGEST_QUEUE_S = 2.0  # voice bears 0.3 s; the longest queue of the laboratory's own grid is 0.8 s
 _LONGEST_WALL_TIME = Duration(3600 * 10**9)
-_MOST_LOSS = 0.5
-_MOST_OFFERED = 4  # times the rate; studies of congestion use a load of twice the rate
+_MAX_LOSS = 0.5
+_MAX_OFFERED = 4  # times the rate; studies of congestion use a load of twice the rate
 _RATE_ERROR = 1e-4  # less is noise
 _NS = 10**9
 _WORLD_ENDS, _ISLAND_ENDS = ("-w", "world"), ("-i", "island")  # of names, as in the defaults of interfaces
@@ -61,18 +61,18 @@ def description_warnings(
 
     ``backend``, ``platform``: the link emulator and the platform; None: not chosen yet.
     """
-    run_checks = (*_DOUBTS_OF_RUN, _wall_time) if platform in (None, VIRTUAL) else _DOUBTS_OF_RUN
-    version_checks = _DOUBTS if platform == VIRTUAL else (*_DOUBTS, _engine_rates)
-    warnings = {doubt for check in run_checks for doubt in check(network, experiment, backend)}
-    warnings |= {doubt for check in version_checks for doubt in check(network, experiment.states[0], backend)}
-    known_messages: set[str] = set()
+    run_checks = (*_RUN_CHECKS, _wall_time) if platform in (None, VIRTUAL) else _RUN_CHECKS
+    version_checks = _VERSION_CHECKS if platform == VIRTUAL else (*_VERSION_CHECKS, _engine_rates)
+    warnings = {warning for check in run_checks for warning in check(network, experiment, backend)}
+    warnings |= {warning for check in version_checks for warning in check(network, experiment.states[0], backend)}
+    earlier_messages: set[str] = set()
     for number, version in enumerate(experiment.versions):
         state = replace(experiment.at(version.at), given=())
-        messages = {doubt.message for check in version_checks for doubt in check(network, state, backend)}
-        for message in messages - known_messages if number else ():
+        messages = {warning.message for check in version_checks for warning in check(network, state, backend)}
+        for message in messages - earlier_messages if number else ():
             text, change = f"from {version.at} on: {message}", ("changes", number - 1)
             warnings.add(Diagnostic(experiment.file, version.line, text, change))
-        known_messages |= messages
+        earlier_messages |= messages
     return tuple(sorted(warnings))
 
 
@@ -81,26 +81,26 @@ def memory_warnings(experiment: Experiment, needed: Size, free: Size) -> tuple[D
     if needed <= free:
         return ()
     message = (
-        f"with {counted(experiment.most_channels, 'channel')}, the runs in virtual time need about "
+        f"with {counted(experiment.max_channels, 'channel')}, the runs in virtual time need about "
         f"{rough_size(needed)} of memory (correct within a factor of two), but this machine has {rough_size(free)} "
         "free; usual is less than the free memory"
     )
-    return (_doubt(experiment, experiment.traffic.line, ("traffic", "channels"), message, ("captures",), ("links",)),)
+    return (_warning(experiment, experiment.traffic.line, ("traffic", "channels"), message, ("captures",), ("links",)),)
 
 
-def _doubt(experiment: Experiment, line: int, key_path: KeyPath, message: str, *related: KeyPath) -> Diagnostic:
+def _warning(experiment: Experiment, line: int, key_path: KeyPath, message: str, *related: KeyPath) -> Diagnostic:
     """A warning about the value at ``key_path``, considering those at ``related``; it names a ``--set`` of these."""
     text = f"{entry_name(key_path)}: {message}"
-    for key in (".".join(map(str, each)) for each in (key_path, *related)):
-        for other, setting in experiment.given:
-            if f"{other}.".startswith(f"{key}.") or f"{key}.".startswith(f"{other}."):
+    for key in (".".join(map(str, path)) for path in (key_path, *related)):
+        for setting_key, setting in experiment.given:
+            if f"{setting_key}.".startswith(f"{key}.") or f"{key}.".startswith(f"{setting_key}."):
                 return Diagnostic(experiment.file, 0, f"--set {setting}: {text}", key_path)
     return Diagnostic(experiment.file, line, text, key_path)
 
 
-def _link_doubt(experiment: Experiment, link: Link, name: str, key: str, message: str, *related: KeyPath) -> Diagnostic:
+def _link_warning(experiment: Experiment, link: Link, name: str, key: str, text: str, *related: KeyPath) -> Diagnostic:
     """A warning about a setting of one direction of a link."""
-    return _doubt(experiment, link.line, ("links", link.box, name, key), message, *related)
+    return _warning(experiment, link.line, ("links", link.box, name, key), text, *related)
 
 
 def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
@@ -116,7 +116,7 @@ def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Ite
             )
             links: list[KeyPath] = [("links", link.box) for link in steering.links]
             line = dict(experiment.tcp.lines).get("buffer_max", 0)
-            yield _doubt(experiment, line, ("tcp", "buffer_max"), message, *links, ("latency",))
+            yield _warning(experiment, line, ("tcp", "buffer_max"), message, *links, ("latency",))
 
 
 def _without_effect(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
@@ -134,7 +134,7 @@ def _without_effect(_: Network, experiment: Experiment, __: Backend | None) -> I
         if key in lines:
             text = str(getattr(tcp, key)).lower()
             message = f"{text} has no effect with {listed(sorted(controls))}: {why}; usual is to leave it out"
-            yield _doubt(experiment, lines[key], ("tcp", key), message, ("tcp", "congestion_control"))
+            yield _warning(experiment, lines[key], ("tcp", key), message, ("tcp", "congestion_control"))
 
 
 def _box_buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
@@ -151,7 +151,7 @@ def _box_buffers(network: Network, experiment: Experiment, _: Backend | None) ->
                     "so one connection cannot fill them; usual is at least that"
                 )
                 links = (("links", link.box) for link in steering.links)
-                yield _doubt(experiment, box.line, ("boxes", box.box, "buffer_max"), message, *links)
+                yield _warning(experiment, box.line, ("boxes", box.box, "buffer_max"), message, *links)
 
 
 def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
@@ -159,23 +159,23 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
     transfer = experiment.transfer
     if transfer is None:
         return
-    rest = Duration(experiment.duration.ns - transfer.start.ns)
+    window = Duration(experiment.duration.ns - transfer.start.ns)
     rates = (_mean_rate(experiment, transfer.start), transfer.write_rate)
-    rate = min((each for each in rates if each), default=None)
-    if rate and rest.ns > 0 and (least := Duration(8 * transfer.size.bytes * _NS // max(1, rate.bit_s))) > rest:
+    rate = min((rate for rate in rates if rate), default=None)
+    if rate and window.ns > 0 and (needed := Duration(8 * transfer.size.bytes * _NS // max(1, rate.bit_s))) > window:
         message = (
-            f"{transfer.size} takes at least {least.s:.1f} s at {rate}, and the run ends {rest.s:g} s after the "
-            f"transfer's start; usual is at least twice the time that the transfer takes: {2 * least.s:.1f} s"
+            f"{transfer.size} takes at least {needed.s:.1f} s at {rate}, and the run ends {window.s:g} s after the "
+            f"transfer's start; usual is at least twice the time that the transfer takes: {2 * needed.s:.1f} s"
         )
         links = (("links", link.box, "to_island", "rate") for link in experiment.links)
-        yield _doubt(experiment, transfer.line, ("transfer", "size"), message, ("duration",), *links)
+        yield _warning(experiment, transfer.line, ("transfer", "size"), message, ("duration",), *links)
 
 
 def _mean_rate(experiment: Experiment, start: Duration) -> Rate | None:
     """The mean rate from ``start`` on of the slowest link of the chain; None: there is a time without links."""
     versions = experiment.versions
     bits = 0
-    for version, end in zip(versions, [*(each.at for each in versions[1:]), experiment.duration], strict=True):
+    for version, end in zip(versions, [*(version.at for version in versions[1:]), experiment.duration], strict=True):
         links, hops = experiment.at(version.at).links, version.chain.hops
         rates = [link.to_island.rate.bit_s for link in links if link.box in hops]
         duration_ns = end.ns - max(version.at.ns, start.ns)
@@ -190,15 +190,15 @@ def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[D
     interval, key_path = experiment.ping.interval, ("ping", "interval")
     if interval >= experiment.duration:
         message = f"{interval} is not shorter than the duration, {experiment.duration}; usual is 100 ms"
-        yield _doubt(experiment, experiment.ping.line, key_path, message, ("duration",))
+        yield _warning(experiment, experiment.ping.line, key_path, message, ("duration",))
     for link, name, direction in _directions(experiment):
         share = 8 * PING_PACKET_BYTES * _NS / interval.ns / direction.rate.bit_s
-        if share > MOST_PING_SHARE:
+        if share > MAX_PING_SHARE:
             message = (
                 f"pings every {interval} take {share:.0%} of the {direction.rate} of {link.box!r}; usual is at most "
-                f"{MOST_PING_SHARE:.0%}"
+                f"{MAX_PING_SHARE:.0%}"
             )
-            yield _doubt(experiment, experiment.ping.line, key_path, message, ("links", link.box, name, "rate"))
+            yield _warning(experiment, experiment.ping.line, key_path, message, ("links", link.box, name, "rate"))
 
 
 def _queues(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
@@ -210,20 +210,20 @@ def _queues(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[
                 f"a queue of {direction.queue} at {rate} delays packets by {full_s:.1f} s when full; "
                 f"usual is less than {_LONGEST_QUEUE_S:g} s"
             )
-            yield _link_doubt(experiment, link, name, "queue", message, ("links", link.box, name, "rate"))
+            yield _link_warning(experiment, link, name, "queue", message, ("links", link.box, name, "rate"))
 
 
 def _codels(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
     """CoDel that takes a drop for unheeded before a sender can have learnt of it."""
-    longest = {link: longest_rtt(network, each) for each in _steerings(experiment) for link in each.links}
+    rtt_by_link = {link: longest_rtt(network, s) for s in _steerings(experiment) for link in s.links}
     for link, name, direction in _directions(experiment):
-        rtt = longest.get(link)
+        rtt = rtt_by_link.get(link)
         if rtt and isinstance(direction.aqm, Codel) and direction.aqm.interval < rtt:
             message = (
                 f"an interval of {direction.aqm.interval} is less than the round-trip time, {rtt}; usual is about that "
                 "(RFC 8289, section 4.3)"
             )
-            yield _link_doubt(experiment, link, name, "aqm", message, ("links", link.box))
+            yield _link_warning(experiment, link, name, "aqm", message, ("links", link.box))
 
 
 def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
@@ -232,10 +232,10 @@ def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Dia
         if experiment.udp and name == "to_island" and experiment.udp.rate >= direction.rate:
             udp, rate = experiment.udp, ("links", link.box, name, "rate")
             message = f"{udp.rate} of UDP fill {link.box!r} ({direction.rate}); usual is an eighth of its rate"
-            yield _doubt(experiment, udp.line, ("udp", "rate"), message, rate)
+            yield _warning(experiment, udp.line, ("udp", "rate"), message, rate)
 
 
-def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
+def _tcp_overload(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """TCP load of several times the link's rate, if the load has a rate of its own; UDP counts, too."""
     offered, udp = _offered_tcp(experiment), experiment.udp
     if offered is None:
@@ -245,13 +245,13 @@ def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Itera
     for link in experiment.links:
         rate = link.to_island.rate
         carries_all = all(link.box in chain.hops for chain in experiment.all_chains)
-        if carries_all and bit_s >= _MOST_OFFERED * rate.bit_s:
-            yield _doubt(
+        if carries_all and bit_s >= _MAX_OFFERED * rate.bit_s:
+            yield _warning(
                 experiment,
                 experiment.traffic.line,
                 ("traffic", key),
                 f"{description}{' and UDP' if udp else ''} ask for {Rate(_three_digits(bit_s))}, "
-                f"{bit_s / rate.bit_s:.1f} times the {rate} of {link.box!r}; usual is less than {_MOST_OFFERED} times",
+                f"{bit_s / rate.bit_s:.1f} times the {rate} of {link.box!r}; usual is less than {_MAX_OFFERED} times",
                 ("links", link.box, "to_island", "rate"),
             )
 
@@ -262,7 +262,7 @@ def _redundancy(network: Network, experiment: Experiment, _: Backend | None) -> 
     UDP has one, and so has TCP in an open loop or as streams (:func:`_offered_tcp`).
     """
     used = experiment.as_used(network)
-    configured = {each.box: each for each in experiment.boxes}
+    configured = {box.box: box for box in experiment.boxes}
     offered = list(_offered(network, experiment))
     for link in experiment.links:
         loads = [(bit_s, chain) for bit_s, chain in offered if link.box in chain.hops]
@@ -270,21 +270,21 @@ def _redundancy(network: Network, experiment: Experiment, _: Backend | None) -> 
         redundancy: Counter[str] = Counter()
         for bit_s, chain in loads:
             for world, island in pairs_of(used, chain):
-                between = chain.hops[chain.hops.index(world.name) : chain.hops.index(island.name)]
-                if world.kind.redundancy and link.box in between:
+                hops = chain.hops[chain.hops.index(world.name) : chain.hops.index(island.name)]
+                if world.kind.redundancy and link.box in hops:
                     share = world.kind.redundancy(dict(configured[world.name].settings))
                     redundancy[world.name] += round(share * bit_s)
         rate = link.to_island.rate
         for box, added_bit_s in redundancy.items():
             if added_bit_s and load_bit_s + added_bit_s > rate.bit_s:
-                rest = Rate(_three_digits(max(0, rate.bit_s - load_bit_s)))
-                yield _doubt(
+                remaining = Rate(_three_digits(max(0, rate.bit_s - load_bit_s)))
+                yield _warning(
                     experiment,
                     configured[box].line,
                     ("boxes", box),
                     f"its redundancy needs {Rate(_three_digits(added_bit_s))}, but a load of "
-                    f"{Rate(_three_digits(load_bit_s))} leaves {rest} of the {rate} of {link.box!r}, so it fills the "
-                    "queue or is never sent; usual is less than what is left",
+                    f"{Rate(_three_digits(load_bit_s))} leaves {remaining} of the {rate} of {link.box!r}, so it fills "
+                    "the queue or is never sent; usual is less than what is left",
                     ("links", link.box, "to_island", "rate"),
                     ("udp",),
                     ("traffic",),
@@ -319,7 +319,7 @@ def _offered_tcp(experiment: Experiment) -> tuple[str, str, float] | None:
         flows = f"{traffic.flows_per_s:g} flows a second of {Size(_three_digits(mean_bytes))} in the mean"
         return flows, "flows_per_s", traffic.flows_per_s * 8 * mean_bytes
     if traffic.write_rate is not None:
-        sent_s, pause_s = 8 * mean_bytes / traffic.write_rate.bit_s, pause(experiment).s
+        sent_s, pause_s = 8 * mean_bytes / traffic.write_rate.bit_s, time_between_flows(experiment).s
         if sent_s > pause_s:
             streams = f"{counted(traffic.channels, 'channel')} of at most {traffic.write_rate} each"
             return streams, "write_rate", traffic.channels * 8 * mean_bytes / (sent_s + pause_s)
@@ -338,7 +338,7 @@ def _taps(network: Network, experiment: Experiment, _: Backend | None) -> Iterat
             verb = "loses" if len(unseen) == 1 else "lose"
             key_path: KeyPath = ("chain",) if chain.name == MAIN else ("branches", chain.name, "chain")
             message = f"captures do not show the packets that {listed(unseen)} {verb}; usual is a tap {listed(taps)}"
-            yield _doubt(experiment, chain.line, key_path, message)
+            yield _warning(experiment, chain.line, key_path, message)
 
 
 def _unseen(network: Network, hops: tuple[str, ...]) -> tuple[list[str], list[str]]:
@@ -371,24 +371,24 @@ def _engine_rates(_: Network, experiment: Experiment, backend: Backend | None) -
                 "(docs/benchmarks.md, throughput), and a run that the machine cannot keep up with is invalid; "
                 "--backend tc and --on virtual take any rate"
             )
-            yield _link_doubt(experiment, link, name, "rate", message)
+            yield _link_warning(experiment, link, name, "rate", message)
 
 
 def _wall_time(network: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
     """Runs that take hours of the machine's time, where a second of the lab's clock may take minutes."""
     estimated = wall_time(network, experiment, backend or Backend.TC)
     if estimated > _LONGEST_WALL_TIME:
-        channels = experiment.most_channels
+        channels = experiment.max_channels
         message = (
             f"with {counted(channels, 'channel')} for {experiment.duration}, a run on virtual is estimated to take "
             f"{estimated.s / 3600:.1f} h of wall time, within a factor of two on an idle machine; usual is less than "
             f"{_LONGEST_WALL_TIME}"
         )
         key_path: KeyPath = ("traffic", "channels")
-        yield _doubt(experiment, experiment.traffic.line, key_path, message, ("duration",), ("links",))
+        yield _warning(experiment, experiment.traffic.line, key_path, message, ("duration",), ("links",))
 
 
-def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
+def _rounded_rates(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
     """Slow rates that tc rounds, as it keeps whole bytes per second."""
     for link, name, direction in _directions(experiment):
         rate = direction.rate
@@ -398,10 +398,10 @@ def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) ->
                 f"{rate} become {rounded} if tc emulates the link (the default on virtual), because tc counts whole "
                 f"bytes per second; usual is a multiple of 8 bit/s, or {USE_ENGINE}"
             )
-            yield _link_doubt(experiment, link, name, "rate", message)
+            yield _link_warning(experiment, link, name, "rate", message)
 
 
-def _early(network: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
+def _early_packets(network: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
     """Slow rates at which the serialisation that tc leaves out after a pause is long."""
     for link, name, serialisation in early_starts(network, experiment.links) if backend is not Backend.ENGINE else ():
         rate = (link.to_island if name == "to_island" else link.to_world).rate
@@ -409,19 +409,19 @@ def _early(network: Network, experiment: Experiment, backend: Backend | None) ->
             f"a full-size packet takes {serialisation.ms:.1f} ms at {rate}; if tc emulates the link (the default on "
             f"virtual), the first packet after an idle time does not get this delay; {USE_ENGINE} is exact"
         )
-        yield _link_doubt(experiment, link, name, "rate", message)
+        yield _link_warning(experiment, link, name, "rate", message)
 
 
 def _losses(network: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """Loss that leaves little of the traffic, and a channel of bursty loss that never loses."""
     for link, name, direction in _directions(experiment):
         share = mean_loss(direction.loss, network.box(link.box).mtu) if direction.loss else 0.0
-        if share >= _MOST_LOSS:
-            message = f"{100 * share:.3g} % of the packets are lost; usual is less than {100 * _MOST_LOSS:g} %"
-            yield _link_doubt(experiment, link, name, "loss", message)
+        if share >= _MAX_LOSS:
+            message = f"{100 * share:.3g} % of the packets are lost; usual is less than {100 * _MAX_LOSS:g} %"
+            yield _link_warning(experiment, link, name, "loss", message)
         elif isinstance(direction.loss, GilbertElliott) and share == 0:
             message = "this gilbert-elliott channel loses no packet; usual are good_to_bad and loss_bad above 0 %"
-            yield _link_doubt(experiment, link, name, "loss", message)
+            yield _link_warning(experiment, link, name, "loss", message)
 
 
 _Check = Callable[[Network, Experiment, Backend | None], Iterator[Diagnostic]]
@@ -438,23 +438,23 @@ def _reversed_taps(network: Network, experiment: Experiment, _: Backend | None) 
                     f"{hops[0]} is at the world's end of the chain and {hops[-1]} at the island's; "
                     "usual is the order from world to island"
                 )
-                yield _doubt(experiment, version.line or chain.line, ("chain",), message)
+                yield _warning(experiment, version.line or chain.line, ("chain",), message)
 
 
-_DOUBTS: tuple[_Check, ...] = (
+_VERSION_CHECKS: tuple[_Check, ...] = (
     _buffers,
     _box_buffers,
     _pings,
     _queues,
     _codels,
     _udp,
-    _overbooked,
+    _tcp_overload,
     _redundancy,
-    _whole_bytes,
-    _early,
+    _rounded_rates,
+    _early_packets,
     _losses,
 )
-_DOUBTS_OF_RUN: tuple[_Check, ...] = (_transfer, _taps, _reversed_taps, _without_effect)
+_RUN_CHECKS: tuple[_Check, ...] = (_transfer, _taps, _reversed_taps, _without_effect)
 """Those that consider the changes themselves; the others get every version as an experiment without changes."""
 
 

@@ -28,51 +28,49 @@ class FlowChange:
         return f"{self.action:<6} {self.entry} ({self.reason})"
 
 
-def diff(planned: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry]) -> tuple[FlowChange, ...]:
+def diff(planned: Iterable[FlowEntry], installed: Iterable[FlowEntry | UnmanagedEntry]) -> tuple[FlowChange, ...]:
     """The changes that lead to exactly the planned entries: deletions first, each group in the entries' order.
 
     Entries are compared by switch, priority and match, then by actions and cookie; ``why`` is not on the switch.
     """
-    held = tuple(held)
-    foreign = sorted((entry for entry in held if isinstance(entry, UnmanagedEntry)), key=str)
-    own = {entry.identity: entry for entry in held if isinstance(entry, FlowEntry)}
+    installed = tuple(installed)
+    unmanaged = sorted((entry for entry in installed if isinstance(entry, UnmanagedEntry)), key=str)
+    managed = {entry.identity: entry for entry in installed if isinstance(entry, FlowEntry)}
     plan = {entry.identity: entry for entry in planned}
-    foreign_changes = [
+    unmanaged_changes = [
         FlowChange(ChangeAction.DELETE, entry, "not in the plan, and atoll makes no entries of this form")
-        for entry in foreign
+        for entry in unmanaged
     ]
     deleted = [
-        FlowChange(ChangeAction.DELETE, entry, "not in the plan") for key, entry in own.items() if key not in plan
+        FlowChange(ChangeAction.DELETE, entry, "not in the plan") for key, entry in managed.items() if key not in plan
     ]
     changed = [
         FlowChange(ChangeAction.MODIFY, entry, reason)
         for key, entry in plan.items()
-        if key in own and (reason := _difference(entry, own[key]))
+        if key in managed and (reason := _difference(entry, managed[key]))
     ]
     added = [
         FlowChange(ChangeAction.ADD, entry, f"missing on {entry.switch}")
         for key, entry in plan.items()
-        if key not in own
+        if key not in managed
     ]
-    return (*foreign_changes, *_in_order(deleted), *_in_order(changed), *_in_order(added))
+    return (*unmanaged_changes, *_in_order(deleted), *_in_order(changed), *_in_order(added))
 
 
-def explained(
-    held: Iterable[FlowEntry | UnmanagedEntry], plan: Iterable[FlowEntry]
+def with_reasons(
+    installed: Iterable[FlowEntry | UnmanagedEntry], plan: Iterable[FlowEntry]
 ) -> list[FlowEntry | UnmanagedEntry]:
     """Entries on switches with their reasons from a plan: a switch does not store reasons."""
-    reasons = {entry.identity: entry.why for entry in plan}
-    return [
-        replace(entry, why=reasons.get(entry.identity, "")) if isinstance(entry, FlowEntry) else entry for entry in held
-    ]
+    reasons = {e.identity: e.why for e in plan}
+    return [replace(e, why=reasons.get(e.identity, "")) if isinstance(e, FlowEntry) else e for e in installed]
 
 
-def _difference(planned: FlowEntry, held: FlowEntry) -> str | None:
-    if planned.actions != held.actions:
-        on_switch, in_plan = describe_actions(held.actions), describe_actions(planned.actions)
+def _difference(planned: FlowEntry, installed: FlowEntry) -> str | None:
+    if planned.actions != installed.actions:
+        on_switch, in_plan = describe_actions(installed.actions), describe_actions(planned.actions)
         return f"actions differ: on the switch '{on_switch}', in the plan '{in_plan}'"
-    if planned.cookie != held.cookie:
-        return f"cookie differs: on the switch {held.cookie:#018x}, in the plan {planned.cookie:#018x}"
+    if planned.cookie != installed.cookie:
+        return f"cookie differs: on the switch {installed.cookie:#018x}, in the plan {planned.cookie:#018x}"
     return None
 
 

@@ -59,17 +59,17 @@ def host_settings(network: Network, experiment: Experiment) -> tuple[HostSetting
     )
 
 
-def with_least_mtus(one: HostSettings, other: HostSettings) -> HostSettings:
-    """The settings ``other`` of an end host, with the smaller MTU of both to each prefix."""
+def with_min_mtus(old_settings: HostSettings, new_settings: HostSettings) -> HostSettings:
+    """The settings ``new_settings`` of an end host, with the smaller MTU of both to each prefix."""
 
     def merged(interface: InterfaceSettings, old: InterfaceSettings) -> InterfaceSettings:
-        prefixes = dict.fromkeys(route.prefix for each in (interface, old) for route in each.routes)
-        least = ((prefix, min(_mtu_to(prefix, interface), _mtu_to(prefix, old))) for prefix in prefixes)
+        prefixes = dict.fromkeys(route.prefix for item in (interface, old) for route in item.routes)
+        mtus = ((prefix, min(_mtu_to(prefix, interface), _mtu_to(prefix, old))) for prefix in prefixes)
         tcp = interface.routes[0] if interface.routes else RouteSettings("")
-        routes = tuple(replace(tcp, prefix=prefix, mtu=None if mtu == interface.mtu else mtu) for prefix, mtu in least)
+        routes = tuple(replace(tcp, prefix=prefix, mtu=None if mtu == interface.mtu else mtu) for prefix, mtu in mtus)
         return replace(interface, routes=routes)
 
-    return replace(other, interfaces=tuple(map(merged, other.interfaces, one.interfaces)))
+    return replace(new_settings, interfaces=tuple(map(merged, new_settings.interfaces, old_settings.interfaces)))
 
 
 def _mtu_to(prefix: str, interface: InterfaceSettings) -> int:
@@ -88,9 +88,9 @@ def tcp_sysctls(experiment: Experiment, host: str) -> tuple[tuple[str, str], ...
     bound = tcp.buffer_max.bytes
     return (
         (CONGESTION_CONTROL, experiment.congestion_control(host)),
-        ("net.ipv4.tcp_ecn", _number(tcp.ecn)),
-        ("net.ipv4.tcp_sack", _number(tcp.sack)),
-        ("net.ipv4.tcp_slow_start_after_idle", _number(tcp.slow_start_after_idle)),
+        ("net.ipv4.tcp_ecn", _flag(tcp.ecn)),
+        ("net.ipv4.tcp_sack", _flag(tcp.sack)),
+        ("net.ipv4.tcp_slow_start_after_idle", _flag(tcp.slow_start_after_idle)),
         *(() if tcp.hystart else ((HYSTART, "0"),)),
         ("net.ipv4.tcp_rmem", _buffer(*TCP_RECEIVE_BUFFER, bound)),
         ("net.ipv4.tcp_wmem", _buffer(*TCP_SEND_BUFFER, bound)),
@@ -98,12 +98,12 @@ def tcp_sysctls(experiment: Experiment, host: str) -> tuple[tuple[str, str], ...
     )
 
 
-def _number(is_on: bool) -> str:
+def _flag(is_on: bool) -> str:
     return str(int(is_on))
 
 
-def _buffer(least: int, initial: int, bound: int) -> str:
-    return f"{min(least, bound)}\t{min(initial, bound)}\t{bound}"
+def _buffer(minimum: int, initial: int, bound: int) -> str:
+    return f"{min(minimum, bound)}\t{min(initial, bound)}\t{bound}"
 
 
 _Neighbours = tuple[tuple[str, str], ...]
@@ -128,9 +128,9 @@ def _end_host(host: Host, peers: _Neighbours, mtus: Routes, tcp: TcpSettings) ->
     return HostSettings(host.name, (interface,))
 
 
-def _routes(mtus: Routes, own_mtu: int) -> tuple[RouteSettings, ...]:
-    """``own_mtu``: the MTU of the interface, which routes without an MTU have."""
-    return tuple(RouteSettings(str(prefix), None if mtu == own_mtu else mtu) for prefix, mtu in mtus)
+def _routes(mtus: Routes, interface_mtu: int) -> tuple[RouteSettings, ...]:
+    """``interface_mtu``: the MTU of the interface, which routes without an MTU have."""
+    return tuple(RouteSettings(str(prefix), None if mtu == interface_mtu else mtu) for prefix, mtu in mtus)
 
 
 def _router(box: ChainBox, world: _Neighbours, island: _Neighbours, mtus: PathMtus) -> HostSettings:

@@ -16,19 +16,19 @@ from atoll_core.lab.network import DelayBox, Program
 from atoll_core.plan.plan import UNLIMITED, JobLimits, Privilege
 
 _MEMORY_BYTES = 1_000_000_000  # four thousand channels take some ten million
-_OTHER_FILES = 64  # streams, logs, the sockets of the event loop
+_EXTRA_FILES = 64  # streams, logs, the sockets of the event loop
 
 _MEMORY_PER_BYTE = 8  # times as much memory as bytes of theirs that a link counts
 
-MODEST = JobLimits(memory_bytes=_MEMORY_BYTES)
+MEMORY_CAP = JobLimits(memory_bytes=_MEMORY_BYTES)
 """For jobs that have a fixed number of sockets."""
 
 
 def limits_of_sockets(traffic: Traffic, count: int) -> JobLimits:
     """For a client or server with this many connections at a time; in an open loop with more."""
     if traffic.flows_per_s is not None:
-        return MODEST  # an open loop: the number of sockets is that of unfinished flows
-    return JobLimits(memory_bytes=_MEMORY_BYTES, open_files=count + _OTHER_FILES)
+        return MEMORY_CAP  # an open loop: the number of sockets is that of unfinished flows
+    return JobLimits(memory_bytes=_MEMORY_BYTES, open_files=count + _EXTRA_FILES)
 
 
 def limits_of_program(program: Program) -> JobLimits:
@@ -65,7 +65,7 @@ def _content_bytes(direction: LinkDirection) -> int:
 _NETWORK_PRIVILEGES = (Privilege.NET_ADMIN, Privilege.NET_RAW, Privilege.SYS_NICE, Privilege.IPC_LOCK)
 """Of a box: traffic control, packet sockets, departures in time."""
 
-_BY_SUBCOMMAND: dict[str, tuple[Privilege, ...]] = {
+_PRIVILEGES: dict[str, tuple[Privilege, ...]] = {
     "link": _NETWORK_PRIVILEGES,
     "delay": _NETWORK_PRIVILEGES,
     "tc": _NETWORK_PRIVILEGES,
@@ -84,7 +84,7 @@ RESET_CONNECTIONS = (Privilege.NET_ADMIN,)
 
 def privileges_of_subcommand(subcommand: str) -> tuple[Privilege, ...]:
     """The capabilities of a subcommand of ``atoll-host`` that do not depend on its configuration."""
-    return _BY_SUBCOMMAND.get(subcommand, ())
+    return _PRIVILEGES.get(subcommand, ())
 
 
 def privileges_of_port(port: int) -> tuple[Privilege, ...]:

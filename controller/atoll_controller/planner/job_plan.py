@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from atoll_controller.planner.box_config import box_uses
 from atoll_controller.planner.job_limits import (
-    MODEST,
+    MEMORY_CAP,
     limits_of_delay,
     limits_of_link,
     limits_of_program,
@@ -21,16 +21,16 @@ from atoll_controller.planner.job_limits import (
 from atoll_controller.planner.link_config import direction_config
 from atoll_controller.planner.path_checks import check_jobs, path_checks
 from atoll_controller.planner.traffic_jobs import (
-    PING_SPARE_NS,
+    PING_MARGIN_NS,
     PING_TIMEOUT_NS,
     host_job,
     load_jobs,
     ping_job,
     udp_jobs,
-    writes,
+    write_config,
 )
 from atoll_core.errors import Diagnostic, PlanError
-from atoll_core.experiment.experiment import USUAL_LIMITS, CaptureSettings, Experiment, Link, LinkDirection, Transfer
+from atoll_core.experiment.experiment import DEFAULT_LIMITS, CaptureSettings, Experiment, Link, LinkDirection, Transfer
 from atoll_core.experiment.residence import longest_residence_ns, longest_terrestrial_ns
 from atoll_core.lab.network import ChainBox, DelayBox, Host, HostRole, LatencyClass, Network
 from atoll_core.plan.plan import Backend, CapturePoint, JobSpec, Phase
@@ -68,15 +68,15 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
     at_links: list[CapturePoint] = []
     for link in map(network.box, reversed(links)):
         at_links.append(CapturePoint(f"link-{link.name}", link.name, link.island.name))
-        if _behind_other_boxes(network, experiment, link.name):
+        if _has_lossy_boxes(network, experiment, link.name):
             at_links.append(CapturePoint(f"into-{link.name}", link.name, link.world.name))
     return (*points[:-1], *at_links, *points[-1:])
 
 
-def _behind_other_boxes(network: Network, experiment: Experiment, link: str) -> bool:
-    used = experiment.as_used(network).boxes
-    others = {box.name for box in used if box.kind.is_foreign or not box.conserves}
-    return any(link in chain.hops and not others.isdisjoint(chain.hops) for chain in experiment.all_chains)
+def _has_lossy_boxes(network: Network, experiment: Experiment, link: str) -> bool:
+    boxes = experiment.as_used(network).boxes
+    lossy_boxes = {box.name for box in boxes if box.kind.is_foreign or not box.conserves}
+    return any(link in chain.hops and not lossy_boxes.isdisjoint(chain.hops) for chain in experiment.all_chains)
 
 
 def jobs(
@@ -88,21 +88,21 @@ def jobs(
     emulate a link.
     """
     return (
-        *_boxes(network, experiment, backend, slack),
-        *_user_programs(network, experiment),
-        *_programs_of_kinds(network, experiment),
+        *_emulator_jobs(network, experiment, backend, slack),
+        *_program_jobs(network, experiment),
+        *_kind_jobs(network, experiment),
         *check_jobs(network, experiment, path_checks(network, experiment)),
-        *(_capture(point, experiment.captures) for point in capture_points(network, experiment)),
+        *(_capture_job(point, experiment.captures) for point in capture_points(network, experiment)),
         *load_jobs(network, experiment),
         *udp_jobs(network, experiment),
-        *_whistles(network),
-        *_transfer(network, experiment),
-        *_ping(network, experiment),
-        *_reports(network, experiment),
+        *_whistle_jobs(network),
+        *_transfer_jobs(network, experiment),
+        *_ping_jobs(network, experiment),
+        *_report_jobs(network, experiment),
     )
 
 
-def _user_programs(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
+def _program_jobs(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
     """The programs that users bring, of the boxes that are ever in a chain."""
     for box in _boxes_of_any_chain(network, experiment):
         if program := box.program:
@@ -113,7 +113,7 @@ def _user_programs(network: Network, experiment: Experiment) -> Iterator[JobSpec
             )
 
 
-def _programs_of_kinds(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
+def _kind_jobs(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
     """The subcommands of atoll-host that run on boxes by their kind, of the boxes that are ever in a chain."""
     uses = box_uses(network, experiment)
     for box in _boxes_of_any_chain(network, experiment):
@@ -123,7 +123,7 @@ def _programs_of_kinds(network: Network, experiment: Experiment) -> Iterator[Job
             yield host_job(name, box.name, Phase.SERVICE, kind.subcommand, config, privileges=kind.privileges)
 
 
-def _reports(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
+def _report_jobs(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
     for box in _boxes_of_any_chain(network, experiment):
         if box.program and box.program.report:
             name, argv = f"report-{box.name}", _argv(box, box.program.report)
@@ -137,28 +137,28 @@ def _boxes_of_any_chain(network: Network, experiment: Experiment) -> tuple[Chain
 
 
 def _argv(box: ChainBox, argv: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(word.replace("{world}", box.world.name).replace("{island}", box.island.name) for word in argv)
+    return tuple(argument.replace("{world}", box.world.name).replace("{island}", box.island.name) for argument in argv)
 
 
-def _boxes(network: Network, experiment: Experiment, backend: Backend, slack: Duration) -> Iterator[JobSpec]:
+def _emulator_jobs(network: Network, experiment: Experiment, backend: Backend, slack: Duration) -> Iterator[JobSpec]:
     used = {name for version in experiment.versions for _, name in version.latency}
     delays = [box for box in network.delay_boxes if any(latency.name in used for latency in box.classes)]
     links = zip(experiment.links, experiment.links_over_time, strict=True)
     if backend is Backend.TC:
         yield from (
-            _tc("link", link_settings(network.box(link.box), link, slack, over_time)) for link, over_time in links
+            _tc_job("link", link_settings(network.box(link.box), link, slack, over_time)) for link, over_time in links
         )
-        yield from (_tc("delay", delay_settings(box)) for box in delays)
+        yield from (_tc_job("delay", delay_settings(box)) for box in delays)
     else:
-        yield from (_link(network, experiment, link, over_time) for link, over_time in links)
-        yield from (_delay(experiment, box) for box in delays)
+        yield from (_link_job(network, experiment, link, over_time) for link, over_time in links)
+        yield from (_delay_job(experiment, box) for box in delays)
 
 
-def _tc(kind: str, settings: TcSettings) -> JobSpec:
-    return host_job(f"{kind}-{settings.box}", settings.box, Phase.SERVICE, "tc", settings.config, MODEST)
+def _tc_job(kind: str, settings: TcSettings) -> JobSpec:
+    return host_job(f"{kind}-{settings.box}", settings.box, Phase.SERVICE, "tc", settings.config, MEMORY_CAP)
 
 
-def _link(network: Network, experiment: Experiment, link: Link, over_time: Link) -> JobSpec:
+def _link_job(network: Network, experiment: Experiment, link: Link, over_time: Link) -> JobSpec:
     box = network.box(link.box)
     config = {
         "world": box.world.name,
@@ -173,18 +173,18 @@ def _link(network: Network, experiment: Experiment, link: Link, over_time: Link)
     return host_job(f"link-{box.name}", box.name, Phase.SERVICE, "link", config, limits_of_link(over_time))
 
 
-def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
+def _delay_job(experiment: Experiment, box: DelayBox) -> JobSpec:
     config = {
         **({"trunk": box.trunk.name} if box.trunk else {}),
         "mtu": max(interface.mtu for interface in box.interfaces),
         "seed": _seed(experiment, f"delay-{box.name}"),
-        "classes": [line for latency in box.classes for line in _class_lines(latency)],
+        "classes": [config_of_class for latency in box.classes for config_of_class in _class_configs(latency)],
         **_stall_limit(experiment),
     }
     return host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config, limits_of_delay(box))
 
 
-def _class_lines(latency: LatencyClass) -> Iterator[dict[str, str | int | bool]]:
+def _class_configs(latency: LatencyClass) -> Iterator[dict[str, str | int | bool]]:
     """The objects of a class in a delay box's configuration: with ports one for each direction."""
     delay = {"delay_ns": latency.rtt.ns // 2, "jitter_ns": latency.jitter.ns}
     delay |= {"reorder": True} if latency.reorder else {}
@@ -199,7 +199,7 @@ def _class_lines(latency: LatencyClass) -> Iterator[dict[str, str | int | bool]]
 def _stall_limit(experiment: Experiment) -> dict[str, int]:
     """The stall limit of boxes, where it is not their default."""
     stall = experiment.limits.stall
-    return {} if stall == USUAL_LIMITS.stall else {"stall_from_ns": stall.ns}
+    return {} if stall == DEFAULT_LIMITS.stall else {"stall_from_ns": stall.ns}
 
 
 def _seed(experiment: Experiment, job: str) -> int:
@@ -207,7 +207,7 @@ def _seed(experiment: Experiment, job: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{experiment.seed}/{job}".encode()).digest()[:7], "big") >> 3
 
 
-def _capture(point: CapturePoint, settings: CaptureSettings) -> JobSpec:
+def _capture_job(point: CapturePoint, settings: CaptureSettings) -> JobSpec:
     """At a link's ports the island-bound packets, at taps everything."""
     config = {
         "interface": point.interface,
@@ -216,10 +216,10 @@ def _capture(point: CapturePoint, settings: CaptureSettings) -> JobSpec:
         "direction": {f"link-{point.host}": "out", f"into-{point.host}": "in"}.get(point.name, "both"),
         "buffer_bytes": settings.buffer.bytes,
     }
-    return host_job(f"capture-{point.name}", point.host, Phase.CAPTURE, "capture", config, MODEST)
+    return host_job(f"capture-{point.name}", point.host, Phase.CAPTURE, "capture", config, MEMORY_CAP)
 
 
-def _whistles(network: Network) -> tuple[JobSpec, ...]:
+def _whistle_jobs(network: Network) -> tuple[JobSpec, ...]:
     special = network.with_role(HostRole.ISLAND_SPECIAL)
     return tuple(
         ping_job(
@@ -238,37 +238,37 @@ def _whistles(network: Network) -> tuple[JobSpec, ...]:
     )
 
 
-def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+def _transfer_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     ends = network.specials
     if experiment.transfer is None or ends is None:
         return ()
     if experiment.transfer.tool == "iperf3":
-        return _iperf3(experiment, experiment.transfer, *ends)
+        return _iperf3_jobs(experiment, experiment.transfer, *ends)
     sender, receiver = ends
     address = f"{sender.address}:{experiment.transfer.port}"
     size = experiment.transfer.size.bytes
-    control = experiment.transfer_control
+    control = experiment.transfer_congestion_control
     send = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
-    send |= writes(experiment.transfer, experiment.tcp)
+    send |= write_config(experiment.transfer, experiment.tcp)
     receive = {"role": "receive", "connect": address, "size_bytes": size, "start_at_ns": 0}
     privileges = privileges_of_tcp(control, experiment.transfer.port)
     return (
-        host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send, MODEST, privileges),
-        host_job("transfer-receive", receiver.name, Phase.TRANSFER, "transfer", receive, MODEST),
+        host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send, MEMORY_CAP, privileges),
+        host_job("transfer-receive", receiver.name, Phase.TRANSFER, "transfer", receive, MEMORY_CAP),
     )
 
 
-def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: Host) -> tuple[JobSpec, ...]:
+def _iperf3_jobs(experiment: Experiment, transfer: Transfer, sender: Host, receiver: Host) -> tuple[JobSpec, ...]:
     server = ("iperf3", "-s", "-1", "-B", str(sender.address), "-p", str(transfer.port))
     client = ("iperf3", "-c", str(sender.address), "-p", str(transfer.port), "-R", "-n", str(transfer.size.bytes))
-    client += ("-C", experiment.transfer_control, "--json")
+    client += ("-C", experiment.transfer_congestion_control, "--json")
     if transfer.write_rate and transfer.write_chunk:
         client += ("-l", str(transfer.write_chunk.bytes), "-b", str(transfer.write_rate.bit_s))
     elif transfer.write_rate:
         client += ("-N", "--fq-rate", str(transfer.write_rate.bit_s))  # iperf3's server paces only with -N, too
     if experiment.tcp.pacing and (transfer.write_chunk or not transfer.write_rate):
         client += ("-N", "--fq-rate", "2G")  # the most that the server takes: a field of 31 bits
-    privileges = privileges_of_tcp(experiment.transfer_control, transfer.port)
+    privileges = privileges_of_tcp(experiment.transfer_congestion_control, transfer.port)
     ends = (
         ("transfer-send", sender, Phase.TRANSFER_SERVER, server),
         ("transfer-receive", receiver, Phase.TRANSFER, client),
@@ -279,7 +279,7 @@ def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: 
     )
 
 
-def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+def _ping_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     ends = network.specials
     if ends is None:
         return ()
@@ -289,7 +289,7 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         raise PlanError("\n".join(mistakes))
     interval_ns = experiment.ping.interval.ns
     longest_ns = _rtt_without_queues_ns(network, experiment, world)
-    longest_ns += sum(way.full_queue.ns for way in _directions(experiment))
+    longest_ns += sum(direction.full_queue.ns for direction in _directions(experiment))
     series = ping_job(
         "ping",
         world,
@@ -299,7 +299,7 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         payload="atoll ping",
         count=1 - (-experiment.duration.ns // interval_ns),  # to the end of the measurement; then it waits for replies
         interval_ns=interval_ns,
-        timeout_ns=min(max(PING_TIMEOUT_NS, longest_ns + PING_SPARE_NS), _OPEN_PINGS * interval_ns),
+        timeout_ns=min(max(PING_TIMEOUT_NS, longest_ns + PING_MARGIN_NS), _OPEN_PINGS * interval_ns),
     )
     return (series,)
 
@@ -310,14 +310,14 @@ def short_ping_intervals(network: Network, experiment: Experiment) -> Iterator[D
     if ends is None:
         return
     rtt = Duration(_rtt_without_queues_ns(network, experiment, ends[0]))
-    needed_ns = rtt.ns + PING_SPARE_NS
+    needed_ns = rtt.ns + PING_MARGIN_NS
     if needed_ns > _OPEN_PINGS * interval.ns:
-        least = Duration(-(-needed_ns // (_OPEN_PINGS * _NS_PER_US)) * _NS_PER_US)
+        min_interval = Duration(-(-needed_ns // (_OPEN_PINGS * _NS_PER_US)) * _NS_PER_US)
         yield Diagnostic(
             experiment.file,
             experiment.ping.line,
             f"ping: interval: {interval} is too short for an RTT of {rtt} without queues, as only {_OPEN_PINGS} pings "
-            f"may await their replies; write at least {least}",
+            f"may await their replies; write at least {min_interval}",
             ("ping", "interval"),
         )
 
@@ -325,10 +325,10 @@ def short_ping_intervals(network: Network, experiment: Experiment) -> Iterator[D
 def _rtt_without_queues_ns(network: Network, experiment: Experiment, world: Host) -> int:
     """The longest RTT from a world host through every link, and through boxes that hold packets, with empty queues."""
     terrestrial_ns = longest_terrestrial_ns(network, experiment, world.name)
-    held_ns = 2 * longest_residence_ns(network, experiment)
-    ways = _directions(experiment)
-    return terrestrial_ns + held_ns + sum(way.delays[1].ns + (way.jitter.reach.ns if way.jitter else 0) for way in ways)
+    boxes_ns = 2 * longest_residence_ns(network, experiment)
+    directions = _directions(experiment)
+    return terrestrial_ns + boxes_ns + sum(d.delays[1].ns + (d.jitter.bound.ns if d.jitter else 0) for d in directions)
 
 
 def _directions(experiment: Experiment) -> list[LinkDirection]:
-    return [way for link in experiment.links_over_time for way in (link.to_island, link.to_world)]
+    return [direction for link in experiment.links_over_time for direction in (link.to_island, link.to_world)]

@@ -16,9 +16,9 @@ from atoll_core.experiment.experiment import (
     JitterShape,
     LinkDirection,
     Loss,
+    LossPoint,
     LowPriority,
     TraceRow,
-    Where,
 )
 
 
@@ -57,10 +57,10 @@ def _low_priority(low: LowPriority) -> dict[str, Any]:
 
 
 def _loss(loss: Loss) -> dict[str, Any]:
-    return _kind_of_loss(loss) | ({"where": loss.where.value} if loss.where is not Where.AFTER else {})
+    return _loss_model(loss) | ({"where": loss.where.value} if loss.where is not LossPoint.AFTER else {})
 
 
-def _kind_of_loss(loss: Loss) -> dict[str, Any]:
+def _loss_model(loss: Loss) -> dict[str, Any]:
     match loss:
         case Bernoulli(probability):
             return {"kind": "bernoulli", "probability": probability}

@@ -10,14 +10,14 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 
-from atoll_controller.planner.traffic_jobs import PING_PACKET_BYTES, PING_SPARE_NS, PING_TIMEOUT_NS, ping_job
+from atoll_controller.planner.traffic_jobs import PING_MARGIN_NS, PING_PACKET_BYTES, PING_TIMEOUT_NS, ping_job
 from atoll_core.experiment.experiment import Chain, Counted, Experiment, Protocol
 from atoll_core.experiment.host_groups import Sides
 from atoll_core.experiment.residence import longest_residence_ns
 from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.plan.plan import JobSpec, PathCheck, Phase, Plan
 
-MOST_PING_SHARE = 0.05
+MAX_PING_SHARE = 0.05
 """The largest share of a link direction for pings, so that they do not cause a queue themselves."""
 LONGEST_TEST_NS = 30 * 10**9
 
@@ -40,13 +40,13 @@ def path_checks(network: Network, experiment: Experiment, *, full_matrix: bool =
     pairs. Links that follow a trace are where it begins: the paths are tested before the load.
     """
     classes = {latency.name: latency for box in network.delay_boxes for latency in box.classes}
-    class_of_host = {host: classes[name] for host, name in experiment.latency}
+    class_by_host = {host: classes[name] for host, name in experiment.latency}
     link_rtts = {chain.name: _link_rtt(experiment, chain) for chain in experiment.chains}
     serialisation_ns = {c.name: math.ceil(sum(_serialisation_ns(experiment, c.hops))) for c in experiment.chains}
     checks: list[PathCheck] = []
     all_pairs = itertools.product(network.world_hosts, network.island_hosts)
     for world, island in all_pairs if full_matrix else _sample_pairs(network, experiment):
-        latency = class_of_host.get(world.name)
+        latency = class_by_host.get(world.name)
         terrestrial, server_jitter = (latency.rtt.ns, 2 * latency.jitter.ns) if latency else (0, 0)
         chain = _carrier(experiment, world, island).name
         rtt, jitter = link_rtts[chain]
@@ -63,8 +63,8 @@ def _sample_pairs(network: Network, experiment: Experiment) -> list[_Pair]:
     worlds, islands = network.world_hosts, network.island_hosts
     if not (worlds and islands):
         return []
-    turns = range(max(len(worlds), len(islands)))
-    pairs = [(worlds[turn % len(worlds)], islands[turn % len(islands)]) for turn in turns]
+    indices = range(max(len(worlds), len(islands)))
+    pairs = [(worlds[index % len(worlds)], islands[index % len(islands)]) for index in indices]
     pairs += itertools.product(network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL))
     chains = {_carrier(experiment, *pair).name for pair in pairs}
     blocks = Sides(network, experiment).blocks() if len(chains) < len(experiment.chains) else ()
@@ -85,8 +85,8 @@ def _carrier(experiment: Experiment, world: Host, island: Host) -> Chain:
 def _link_rtt(experiment: Experiment, chain: Chain) -> tuple[int, int]:
     """The round-trip time of a chain's links, and the most by which their jitter can move it, in nanoseconds."""
     links = [link for link in experiment.links if link.box in chain.hops]
-    ways = [way for link in links for way in (link.to_island, link.to_world)]
-    return sum(way.delay_at_start.ns for way in ways), sum(way.jitter.reach.ns for way in ways if way.jitter)
+    directions = [d for link in links for d in (link.to_island, link.to_world)]
+    return sum(d.delay_at_start.ns for d in directions), sum(d.jitter.bound.ns for d in directions if d.jitter)
 
 
 def check_jobs(
@@ -113,7 +113,7 @@ def check_jobs(
             payload="atoll check",
             count=count,
             interval_ns=interval_ns + index * _INTERVAL_STEP_NS,
-            timeout_ns=max(PING_TIMEOUT_NS, rtt_ns + PING_SPARE_NS) + 2 * longest_residence_ns(network, experiment),
+            timeout_ns=max(PING_TIMEOUT_NS, rtt_ns + PING_MARGIN_NS) + 2 * longest_residence_ns(network, experiment),
         )
         for index, (host, group) in enumerate(targets.items())
     )
@@ -122,17 +122,17 @@ def check_jobs(
 def with_full_matrix(plan: Plan, network: Network, experiment: Experiment) -> Plan:
     """The plan with every pair of a world host and an island host tested."""
     checks = path_checks(network, experiment, full_matrix=True)
-    others = [job for job in plan.jobs if job.phase is not Phase.CHECK]
-    first = next((index for index, job in enumerate(plan.jobs) if job.phase is Phase.CHECK), len(others))
+    other_jobs = [job for job in plan.jobs if job.phase is not Phase.CHECK]
+    first = next((index for index, job in enumerate(plan.jobs) if job.phase is Phase.CHECK), len(other_jobs))
     pings = check_jobs(network, experiment, checks, full_matrix=True)
-    return replace(plan, checks=checks, jobs=(*others[:first], *pings, *others[first:]))
+    return replace(plan, checks=checks, jobs=(*other_jobs[:first], *pings, *other_jobs[first:]))
 
 
-def retest_plan(plan: Plan, paths: Collection[tuple[str, str]], left_ns: int | None, *, attempts: int) -> Plan | None:
+def retest_plan(plan: Plan, paths: Collection[tuple[str, str]], budget_ns: int | None, *, attempts: int) -> Plan | None:
     """The plan with these paths only, pinged at no higher rate in all.
 
-    ``left_ns``: the time left for this many attempts, None if that is not bounded. Returns None when no attempt is left
-    and when a ping of each path does not fit in that time.
+    ``budget_ns``: the time for this many attempts, None if it is not bounded. Returns None without attempts, and if a
+    ping of each path does not fit in that time.
     """
     if not attempts:
         return None
@@ -142,9 +142,9 @@ def retest_plan(plan: Plan, paths: Collection[tuple[str, str]], left_ns: int | N
     interval_ns = max(_SHORTEST_INTERVAL_NS, len(checks) * math.ceil(shortest_ns / len(plan.checks)))
     round_ns = interval_ns + _INTERVAL_STEP_NS * len(configs)
     round_ns += max(check.rtt_ns for check in checks)
-    if left_ns is not None and left_ns < round_ns:
+    if budget_ns is not None and budget_ns < round_ns:
         return None
-    count = _PINGS_PER_PATH if left_ns is None else max(1, min(_PINGS_PER_PATH, left_ns // attempts // round_ns))
+    count = _PINGS_PER_PATH if budget_ns is None else max(1, min(_PINGS_PER_PATH, budget_ns // attempts // round_ns))
     jobs: list[JobSpec] = []
     for job in plan.jobs:
         config = job.config or {}
@@ -168,15 +168,15 @@ def _spacing_ns(experiment: Experiment) -> int:
     """The least time between two pings: they use no more than their share of any link direction."""
     boxes = [link.box for link in experiment.links]
     longest_serialisation_ns = max(_serialisation_ns(experiment, boxes), default=0)
-    return math.ceil(max(longest_serialisation_ns / MOST_PING_SHARE, _SHORTEST_SPACING_NS))
+    return math.ceil(max(longest_serialisation_ns / MAX_PING_SHARE, _SHORTEST_SPACING_NS))
 
 
 def _serialisation_ns(experiment: Experiment, boxes: Collection[str]) -> list[float]:
     """The serialisation time of a ping on each direction of the links of these boxes."""
     return [
-        8 * size * _NS / way.rate_at_start.bit_s
+        8 * size * _NS / direction.rate_at_start.bit_s
         for link in experiment.links
         if link.box in boxes
         for size in [PING_PACKET_BYTES + (_ETHERNET_HEADER if link.counts is Counted.ETHERNET else 0)]
-        for way in (link.to_island, link.to_world)
+        for direction in (link.to_island, link.to_world)
     ]

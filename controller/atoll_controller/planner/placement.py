@@ -29,20 +29,20 @@ class Placement:
     @property
     def in_software(self) -> tuple[PlacedEntry, ...]:
         """The entries that hardware cannot do."""
-        return tuple(each for each in self.entries if each.table_kind is TableKind.SOFTWARE)
+        return tuple(placed for placed in self.entries if placed.table_kind is TableKind.SOFTWARE)
 
     def labels(self) -> dict[EntryId, str]:
         """Place and table of each entry of a switch that has several: ``hardware 100``."""
-        placed = (each for each in self.entries if each.table_kind is not TableKind.DATAPATH)
-        return {each.entry.identity: f"{each.table_kind} {each.table}" for each in placed}
+        several = (placed for placed in self.entries if placed.table_kind is not TableKind.DATAPATH)
+        return {placed.entry.identity: f"{placed.table_kind} {placed.table}" for placed in several}
 
     def notes(self) -> dict[str, tuple[str, ...]]:
         """The lines of a drawing for each switch with several tables: its budget, and its entries in software."""
         notes: dict[str, tuple[str, ...]] = {}
         for budget in _hardware(self.budgets):
-            entries = [each for each in self.in_software if each.entry.switch == budget.switch]
-            most = max((each.expects_packets_s for each in entries), default=0)
-            software = f"{len(entries)} in software, for up to {most} packets/s" if entries else "all in hardware"
+            entries = [placed for placed in self.in_software if placed.entry.switch == budget.switch]
+            max_rate = max((placed.expects_packets_s for placed in entries), default=0)
+            software = f"{len(entries)} in software, for up to {max_rate} packets/s" if entries else "all in hardware"
             notes[budget.switch] = _budget_text(budget), software
         return notes
 
@@ -51,18 +51,18 @@ class Placement:
         return {
             "entries": [
                 {
-                    "switch": each.entry.switch,
-                    "priority": each.entry.priority,
-                    "match": str(each.entry.match),
-                    "why": each.entry.why,
-                    "table": each.table,
-                    "place": each.table_kind.value,
-                    "reason": each.reason,
-                    "carries_packets_s": each.carries_packets_s,
-                    "expects_packets_s": each.expects_packets_s,
-                    "remedy": each.remedy or None,
+                    "switch": placed.entry.switch,
+                    "priority": placed.entry.priority,
+                    "match": str(placed.entry.match),
+                    "why": placed.entry.why,
+                    "table": placed.table,
+                    "place": placed.table_kind.value,
+                    "reason": placed.reason,
+                    "carries_packets_s": placed.carries_packets_s,
+                    "expects_packets_s": placed.expects_packets_s,
+                    "remedy": placed.remedy or None,
                 }
-                for each in self.entries
+                for placed in self.entries
             ],
             "switches": budgets_json(self.budgets),
         }
@@ -72,15 +72,15 @@ def budgets_json(budgets: Sequence[SwitchBudget]) -> list[dict[str, Any]]:
     """The budgets of switches as JSON objects."""
     return [
         {
-            "switch": each.switch,
-            "driver": each.driver,
-            "entries": each.entries,
-            "most_entries": each.most,
-            "when": each.when,
-            "capacity": each.capacity,
-            "fits": each.fits,
+            "switch": budget.switch,
+            "driver": budget.driver,
+            "entries": budget.entries,
+            "most_entries": budget.most,
+            "when": budget.when,
+            "capacity": budget.capacity,
+            "fits": budget.fits,
         }
-        for each in budgets
+        for budget in budgets
     ]
 
 
@@ -113,9 +113,9 @@ def placement_text(placement: Placement) -> str:
     lines = [f"Placement: {len(placement.entries)} flow entries on {counted(len(placement.budgets), 'switch')}"]
     rows: list[tuple[str, ...]] = []
     for budget in placement.budgets:
-        tables = Counter((one.table, one.table_kind) for one in placement.entries if one.entry.switch == budget.switch)
-        placed = ", ".join(f"{count} in table {table} ({place})" for (table, place), count in sorted(tables.items()))
-        rows.append((budget.switch, budget.title, placed or "none", _budget_text(budget)))
+        tables = Counter((p.table, p.table_kind) for p in placement.entries if p.entry.switch == budget.switch)
+        counts = ", ".join(f"{count} in table {table} ({kind})" for (table, kind), count in sorted(tables.items()))
+        rows.append((budget.switch, budget.title, counts or "none", _budget_text(budget)))
     lines += columns(rows, indent="  ")
     for switch, entries in groupby(placement.in_software, key=lambda placed: placed.entry.switch):
         lines += _software_text(switch, list(entries))
@@ -129,18 +129,18 @@ def _budget_text(budget: SwitchBudget) -> str:
     return text if budget.fits else f"{text}: too many by {budget.most - budget.capacity}"
 
 
-def _software_text(switch: str, placed: list[PlacedEntry]) -> Iterator[str]:
-    carries = placed[0].carries_packets_s or 0
-    most = max(each.expects_packets_s for each in placed)
-    share = f"; the experiment sends up to {most}" if most > carries else ""
+def _software_text(switch: str, placed_entries: list[PlacedEntry]) -> Iterator[str]:
+    carries = placed_entries[0].carries_packets_s or 0
+    max_rate = max(placed.expects_packets_s for placed in placed_entries)
+    share = f"; the experiment sends up to {max_rate}" if max_rate > carries else ""
     limit = f"carry {carries} packets/s together{share}" if carries else "carry what the processor can"
     yield f"  In software on {switch}, which {limit}:"
-    alike: dict[tuple[str, str], list[PlacedEntry]] = {}
-    for each in placed:
-        alike.setdefault((each.reason, each.remedy), []).append(each)
-    for (reason, remedy), same in alike.items():
+    groups: dict[tuple[str, str], list[PlacedEntry]] = {}
+    for placed in placed_entries:
+        groups.setdefault((placed.reason, placed.remedy), []).append(placed)
+    for (reason, remedy), entries in groups.items():
         yield f"    {reason}; {remedy}"
-        rows = [(each.entry.why, f"{each.expects_packets_s} packets/s", str(each.entry.match)) for each in same]
+        rows = [(p.entry.why, f"{p.expects_packets_s} packets/s", str(p.entry.match)) for p in entries]
         yield from columns(rows, indent="      ")
 
 
@@ -148,7 +148,7 @@ def _states(network: Network, plan: Plan, schedule: Sequence[Scheduled]) -> Iter
     """The entries on the switches, with the name of the time."""
     entries = plan.flows
     yield "", entries
-    for each in schedule:
-        for stage, stage_entries in zip(each.swap.stages, entries_by_stage(entries, each.swap), strict=True):
-            yield f"change {each.number} ({stage.subject}: {stage.kind})", stage_entries
-        entries = steer(network, each.experiment, each.swap.layout).entries
+    for change in schedule:
+        for stage, stage_entries in zip(change.swap.stages, entries_by_stage(entries, change.swap), strict=True):
+            yield f"change {change.number} ({stage.subject}: {stage.kind})", stage_entries
+        entries = steer(network, change.experiment, change.swap.layout).entries

@@ -20,7 +20,7 @@ from atoll_core.plural import columns, counted
 from atoll_core.units import Duration
 
 _NS_PER_MS = 1e6
-_MOST_ITEMS = 3  # longer lists are only counted
+_MAX_ITEMS = 3  # longer lists are only counted
 
 
 def plan_text(plan: Plan, placement: Placement | None = None) -> str:
@@ -46,11 +46,11 @@ def schedule_text(experiment: Experiment, schedule: Iterable[Scheduled]) -> str:
     """The scheduled changes, each with its differences to the version before and its stages."""
     lines: list[str] = []
     versions = experiment.versions
-    for each, before in zip(schedule, versions, strict=False):
-        lines += (f"  at {each.version.at}: {'; '.join(version_differences(before, each.version))}",)
-        lines += columns([_stage(stage) for stage in each.swap.stages], indent="    ")
-        lines += (f"    {line}" for line in swap_lines(each.swap))
-        if not each.swap.stages:
+    for change, previous in zip(schedule, versions, strict=False):
+        lines += (f"  at {change.version.at}: {'; '.join(version_differences(previous, change.version))}",)
+        lines += columns([_stage(stage) for stage in change.swap.stages], indent="    ")
+        lines += (f"    {line}" for line in swap_lines(change.swap))
+        if not change.swap.stages:
             lines.append("    nothing changes on the switches")
     return "\n".join((f"Changes: {len(versions) - 1}, by time since the load began", *lines))
 
@@ -85,9 +85,9 @@ def stages_json(swap: Swap) -> list[dict[str, Any]]:
 
 def _stage(stage: Stage) -> tuple[str, str, str]:
     counts = ((len(stage.add), "added"), (len(stage.delete), "deleted"), (len(stage.probes), "probed"))
-    words = [f"{number} {what}" for number, what in counts if number]
-    words += [f"{stage.wait_ns / _NS_PER_MS:g} ms"] if stage.wait_ns else []
-    return stage.subject, stage.kind, ", ".join(words)
+    parts = [f"{number} {noun}" for number, noun in counts if number]
+    parts += [f"{stage.wait_ns / _NS_PER_MS:g} ms"] if stage.wait_ns else []
+    return stage.subject, stage.kind, ", ".join(parts)
 
 
 def _switches(flows: Iterable[FlowEntry], labels: Mapping[EntryId, str]) -> Iterator[str]:
@@ -111,7 +111,7 @@ def _switches(flows: Iterable[FlowEntry], labels: Mapping[EntryId, str]) -> Iter
 def _machines(hosts: Iterable[HostSettings]) -> Iterator[str]:
     rows: list[tuple[str, ...]] = []
     for settings in hosts:
-        rows += [(settings.host, each.name, each.mac, _setup(settings, each)) for each in settings.interfaces]
+        rows += [(settings.host, i.name, i.mac, _setup(settings, i)) for i in settings.interfaces]
         if settings.packet_rules or settings.sysctls:
             rules = counted(len(settings.packet_rules), "packet rule")
             rows.append((settings.host, "", "", f"{rules}, {', '.join(f'{key}={to}' for key, to in settings.sysctls)}"))
@@ -119,30 +119,30 @@ def _machines(hosts: Iterable[HostSettings]) -> Iterator[str]:
 
 
 def _setup(settings: HostSettings, interface: InterfaceSettings) -> str:
-    words = [interface.address] if interface.address else []
-    words += [f"MTU {interface.mtu}"] if interface.mtu != MTU else []
-    words += [f"on-link {route.prefix}{f' with MTU {route.mtu}' if route.mtu else ''}" for route in interface.routes]
-    words += [f"{len(interface.neighbours)} permanent neighbours"] if interface.neighbours else []
-    words += ["promiscuous"] if interface.promiscuous else []
-    foreign = (legs for legs in settings.legs if legs.accept_foreign)
-    words += (
+    parts = [interface.address] if interface.address else []
+    parts += [f"MTU {interface.mtu}"] if interface.mtu != MTU else []
+    parts += [f"on-link {route.prefix}{f' with MTU {route.mtu}' if route.mtu else ''}" for route in interface.routes]
+    parts += [f"{len(interface.neighbours)} permanent neighbours"] if interface.neighbours else []
+    parts += ["promiscuous"] if interface.promiscuous else []
+    routed = (legs for legs in settings.legs if legs.accept_foreign)
+    parts += (
         ["forwards packets of other hosts (router)"]
-        if any(interface.name in (legs.world, legs.island) for legs in foreign)
+        if any(interface.name in (legs.world, legs.island) for legs in routed)
         else []
     )
-    return ", ".join(words)
+    return ", ".join(parts)
 
 
 def _channels(placement: tuple[ChannelAllocation, ...]) -> Iterator[tuple[str, Iterable[str]]]:
     """The numbers of channels of clients, a line for clients with equal numbers; empty without channels."""
-    total = sum(each.channels for each in placement)
+    total = sum(client.channels for client in placement)
     if not total:
         return
     rows: list[tuple[str, ...]] = []
-    for (channels, capacity), alike in groupby(placement, key=lambda each: (each.channels, each.capacity)):
-        names = ", ".join(each.host for each in alike)
-        idle = "" if channels else "; gets no channels, so no load is started there"
-        rows.append((f"{channels} each" if "," in names else str(channels), names, f"capacity {capacity:g}{idle}"))
+    for (channels, capacity), clients in groupby(placement, key=lambda client: (client.channels, client.capacity)):
+        names = ", ".join(client.host for client in clients)
+        remark = "" if channels else "; gets no channels, so no load is started there"
+        rows.append((f"{channels} each" if "," in names else str(channels), names, f"capacity {capacity:g}{remark}"))
     yield f"Channels: {total}, allocated to {len(placement)} island clients by capacity", columns(rows, indent="  ")
 
 
@@ -151,8 +151,8 @@ def _jobs(jobs: Iterable[JobSpec]) -> Iterator[str]:
 
 
 def _command(job: JobSpec) -> str:
-    words = [f"{name} {_short_text(value)}" for name, value in (job.config or {}).items()]
-    return f"{' '.join(job.argv)} {', '.join(words)}".rstrip()
+    parts = [f"{name} {_short_text(value)}" for name, value in (job.config or {}).items()]
+    return f"{' '.join(job.argv)} {', '.join(parts)}".rstrip()
 
 
 def _short_text(value: Any) -> str:
@@ -161,7 +161,7 @@ def _short_text(value: Any) -> str:
         return "{" + ", ".join(f"{name} {_short_text(inner)}" for name, inner in fields.items()) + "}"
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        return f"[{', '.join(map(_short_text, items))}]" if len(items) <= _MOST_ITEMS else f"[{len(items)} of them]"
+        return f"[{', '.join(map(_short_text, items))}]" if len(items) <= _MAX_ITEMS else f"[{len(items)} of them]"
     return str(value)
 
 

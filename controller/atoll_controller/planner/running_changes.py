@@ -10,7 +10,7 @@ from atoll_controller.planner.box_config import box_uses
 from atoll_controller.planner.host_config import host_settings
 from atoll_controller.planner.link_config import direction_config
 from atoll_core.errors import PlanError
-from atoll_core.experiment.experiment import DIRECTIONS, USUAL_LIMITS, Experiment, SteeringVersion
+from atoll_core.experiment.experiment import DEFAULT_LIMITS, DIRECTIONS, Experiment, SteeringVersion
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import UNLIMITED, Backend, HostSettings, JobSpec
@@ -45,9 +45,9 @@ def link_requests(
             continue
         if backend is Backend.TC:
             box = network.box(link.box)
-            one, other = (link_settings(box, each, slack, over_time).config for each in (old_link, link))
+            old, new = (link_settings(box, item, slack, over_time).config for item in (old_link, link))
             try:
-                yield link.box, _tc_request(one, other)
+                yield link.box, _tc_request(old, new)
             except PlanError:
                 raise PlanError(
                     f"links.{link.box}: the tc backend cannot add or remove a loss before the queue while a link runs; "
@@ -65,21 +65,22 @@ def running_changes(old: JobSpec, new: JobSpec, *, drifted: bool = False) -> lis
     ``drifted``: it has other settings than those of ``old``, which other requests have changed. Raises PlanError with
     the keys that the program cannot take while it runs.
     """
-    one, other, subcommand = old.config, new.config, new.argv[-1]
-    is_other = replace(old, config=None, limits=UNLIMITED) != replace(new, config=None, limits=UNLIMITED)
-    if one is None or other is None:
+    old_config, new_config, subcommand = old.config, new.config, new.argv[-1]
+    is_other_program = replace(old, config=None, limits=UNLIMITED) != replace(new, config=None, limits=UNLIMITED)
+    if old_config is None or new_config is None:
         raise PlanError("another program")
-    if is_other:
+    if is_other_program:
         raise PlanError("another backend")
-    kinds = {kind.subcommand: kind.settable for kind in BoxKind.known.values()}
+    kinds = {kind.subcommand: kind.settable for kind in BoxKind.registered.values()}
     settable = {**kinds, **_SETTABLE}.get(subcommand, ())
     if "stall_from_ns" in settable:
-        one, other = ({"stall_from_ns": USUAL_LIMITS.stall.ns, **config} for config in (one, other))
-    changed = changed_keys(one, other, settable)
-    if "setup" in changed or (drifted and "setup" in other):
-        return [_tc_request(one, other, send_all=drifted)]
-    sent = [key for key in other if (key in changed and key != "seed") or (drifted and key in DIRECTIONS)]
-    return [{"op": "set", **{key: other[key] for key in sent}}] if sent else []
+        default = {"stall_from_ns": DEFAULT_LIMITS.stall.ns}
+        old_config, new_config = default | old_config, default | new_config
+    changed = changed_keys(old_config, new_config, settable)
+    if "setup" in changed or (drifted and "setup" in new_config):
+        return [_tc_request(old_config, new_config, send_all=drifted)]
+    sent = [key for key in new_config if (key in changed and key != "seed") or (drifted and key in DIRECTIONS)]
+    return [{"op": "set", **{key: new_config[key] for key in sent}}] if sent else []
 
 
 def changed_keys(old: Config, new: Config, settable: Collection[str]) -> list[str]:
@@ -154,10 +155,10 @@ def renewed_boxes(network: Network, old: Experiment, new: Experiment) -> frozens
     """
     if (old.boxes, old.all_chains) == (new.boxes, new.all_chains):
         return frozenset()
-    old_hops, new_hops = (frozenset(hop for chain in each.chains for hop in chain.hops) for each in (old, new))
-    before, after = (_programs(network, each) for each in (old, new))
-    both = old_hops & new_hops & (before.keys() | after.keys())
-    return frozenset(name for name in both if not _keeps_running(network, name, before.get(name), after.get(name)))
+    old_hops, new_hops = (frozenset(hop for chain in version.chains for hop in chain.hops) for version in (old, new))
+    before, after = (_programs(network, version) for version in (old, new))
+    shared = old_hops & new_hops & (before.keys() | after.keys())
+    return frozenset(name for name in shared if not _keeps_running(network, name, before.get(name), after.get(name)))
 
 
 def _keeps_running(network: Network, box: str, old: "_Program | None", new: "_Program | None") -> bool:

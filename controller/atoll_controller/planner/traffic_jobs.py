@@ -10,14 +10,14 @@ from itertools import pairwise
 from typing import Any
 
 from atoll_controller.planner.job_limits import (
-    MODEST,
+    MEMORY_CAP,
     limits_of_sockets,
     privileges_of_port,
     privileges_of_subcommand,
     privileges_of_tcp,
 )
 from atoll_core.experiment.experiment import Experiment, TcpSettings, Transfer
-from atoll_core.experiment.traffic import FLOW_TIMEOUT, ChannelAllocation, SizesCount, Traffic, allocate_channels
+from atoll_core.experiment.traffic import FLOW_TIMEOUT, ChannelAllocation, SizeMeaning, Traffic, allocate_channels
 from atoll_core.lab.box_kind import CALIBRATION_PORT
 from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase, Plan, Privilege
@@ -26,12 +26,12 @@ _PING_BYTES = 56
 PING_PACKET_BYTES = 84  # IP bytes of a ping with that payload
 _CALIBRATION_PING = 0xA7C0  # ICMP identifier
 PING_TIMEOUT_NS = 3_000_000_000  # far above usual full queues: a later answer is a lost one
-PING_SPARE_NS = 1_000_000_000  # for the lab itself and small jitter, beyond the RTT that the description adds up to
+PING_MARGIN_NS = 1_000_000_000  # for the lab itself and small jitter, beyond the RTT that the description adds up to
 _QUIET_SUBCOMMANDS = ("load", "serve", "udp")
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 
-def writes(sender: Traffic | Transfer, tcp: TcpSettings) -> dict[str, Any]:
+def write_config(sender: Traffic | Transfer, tcp: TcpSettings) -> dict[str, Any]:
     """How a server writes, as its configuration has it."""
     paced = {"paced": True} if tcp.pacing else {}
     rate = {"write_rate_bit_s": sender.write_rate.bit_s} if sender.write_rate else {}
@@ -41,10 +41,10 @@ def writes(sender: Traffic | Transfer, tcp: TcpSettings) -> dict[str, Any]:
 
 def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     """Servers and channels; channels are allocated to island clients by capacity. A client without any has no job."""
-    traffic, most_channels = experiment.traffic, experiment.most_channels
+    traffic, max_channels = experiment.traffic, experiment.max_channels
     servers = network.with_role(HostRole.WORLD_SERVER)
     clients = network.with_role(HostRole.ISLAND_CLIENT)
-    if not (most_channels and servers and clients):
+    if not (max_channels and servers and clients):
         return ()
     addresses = {host.name: f"{host.address}:{traffic.port}" for host in servers}
     jobs: list[JobSpec] = []
@@ -52,12 +52,12 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         config: dict[str, Any] = {
             "listen": listen,
             "congestion_control": experiment.congestion_control(name),
-            **writes(traffic, experiment.tcp),
+            **write_config(traffic, experiment.tcp),
         }
         privileges = privileges_of_tcp(config["congestion_control"], traffic.port)
-        limits = limits_of_sockets(traffic, 2 * most_channels)  # a connection of each channel, and one not closed yet
+        limits = limits_of_sockets(traffic, 2 * max_channels)  # a connection of each channel, and one not closed yet
         jobs.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, limits, privileges))
-    pauses = (way.longest_pause.ns for link in experiment.links for way in (link.to_island, link.to_world))
+    pauses = (direction.longest_pause.ns for link in experiment.links for direction in (link.to_island, link.to_world))
     # TCP's timeouts double in a pause: the first try behind it comes at most as long after it as it was long.
     silence_ns = traffic.timeout.ns + 2 * max(pauses, default=0)
     silence = {} if silence_ns == FLOW_TIMEOUT.ns else {"silence_ns": silence_ns}
@@ -100,7 +100,7 @@ def with_quiet_jobs(plan: Plan, network: Network) -> Plan:
 
 def channel_allocations(network: Network, experiment: Experiment) -> tuple[ChannelAllocation, ...]:
     """The number of channels that each island client gets at first, in the lab's order; empty without channels."""
-    if not experiment.most_channels:
+    if not experiment.max_channels:
         return ()
     clients = network.with_role(HostRole.ISLAND_CLIENT)
     allocated = _channels_by_client(network, experiment.traffic.channels)
@@ -152,11 +152,13 @@ def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     ]
     if rates:
         send["changes"] = rates
-    jobs = [host_job("udp-send", world.name, Phase.CLIENT, "udp", send, MODEST)]
+    jobs = [host_job("udp-send", world.name, Phase.CLIENT, "udp", send, MEMORY_CAP)]
     for receiver in receivers:
         receive = {"role": "receive", "listen": f"{receiver.address}:{udp.port}", "each": False}
         name = f"udp-receive-{receiver.name}"
-        jobs.append(host_job(name, receiver.name, Phase.SERVER, "udp", receive, MODEST, privileges_of_port(udp.port)))
+        jobs.append(
+            host_job(name, receiver.name, Phase.SERVER, "udp", receive, MEMORY_CAP, privileges_of_port(udp.port))
+        )
     return tuple(jobs)
 
 
@@ -175,7 +177,7 @@ def host_job(
 
 
 def _sizes(traffic: Traffic) -> dict[str, Any]:
-    counts_ip = traffic.sizes_count is not SizesCount.PAYLOAD
+    counts_ip = traffic.sizes_count is not SizeMeaning.PAYLOAD
     return {"flow_sizes": traffic.distribution.config, **({"counts": traffic.sizes_count.value} if counts_ip else {})}
 
 
@@ -213,7 +215,7 @@ def ping_job(
         "payload": payload,
         "start_at_ns": start_at_ns,
     }
-    return host_job(name, host.name, phase, "ping", config, MODEST)
+    return host_job(name, host.name, phase, "ping", config, MEMORY_CAP)
 
 
 def calibration_ping(source: Host, target: Host, *, interval_ns: int, start_at_ns: int, timeout_ns: int) -> JobSpec:
@@ -232,9 +234,9 @@ def calibration_ping(source: Host, target: Host, *, interval_ns: int, start_at_n
     )
 
 
-def calibration_receive(host: Host, *, each: bool) -> JobSpec:
-    """The receiver of a calibration's stream; ``each``: it reports every packet."""
-    config = {"role": "receive", "listen": f"{host.address}:{CALIBRATION_PORT}", "each": each}
+def calibration_receive(host: Host, *, per_packet: bool = False) -> JobSpec:
+    """The receiver of a calibration's stream; ``per_packet``: it reports every packet."""
+    config = {"role": "receive", "listen": f"{host.address}:{CALIBRATION_PORT}", "each": per_packet}
     return host_job(f"calibrate-receive-{host.name}", host.name, Phase.CHECK, "udp", config)
 
 

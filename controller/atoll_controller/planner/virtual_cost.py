@@ -7,7 +7,7 @@ Memory is that of sockets, programs and captures' rings. The constants are fitte
 """
 
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.experiment.trunk_load import pause
+from atoll_core.experiment.trunk_load import time_between_flows
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.plural import significant
@@ -35,7 +35,7 @@ _PACKET_COPIES = 3  # of bytes in flight: at the sender, on the link, and the ke
 def wall_time(network: Network, experiment: Experiment, backend: Backend) -> Duration:
     """The estimated wall time of the whole run: set-up, load and analysis; as if its costliest version lasted."""
     wall_s = _START_S + _MACHINE_S * len(network.machines) + _IDLE_SHARE * experiment.duration.s
-    wall_s += max(_load_s(each, backend) for each in experiment.states)
+    wall_s += max(_load_s(state, backend) for state in experiment.states)
     return Duration(round(wall_s * 1e9))
 
 
@@ -47,7 +47,7 @@ def _load_s(experiment: Experiment, backend: Backend) -> float:
 
 def disk(network: Network, experiment: Experiment) -> Size:
     """The estimated size of the run directory once it is analysed; as if the version with most packets lasted."""
-    packets = max(_flows_and_packets(each)[1] for each in experiment.states)
+    packets = max(_flows_and_packets(state)[1] for state in experiment.states)
     hops = {hop for chain in experiment.all_chains for hop in chain.hops}
     directions = sum(1 if tap.to_island_only else 2 for tap in network.taps if tap.name in hops)
     captures = (directions + len(experiment.links)) / 2  # a link's has one direction
@@ -58,10 +58,10 @@ def memory(network: Network, experiment: Experiment) -> Size:
     """The estimated memory that the kernel has in use at most, but for files that it keeps while there is room."""
     hops = {hop for chain in experiment.all_chains for hop in chain.hops}
     captures = len(hops & {tap.name for tap in network.taps}) + len(experiment.links)
-    ways = [way for link in experiment.links_over_time for way in (link.to_island, link.to_world)]
-    in_flight = sum(way.rate.bit_s * way.delays[1].s / 8 + way.queue.bytes for way in ways)
+    directions = [d for link in experiment.links_over_time for d in (link.to_island, link.to_world)]
+    in_flight = sum(d.rate.bit_s * d.delays[1].s / 8 + d.queue.bytes for d in directions)
     total = _START_BYTES + _MACHINE_BYTES * len(network.machines) + captures * experiment.captures.buffer.bytes
-    total += _CHANNEL_BYTES * experiment.most_channels + _PACKET_COPIES * in_flight
+    total += _CHANNEL_BYTES * experiment.max_channels + _PACKET_COPIES * in_flight
     return Size(round(total))
 
 
@@ -95,14 +95,14 @@ def _flows_and_payload(experiment: Experiment, rate_bit_s: float) -> tuple[float
     if not traffic.channels:
         return 0.0, 0.0
     sizes = [traffic.distribution.quantile((sample + 0.5) / _SAMPLES) for sample in range(_SAMPLES)]
-    most_flows = rate_bit_s * duration_s / 8 / _FLOW_BYTES
+    max_flows = rate_bit_s * duration_s / 8 / _FLOW_BYTES
     if traffic.flows_per_s is not None:
-        flows = min(traffic.flows_per_s * duration_s, most_flows)
+        flows = min(traffic.flows_per_s * duration_s, max_flows)
         return flows, flows * traffic.distribution.mean_bytes
     s_per_byte = 8 * traffic.channels / rate_bit_s
     if traffic.write_rate:
         s_per_byte = max(s_per_byte, 8 / traffic.write_rate.bit_s)
-    pause_s = pause(experiment).s
+    pause_s = time_between_flows(experiment).s
     flow_times_s = [min(pause_s + (size + _FLOW_BYTES) * s_per_byte, duration_s) for size in sizes]
-    flows = min(traffic.channels * (1 + duration_s * _SAMPLES / sum(flow_times_s)), most_flows)
+    flows = min(traffic.channels * (1 + duration_s * _SAMPLES / sum(flow_times_s)), max_flows)
     return flows, flows * sum(min(size, duration_s / s_per_byte) for size in sizes) / _SAMPLES

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from atoll_core.openflow_wire.encoder import TPID
 
 ICMP, TCP, UDP = 1, 6, 17  # IANA, Assigned Internet Protocol Numbers
-OTHER = 253  # for experimentation (RFC 3692): represents every protocol without a name here
+OTHER_PROTOCOL = 253  # for experimentation (RFC 3692): represents every protocol without a name here
 
 _MARK_TEXT = b"atoll probe\0"
 _MARK = struct.Struct("!12sIIHBx")
@@ -26,7 +26,7 @@ _SHORTEST_FRAME = 60  # bytes of an Ethernet frame, without its check sequence
 
 @dataclass(frozen=True, slots=True)
 class ProbeMark:
-    """Which probe it is: of whose session, which one, which attempt."""
+    """The identity of a probe: its session, its number in it, and the attempt."""
 
     session: int
     number: int
@@ -35,7 +35,7 @@ class ProbeMark:
 
 @dataclass(frozen=True, slots=True)
 class ProbeEnd:
-    """Where a probe comes from or goes to."""
+    """The source or the destination of a probe."""
 
     mac: str
     address: IPv4Address

@@ -52,7 +52,7 @@ class Agreement(StrEnum):
 
     SAME = "same"
     DIFFERS = "differs"
-    NOT_SEEN = "not seen"
+    NOT_OBSERVED = "not seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +70,21 @@ class ProbedBehaviour:
     verified: bool | None = None
 
 
-def refuse_occupied(switch: str, others: Sequence[FlowEntry | UnmanagedEntry]) -> None:
-    """Raise LabError if a switch has entries of ``others``."""
-    if others:
-        number = "a flow entry" if len(others) == 1 else f"{len(others)} flow entries"
+def refuse_occupied(switch: str, entries: Sequence[FlowEntry | UnmanagedEntry]) -> None:
+    """Raise LabError if a switch has any entries, the first of which the message shows."""
+    if entries:
+        number = "a flow entry" if len(entries) == 1 else f"{len(entries)} flow entries"
         raise LabError(
-            f"{switch} carries something else: {number} ('{others[0]}'); "
+            f"{switch} carries something else: {number} ('{entries[0]}'); "
             "take a switch that no lab uses (`atoll down`, and delete its entries)"
         )
 
 
 class SwitchProbe:
-    """A probe of one connected switch; ``say`` takes a line for each stage. Await :meth:`run` once."""
+    """A probe of one connected switch; ``notify`` takes a line for each stage. Await :meth:`run` once."""
 
     def __init__(
-        self, controller: Controller, switch: str, dpid: int, switch_profile: Profile, say: Callable[[str], None]
+        self, controller: Controller, switch: str, dpid: int, switch_profile: Profile, notify: Callable[[str], None]
     ) -> None:
         self._controller = controller
         self._switch = switch
@@ -92,7 +92,7 @@ class SwitchProbe:
         self._profile = switch_profile
         self._expected: TwinBehaviour = behaviour(switch_profile.driver, TwinSettings())
         self._verified = {fact.name: fact.verified for fact in switch_profile.twin}
-        self._say = say
+        self._notify = notify
         self._table = switch_profile.table
         self._findings: list[ProbedBehaviour] = []
 
@@ -109,14 +109,14 @@ class SwitchProbe:
         await self._require_empty()
         try:
             await self._clean()
-            self._say("which entries its tables take")
+            self._notify("which entries its tables take")
             await self._try_features(ports)
             await self._try_other_tables(ports, {table.first for table in features.tables})
-            self._say("how many entries fit, and how fast it takes them")
+            self._notify("how many entries fit, and how fast it takes them")
             rate = await self._fill(ports, table_capacity(features, self._table))
-            self._say(f"when an entry forwards: {_TRIALS} trials")
+            self._notify(f"when an entry forwards: {_TRIALS} trials")
             entry = await self._measure_lag(ports, rate)
-            self._say(f"when counters follow: up to {3 * self._expected.statistics.s:.0f} s")
+            self._notify(f"when counters follow: up to {3 * self._expected.statistics.s:.0f} s")
             await self._measure_statistics(ports, entry)
         finally:
             await self._clean_finally()
@@ -127,22 +127,22 @@ class SwitchProbe:
     def _find_table(self, features: SwitchFeatures) -> None:
         try:
             self._table = choose_table(self._profile, features, self._switch)
-            seen = str(self._table)
+            observed = str(self._table)
         except LabError as error:
-            seen = f"none that fits: {error}"
+            observed = f"none that fits: {error}"
         if not features.tables:
             self._add("table", str(self._profile.table), "it does not report its tables", same=None)
             return
-        self._compare("table", str(self._profile.table), seen)
-        numbers = [number for each in features.tables for number in (each.first, each.last)]
+        self._compare("table", str(self._profile.table), observed)
+        numbers = [number for table in features.tables for number in (table.first, table.last)]
         software = str(self._profile.software_table)
-        others = ", ".join(str(number) for number in dict.fromkeys(numbers))
-        self._compare("software_table", software, software if self._profile.software_table in numbers else others)
+        tables = ", ".join(str(number) for number in dict.fromkeys(numbers))
+        self._compare("software_table", software, software if self._profile.software_table in numbers else tables)
 
     async def _require_empty(self) -> None:
         """Raise LabError for entries that are not a probe's."""
-        others = [entry for entry in await self._entries() if entry.cookie != COOKIE]
-        refuse_occupied(self._switch, others)
+        entries = [entry for entry in await self._entries() if entry.cookie != COOKIE]
+        refuse_occupied(self._switch, entries)
 
     # Features
 
@@ -150,11 +150,11 @@ class SwitchProbe:
         """Try one entry for each feature, alone in the table."""
         refusals: dict[str, str] = {}
         unable: list[str] = []
-        trials = self._features(ports)
+        trials = self._feature_trials(ports)
         for feature, match, actions in trials:
             entry = self._entry(match, actions)
             missing = [*missing_features(self._profile, entry)]
-            refused = await self._refusal(entry)
+            refused = await self._try_add(entry)
             if missing:
                 unable.append(feature)
             if refused:
@@ -166,13 +166,13 @@ class SwitchProbe:
             if feature in unable and takes_all:  # one difference, not one for each feature
                 continue
             profile = "refused" if feature in unable else "taken"
-            seen = f"refused: {refusals[feature]}" if feature in refusals else "taken"
+            observed = f"refused: {refusals[feature]}" if feature in refusals else "taken"
             same = (feature in refusals) == (feature in unable)
-            self._add(f"takes {_LABELS.get(feature, feature)}", profile, seen, same=same)
+            self._add(f"takes {_LABELS.get(feature, feature)}", profile, observed, same=same)
         if unable:
             text = "entries that its hardware cannot process"
-            seen = f"takes {text}" if takes_all else f"refuses {text}"
-            self._compare("refuses", f"{'refuses' if self._expected.refuses else 'takes'} {text}", seen)
+            observed = f"takes {text}" if takes_all else f"refuses {text}"
+            self._compare("refuses", f"{'refuses' if self._expected.refuses else 'takes'} {text}", observed)
 
     async def _try_other_tables(self, ports: Sequence[int], reported: Collection[int]) -> None:
         """Try an entry in the tables around the one in hardware, and in one that is not there."""
@@ -182,17 +182,17 @@ class SwitchProbe:
         for table, description, expected in tables:
             if table is None or table == self._table or (table == _NO_TABLE and table in reported):
                 continue
-            refused = await self._refusal(entry, table=table)
+            refused = await self._try_add(entry, table=table)
             if not refused:
                 await self._controller.change(self._dpid, [entry], (), table)
-            seen = f"refused: {refused}" if refused else "taken"
+            observed = f"refused: {refused}" if refused else "taken"
             name, profile = f"entry in table {table} ({description})", "refused" if expected else "taken"
-            self._add(name, profile, seen, same=bool(refused) == expected)
+            self._add(name, profile, observed, same=bool(refused) == expected)
 
-    def _features(self, ports: Sequence[int]) -> list[tuple[str, Match, tuple[Action, ...]]]:
-        port, other = ports[0], ports[1]
-        prefix, out = IPv4Network((_FIRST_ADDRESS, 24)), (Output(other),)
-        several = (Output(other), Output(ports[2] if len(ports) > 2 else port))
+    def _feature_trials(self, ports: Sequence[int]) -> list[tuple[str, Match, tuple[Action, ...]]]:
+        port, second_port = ports[0], ports[1]
+        prefix, out = IPv4Network((_FIRST_ADDRESS, 24)), (Output(second_port),)
+        several = (Output(second_port), Output(ports[2] if len(ports) > 2 else port))
         return [
             ("vlan", Match(port, vlan=_VLAN), out),
             ("untagged", Match(port, vlan=Vlan.UNTAGGED), out),
@@ -213,9 +213,9 @@ class SwitchProbe:
         """Add entries until one is refused, and delete them; the rate in entries/s."""
         size = reported or self._expected.max_entries
         entries = [self._entry(self._match(ports[0], number), (Output(ports[1]),)) for number in range(size + _EXTRA)]
-        marks: list[tuple[float, int]] = []
+        progress_marks: list[tuple[float, int]] = []
         start_s = time.monotonic()
-        refused = await self._refusal(*entries, progress=lambda done: marks.append((time.monotonic(), done)))
+        refused = await self._try_add(*entries, progress=lambda done: progress_marks.append((time.monotonic(), done)))
         duration_s = time.monotonic() - start_s
         fitting = await self._controller.count(self._dpid, self._table) if refused else len(entries)
         await self._change(delete=entries[:fitting])
@@ -223,11 +223,11 @@ class SwitchProbe:
             self._add("max_entries", str(self._expected.max_entries), "not reported", same=None)
         else:
             self._compare("max_entries", str(self._expected.max_entries), str(reported))
-        seen = f"{size - fitting} ({fitting} fit; then {refused})" if refused else f"more than {size} fit"
+        observed = f"{size - fitting} ({fitting} fit; then {refused})" if refused else f"more than {size} fit"
         same = bool(refused) and size - fitting == self._expected.occupied
-        self._add("occupied", str(self._expected.occupied), seen, same=same)
-        if len(marks) > 1:
-            (first_s, first), (last_s, last) = marks[0], marks[-1]
+        self._add("occupied", str(self._expected.occupied), observed, same=same)
+        if len(progress_marks) > 1:
+            (first_s, first), (last_s, last) = progress_marks[0], progress_marks[-1]
             return (last - first) / max(last_s - first_s, 1e-6)
         return fitting / duration_s
 
@@ -241,32 +241,32 @@ class SwitchProbe:
             await self._change()
             round_trips.append(time.monotonic() - start_s)
         base_s = statistics.median(round_trips)
-        trials = [await self._forwarded(ports, number) for number in range(_TRIALS)]
-        seen = [each for each in trials if each is not None]
+        trials = [await self._measure_trial(ports, number) for number in range(_TRIALS)]
+        measured = [trial for trial in trials if trial is not None]
         low, high = self._expected.lag_min, self._expected.lag_max
         profile = f"{low} to {high}"
         verified = self._verified["lag_min"] and self._verified["lag_max"]
         is_early: bool | None = None
-        if not seen:
+        if not measured:
             text = f"port {ports[1]} counted no frame; it needs a link, and a switch that sends packets out by tables"
             self._add("lag", profile, text, same=None, verified=verified)
         else:
-            lags = [max(0.0, lag_s - base_s) for lag_s, _ in seen]
-            within = min(lags) >= low.s * (1 - _TIME_TOLERANCE) and max(lags) <= high.s * (1 + _TIME_TOLERANCE) + base_s
+            lags = [max(0.0, lag_s - base_s) for lag_s, _ in measured]
+            fits = min(lags) >= low.s * (1 - _TIME_TOLERANCE) and max(lags) <= high.s * (1 + _TIME_TOLERANCE) + base_s
             text = f"{min(lags):.2f} to {max(lags):.2f} s in {len(lags)} trials"
-            self._add("lag", profile, text, same=within, verified=verified)
-            if any(behind_s > _EARLY_S for _, behind_s in seen):
+            self._add("lag", profile, text, same=fits, verified=verified)
+            if any(behind_s > _EARLY_S for _, behind_s in measured):
                 is_early = True
             elif max(lags) > _EARLY_S:
                 is_early = False
-        self._barriers(is_early)
-        self._rate(rate, waits=is_early is False)
+        self._add_barriers(is_early)
+        self._add_rate(rate, waits=is_early is False)
         return self._entry(self._match(ports[0], _TRIALS - 1), (Output(ports[1]),))
 
-    async def _forwarded(self, ports: Sequence[int], number: int) -> tuple[float, float] | None:
+    async def _measure_trial(self, ports: Sequence[int], number: int) -> tuple[float, float] | None:
         """Seconds from a flow-mod, and from its barrier's reply, until frames come out; None: they never do."""
         entry = self._entry(self._match(ports[0], number), (Output(ports[1]),))
-        before = await self._sent_frames(ports[1])
+        frames_before = await self._sent_frames(ports[1])
         start_s = time.monotonic()
         await self._change(add=[entry])
         replied_s = time.monotonic()
@@ -274,12 +274,12 @@ class SwitchProbe:
         while time.monotonic() - start_s < _FORWARD_TIMEOUT_S:
             sent_s = time.monotonic()
             await self._send(ports[0], number)
-            if await self._sent_frames(ports[1]) - before >= _BURST_FRAMES:
+            if await self._sent_frames(ports[1]) - frames_before >= _BURST_FRAMES:
                 return (replied_s if behind_s == 0.0 else sent_s) - start_s, behind_s
             behind_s = time.monotonic() - replied_s
         return None
 
-    def _barriers(self, is_early: bool | None) -> None:
+    def _add_barriers(self, is_early: bool | None) -> None:
         texts = {True: "answered before the entry forwards", False: "answered when the entry forwards"}
         expected = texts[self._expected.early_barriers]
         if is_early is None:
@@ -287,7 +287,7 @@ class SwitchProbe:
         else:
             self._compare("early_barriers", expected, texts[is_early])
 
-    def _rate(self, rate: float, *, waits: bool) -> None:
+    def _add_rate(self, rate: float, *, waits: bool) -> None:
         expected = self._expected.flow_mods_per_s
         profile = f"{expected}/s" if expected else "as many as come"
         if waits:
@@ -303,30 +303,30 @@ class SwitchProbe:
         period = self._expected.statistics
         profile = str(period) if period.ns else "at each request"
         changes: list[float] = []
-        (last,) = await self._controller.packets(self._dpid, [entry], self._table)
+        (last_count,) = await self._controller.packets(self._dpid, [entry], self._table)
         start_s = time.monotonic()
         while len(changes) < 2 and time.monotonic() - start_s < 3 * period.s + _FORWARD_TIMEOUT_S:
             await self._send(ports[0], _TRIALS - 1)
             (count,) = await self._controller.packets(self._dpid, [entry], self._table)
-            if count != last:
+            if count != last_count:
                 changes.append(time.monotonic())
-                last = count
+                last_count = count
             await asyncio.sleep(_POLL_S)
         if len(changes) < 2:
             text = f"the counter changed {len(changes)} times in {time.monotonic() - start_s:.0f} s"
             self._add("statistics", profile, text, same=None)
             return
-        seen_s = changes[1] - changes[0]
-        is_current = seen_s < _CURRENT_S
-        text = "at each request" if is_current else f"{seen_s:.1f} s"
-        same = is_current if not period.ns else not is_current and abs(seen_s - period.s) <= _TIME_TOLERANCE * period.s
+        step_s = changes[1] - changes[0]
+        is_current = step_s < _CURRENT_S
+        text = "at each request" if is_current else f"{step_s:.1f} s"
+        same = is_current if not period.ns else not is_current and abs(step_s - period.s) <= _TIME_TOLERANCE * period.s
         self._add("statistics", profile, text, same=same)
 
     # Help
 
     def _add(self, name: str, profile: str, seen: str, *, same: bool | None, verified: bool | None = None) -> None:
         """Add a behaviour; ``same``: None if it was not seen. ``verified``: by default that of the profile's fact."""
-        verdict = Agreement.NOT_SEEN if same is None else Agreement.SAME if same else Agreement.DIFFERS
+        verdict = Agreement.NOT_OBSERVED if same is None else Agreement.SAME if same else Agreement.DIFFERS
         verified = self._verified.get(name) if verified is None else verified
         self._findings.append(ProbedBehaviour(name, profile, seen, verdict, verified))
 
@@ -352,7 +352,7 @@ class SwitchProbe:
         """The frames that left by a port."""
         return (await self._controller.counters(self._dpid, self._table))["ports"][str(port)]["tx_packets"]
 
-    async def _refusal(
+    async def _try_add(
         self, *entries: FlowEntry, table: int | None = None, progress: Callable[[int], None] | None = None
     ) -> str:
         """Add entries; the name of the error with which the switch refused one, or nothing. Raises LabError."""
@@ -372,9 +372,9 @@ class SwitchProbe:
         return await self._controller.read(self._dpid, self._switch, self._table)
 
     async def _clean(self) -> None:
-        own_entries = [entry for entry in await self._entries() if entry.cookie == COOKIE]
-        if own_entries:
-            await self._change(delete=own_entries)
+        probe_entries = [entry for entry in await self._entries() if entry.cookie == COOKIE]
+        if probe_entries:
+            await self._change(delete=probe_entries)
 
     async def _clean_finally(self) -> None:
         """Delete the probe's entries, also from a switch that comes back. Raises LabError when it does not."""

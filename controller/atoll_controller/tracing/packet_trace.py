@@ -87,7 +87,7 @@ def trace_frame(
             "host and one island host"
         )
     world, island = (frame.src, frame.dst) if from_world else (frame.dst, frame.src)
-    protocol = next((each for each in Protocol if each.number == frame.protocol), None)
+    protocol = next((item for item in Protocol if item.number == frame.protocol), None)
     chain = experiment.carrier(world, island, protocol)
     steps = SwitchTables(network, entries).walk(frame, sender.interface.attached)
     hops = tuple(_hop(network, experiment, step, to_island=from_world) for step in steps)
@@ -108,7 +108,7 @@ def _control_trace(
     host = named_host(network, dst if src == CONTROL else src)
     if host.control is None:
         raise PlanError(f"{host.name} has no in-band control; name a host with a 'control' address in lab.yaml")
-    addresses = {each.control for each in network.in_band_hosts}
+    addresses = {host_in_band.control for host_in_band in network.in_band_hosts}
     daemon_address = next(address for address in control.network.hosts() if address not in addresses)
     to_host = src == CONTROL
     frame = Frame(daemon_address, host.control) if to_host else Frame(host.control, daemon_address)
@@ -196,6 +196,6 @@ def _hop(network: Network, experiment: Experiment, step: Step, *, to_island: boo
 
 
 def _class_text(box: DelayBox, step: Delivery) -> tuple[str, int]:
-    ends = {each: (box.ends(each).world.attached, box.ends(each).island.attached) for each in box.classes}
-    latency = next((each for each in box.classes if each.tag == step.frame.vlan and step.port in ends[each]), None)
+    ends = {c: (box.ends(c).world.attached, box.ends(c).island.attached) for c in box.classes}
+    latency = next((c for c in box.classes if c.tag == step.frame.vlan and step.port in ends[c]), None)
     return (f"class {latency.name}", latency.rtt.ns // 2) if latency else ("no class of it", 0)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from atoll_apps.control import is_control
 from atoll_controller.fabric.swap_plan import chain_drain_ns, latency_drain_ns
-from atoll_controller.probing.probe_frames import OTHER, TCP
+from atoll_controller.probing.probe_frames import OTHER_PROTOCOL, TCP
 from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, SwitchTables
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.experiment.host_groups import Sides
 from atoll_core.lab.network import Host, Network
 from atoll_core.plan.flow_entry import FlowEntry
 
-_MOST_PAIRS = 4  # pairs tried for an entry that no pair before has used
+_MAX_PAIRS = 4  # pairs tried for an entry that no pair before has used
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Path:
     @property
     def number(self) -> int:
         """The protocol as the IPv4 header numbers it."""
-        return OTHER if self.protocol is None else self.protocol.number
+        return OTHER_PROTOCOL if self.protocol is None else self.protocol.number
 
     @property
     def name(self) -> str:
         """The protocol as text."""
-        return f"protocol {OTHER}" if self.protocol is None else self.protocol.value
+        return f"protocol {OTHER_PROTOCOL}" if self.protocol is None else self.protocol.value
 
 
 def covering_paths(network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> tuple[Path, ...]:
@@ -51,14 +51,14 @@ def covering_paths(network: Network, experiment: Experiment, entries: Iterable[F
     walks = _Walks(network, experiment, entries)
     paths: list[Path] = []
     unused = set(walks.entries)
-    for path in itertools.chain(_each_host(network, walks), _each_entry(walks, unused)):
+    for path in itertools.chain(_host_paths(network, walks), _entry_paths(walks, unused)):
         if path.entries & unused or not paths:
             paths.append(path)
             unused -= path.entries
     return tuple(paths)
 
 
-def limit_ns(network: Network, experiment: Experiment) -> int:
+def max_rtt_ns(network: Network, experiment: Experiment) -> int:
     """The longest time of a packet and its answer: links' full queues, delays, delay boxes."""
     chains = max(chain_drain_ns(network, experiment, chain) for chain in experiment.chains)
     return 2 * (chains + latency_drain_ns(network, experiment))
@@ -89,17 +89,17 @@ class _Walks:
         self.protocols = (default, *sorted(named_protocols - {None}, key=str))
 
     def path(self, world: Host, island: Host, protocol: Protocol | None) -> Path:
-        number = OTHER if protocol is None else protocol.number
+        number = OTHER_PROTOCOL if protocol is None else protocol.number
         chain = self._experiment.carrier(world.address, island.address, protocol)
         forward = self._tables.walk(Frame(world.address, island.address, protocol=number), world.interface.attached)
-        back = self._tables.walk(Frame(island.address, world.address, protocol=number), island.interface.attached)
+        backward = self._tables.walk(Frame(island.address, world.address, protocol=number), island.interface.attached)
         steps, end = path_of_sender(self._network, forward, number, island.name)
-        used_steps = (*steps, *back) if end == island.name else steps
+        used_steps = (*steps, *backward) if end == island.name else steps
         entries = frozenset(step.entry for step in used_steps if isinstance(step, Lookup) and step.entry is not None)
         return Path(world.name, island.name, protocol, chain.name, steps, entries, end)
 
 
-def _each_host(network: Network, walks: _Walks) -> Iterator[Path]:
+def _host_paths(network: Network, walks: _Walks) -> Iterator[Path]:
     """Pairs of each protocol, so that every host is in one."""
     worlds, islands = network.world_hosts, network.island_hosts
     for protocol in walks.protocols:
@@ -107,11 +107,11 @@ def _each_host(network: Network, walks: _Walks) -> Iterator[Path]:
             yield walks.path(worlds[number % len(worlds)], islands[number % len(islands)], protocol)
 
 
-def _each_entry(walks: _Walks, unused: set[FlowEntry]) -> Iterator[Path]:
+def _entry_paths(walks: _Walks, unused: set[FlowEntry]) -> Iterator[Path]:
     """For each unused entry some pairs whose packets it may match."""
     for entry in walks.entries:
         if entry in unused and entry.actions and not is_control(entry.cookie):  # the agents' connections prove those
-            for candidate in itertools.islice(_candidates(walks, entry), _MOST_PAIRS):
+            for candidate in itertools.islice(_candidates(walks, entry), _MAX_PAIRS):
                 yield walks.path(*candidate)
                 if entry not in unused:
                     break
@@ -120,8 +120,8 @@ def _each_entry(walks: _Walks, unused: set[FlowEntry]) -> Iterator[Path]:
 def _candidates(walks: _Walks, entry: FlowEntry) -> Iterator[tuple[Host, Host, Protocol | None]]:
     match = entry.match
     for protocol in walks.protocols:
-        if match.ip_proto not in (None, OTHER if protocol is None else protocol.number):
+        if match.ip_proto not in (None, OTHER_PROTOCOL if protocol is None else protocol.number):
             continue
         for world, island in ((match.ipv4_src, match.ipv4_dst), (match.ipv4_dst, match.ipv4_src)):
-            for pair in itertools.product(walks.ends.world.within(world), walks.ends.island.within(island)):
+            for pair in itertools.product(walks.ends.world.hosts_in(world), walks.ends.island.hosts_in(island)):
                 yield *pair, protocol

@@ -15,7 +15,7 @@ from atoll_core.lab.network import CONTROL, Network
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import IPV4, FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
 
-_MOST_STEPS = 1000  # a frame of a plan takes a few steps for each box and trunk
+_MAX_STEPS = 1000  # a frame of a plan takes a few steps for each box and trunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class SwitchTables:
             prefix = entry.match.ipv4_dst
             host = prefix.network_address if prefix is not None and prefix.prefixlen == prefix.max_prefixlen else None
             self._entries[PortRef(entry.switch, entry.match.in_port), host].append(entry)
-        self._far_end: dict[PortRef, PortRef] = {}
+        self._trunk_peers: dict[PortRef, PortRef] = {}
         for trunk in network.trunks:
-            self._far_end |= {trunk.a: trunk.b, trunk.b: trunk.a}
+            self._trunk_peers |= {trunk.a: trunk.b, trunk.b: trunk.a}
         self._machines = {host.interface.attached: host.name for host in network.hosts}
-        self._machines |= {each.uplink: each.name for each in network.learning_switches}
+        self._machines |= {item.uplink: item.name for item in network.learning_switches}
         self._hosts_by_port = {(host.interface.attached, host.address): host.name for host in network.hosts}
         if network.control is not None:
             self._machines[network.control.port] = CONTROL
@@ -81,7 +81,7 @@ class SwitchTables:
         self.exits: dict[PortRef, PortRef] = {}
         self._routed: set[PortRef] = set()
         pairs = [(box.name, pair, box.routed) for box in network.boxes for pair in box.pairs]
-        pairs += [(box.name, box.ends(each), False) for box in network.delay_boxes for each in box.classes]
+        pairs += [(box.name, box.ends(item), False) for box in network.delay_boxes for item in box.classes]
         for name, pair, routed in pairs:
             world, island = pair.world.attached, pair.island.attached
             self._machines |= {world: name, island: name}
@@ -100,14 +100,14 @@ class SwitchTables:
         steps: list[Step] = []
         queue = deque([(frame, start)])
         while queue:
-            if len(steps) > _MOST_STEPS:
+            if len(steps) > _MAX_STEPS:
                 raise PlanError(f"{_frame_text(frame)} from {start} is in a loop")
-            frame_there, at = queue.popleft()
-            entry = first if first is not None and not steps else self._matching_entry(frame_there, at)
-            steps.append(Lookup(at, frame_there, entry))
-            for sent, port in _outputs(frame_there, at, entry):
-                if port in self._far_end:
-                    queue.append((sent, self._far_end[port]))
+            arriving, ingress = queue.popleft()
+            entry = first if first is not None and not steps else self._matching_entry(arriving, ingress)
+            steps.append(Lookup(ingress, arriving, entry))
+            for sent, port in _outputs(arriving, ingress, entry):
+                if port in self._trunk_peers:
+                    queue.append((sent, self._trunk_peers[port]))
                     continue
                 if port not in self._machines:
                     raise PlanError(f"{entry} sends to {port}, but nothing is attached there")

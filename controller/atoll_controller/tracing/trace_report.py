@@ -37,8 +37,8 @@ class LiveStation:
     @property
     def name(self) -> str:
         """The station as text."""
-        where = f"{self.hop.switch}/{self.hop.port}"
-        return f"'{self.hop.note}' at {where}" if self.hop.entry else self.hop.name
+        port = f"{self.hop.switch}/{self.hop.port}"
+        return f"'{self.hop.note}' at {port}" if self.hop.entry else self.hop.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +58,18 @@ class LiveTrace:
     @property
     def lost(self) -> str | None:
         """The place where probes were lost, in one line; None if none were."""
-        last = self.trace.src
+        last_name = self.trace.src
         for station in self.stations:
             if not station.passed:
                 if not station.held:
-                    return f"after {last}: {station.hop.switch} does not have the entry {station.name}"
+                    return f"after {last_name}: {station.hop.switch} does not have the entry {station.name}"
                 if station.hop.kind is HopKind.DROP:
                     return f"at {station.hop.switch}/{station.hop.port}: {station.hop.note}"
-                return f"after {last}: {station.name} did not {'see' if station.counted is None else 'count'} them"
+                return f"after {last_name}: {station.name} did not {'see' if station.counted is None else 'count'} them"
             if station.hop.kind is not HopKind.TAP:
-                last = station.name
+                last_name = station.name
         if not self.trace.arrives:
-            return f"after {last}: the plan has no further hop for them"
+            return f"after {last_name}: the plan has no further hop for them"
         if self.end == self.trace.dst and not self.rtts_ns:
             return f"on the way back: the probes arrived at {self.end}, but no answer arrived at {self.trace.src}"
         return None
@@ -114,24 +114,24 @@ def _evidence_text(station: LiveStation) -> str:
     return f"saw {station.seen}{after}"
 
 
-def where_to_look(
+def suspected_part(
     network: Network, steps: Iterable[Step], increases: Mapping[FlowEntry, int], taps: Collection[str]
 ) -> str:
     """The suspected part and the command that shows more of it, as text after ``look at``.
 
     ``steps``: the planned path; ``increases``: the increase of the counters of its entries.
     """
-    last: Delivery | None = None
+    last_delivery: Delivery | None = None
     for step in steps:
         if isinstance(step, Delivery):
-            last = last if step.name in taps else step
+            last_delivery = last_delivery if step.name in taps else step
         elif step.entry is None:
             return f"the table of {step.at.switch}, by `atoll switches entries {step.at.switch}`"
         elif increases.get(step.entry, 0) <= 0:
             return f"{_machine_before(network, step.at)}, by `atoll switches counters {step.at.switch}`"
-    if last is None:
+    if last_delivery is None:
         return "the switches, by `atoll switches`"
-    return f"{_machine_behind(network, last)}, by `atoll switches counters {last.port.switch}`"
+    return f"{_machine_behind(network, last_delivery)}, by `atoll switches counters {last_delivery.port.switch}`"
 
 
 def _machine_before(network: Network, port: PortRef) -> str:
@@ -161,4 +161,4 @@ def _attached(network: Network) -> dict[PortRef, tuple[str, str]]:
         for name, interfaces in network.machines.items()
         for interface in interfaces
     }
-    return machines | {each.uplink: (each.name, "uplink") for each in network.learning_switches}
+    return machines | {switch.uplink: (switch.name, "uplink") for switch in network.learning_switches}

@@ -10,22 +10,22 @@ from atoll_core.errors import shown
 from atoll_core.units import Duration, Rate, Size
 
 _MS = 10**6
-_REPAIRS_MAX = 1024
-_WINDOW = "sliding-window"
-_LARGEST_WINDOW = 512
+_MAX_REPAIRS = 1024
+_SLIDING_WINDOW = "sliding-window"
+_MAX_WINDOW = 512
 """The decoder remembers 1024 packets: repair packets of the largest window may be late by as many packets as it has."""
 
 
-def _check(given: object) -> object:
+def _check(value: object) -> object:
     """Refuse with one message what is neither of the two forms."""
-    is_number = isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= _REPAIRS_MAX
-    if not is_number and given != "adaptive":
-        msg = f"{shown(given)} is neither a number of repair packets from 0 to {_REPAIRS_MAX} nor 'adaptive'"
+    is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_REPAIRS
+    if not is_number and value != "adaptive":
+        msg = f"{shown(value)} is neither a number of repair packets from 0 to {_MAX_REPAIRS} nor 'adaptive'"
         raise ValueError(msg)
-    return given
+    return value
 
 
-_Redundancy = Annotated[Annotated[int, Field(ge=0, le=_REPAIRS_MAX)] | Literal["adaptive"], BeforeValidator(_check)]
+_Redundancy = Annotated[Annotated[int, Field(ge=0, le=_MAX_REPAIRS)] | Literal["adaptive"], BeforeValidator(_check)]
 
 
 class CoderSettings(BoxSettings):
@@ -146,10 +146,10 @@ class CoderSettings(BoxSettings):
     @field_validator("generation", "interleave", "defer_generations")
     @classmethod
     def _fits_the_scheme(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if info.data.get("scheme") != _WINDOW or value is None:
+        if info.data.get("scheme") != _SLIDING_WINDOW or value is None:
             return value
-        if info.field_name == "generation" and value > _LARGEST_WINDOW:
-            msg = f"{value} packets are more than the {_LARGEST_WINDOW} that a sliding window can have; write fewer"
+        if info.field_name == "generation" and value > _MAX_WINDOW:
+            msg = f"{value} packets are more than the {_MAX_WINDOW} that a sliding window can have; write fewer"
             raise ValueError(msg)
         if info.field_name == "interleave" and value > 1:
             msg = "a sliding window has no generations to join in turn; write interleave: 1, and a larger generation"
@@ -174,13 +174,13 @@ class CoderSettings(BoxSettings):
         values: dict[str, Any] = info.data
         if redundancy != "adaptive" or "generation" not in values:
             return redundancy
-        if values.get("scheme") in {"repetition", _WINDOW}:
+        if values.get("scheme") in {"repetition", _SLIDING_WINDOW}:
             msg = f"repair packets of {values['scheme']} cannot be adapted; write scheme: rlnc or reed-solomon, "
             msg += "or a number"
             raise ValueError(msg)
-        most_repairs = values.get("redundancy_max") or values["generation"] // 2
-        if values.get("redundancy_fallback", 0) > most_repairs:
-            msg = f"redundancy_fallback is more than the {most_repairs} repair packets of redundancy_max; write no more"
+        max_repairs = values.get("redundancy_max") or values["generation"] // 2
+        if values.get("redundancy_fallback", 0) > max_repairs:
+            msg = f"redundancy_fallback is more than the {max_repairs} repair packets of redundancy_max; write no more"
             raise ValueError(msg)
         return redundancy
 
@@ -191,11 +191,11 @@ class CoderSettings(BoxSettings):
         if scheduler == "titrated" and not (values.get("link_rate") and values.get("link_queue")):
             msg = "titrated needs the rate and the queue of the link; add link_rate and link_queue"
             raise ValueError(msg)
-        if scheduler == "tail" and values.get("scheme") == _WINDOW:
+        if scheduler == "tail" and values.get("scheme") == _SLIDING_WINDOW:
             msg = "a sliding window makes repair packets between packets, so none are at the end of a generation; "
             msg += "write scheduler: interspersed, deferred or titrated"
             raise ValueError(msg)
-        if scheduler == "interspersed" and values.get("scheme") not in {"rlnc", _WINDOW}:
+        if scheduler == "interspersed" and values.get("scheme") not in {"rlnc", _SLIDING_WINDOW}:
             msg = f"{values.get('scheme')} makes repair packets at the end of a generation; write scheme: rlnc, or tail"
             raise ValueError(msg)
         return scheduler

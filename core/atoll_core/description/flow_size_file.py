@@ -12,10 +12,10 @@ from atoll_core.errors import Diagnostic, shown
 from atoll_core.experiment.flow_sizes import SIZE_MAX_BYTES, FlowSizes, curve, from_counts
 
 _SIZE_COLUMNS = ("size_bytes", "size")
-_FIGURE_COLUMNS = ("count", "probability", "quantile")
+_VALUE_COLUMNS = ("count", "probability", "quantile")
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 _DECIMAL = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,30})?(?:[eE]-[0-9]{1,2})?")
-_MOST_FLOWS = 10**15
+_MAX_FLOWS = 10**15
 _SUM_TOLERANCE = 1e-3  # of rounded probabilities
 
 
@@ -39,20 +39,20 @@ def read_flow_sizes(text: str, file: str) -> FileContent[FlowSizes]:
     return FileContent(None if reader.mistakes else sizes, tuple(reader.mistakes))
 
 
-def flow_sizes_text(counts: Iterable[tuple[int, int]], remarks: Iterable[str] = ()) -> str:
-    """The CSV of flows counted by size, below ``remarks`` as comments; ``read_flow_sizes`` reads it."""
-    lines = [*(f"# {remark}" for remark in remarks), "size_bytes,count"]
+def flow_sizes_text(counts: Iterable[tuple[int, int]], comments: Iterable[str] = ()) -> str:
+    """The CSV of flows counted by size, below ``comments``; ``read_flow_sizes`` reads it."""
+    lines = [*(f"# {comment}" for comment in comments), "size_bytes,count"]
     lines += [f"{size},{count}" for size, count in counts]
     return "\n".join(lines) + "\n"
 
 
 def _wrong_columns(columns: list[str]) -> str | None:
     names = [name for name in columns if name not in _SIZE_COLUMNS]
-    unknown = [name for name in names if name not in _FIGURE_COLUMNS]
+    unknown = [name for name in names if name not in _VALUE_COLUMNS]
     if unknown:
         if all(_DECIMAL.fullmatch(name) for name in columns):
             return "the first line must name the columns, such as 'size_bytes,count'"
-        return f"unknown column {shown(unknown[0])}; known columns: size_bytes, {', '.join(_FIGURE_COLUMNS)}"
+        return f"unknown column {shown(unknown[0])}; known columns: size_bytes, {', '.join(_VALUE_COLUMNS)}"
     if len(columns) - len(names) != 1:
         return "the column size_bytes is missing; add the sizes in bytes"
     if len(names) > 1:
@@ -75,19 +75,19 @@ def _read_table(reader: LineReader, columns: list[str], file: str) -> FlowSizes 
     column = columns[1 - size_index]
     rows: list[tuple[Decimal, int]] = []
     for cells in reader.rows(columns):
-        size, figure = _read_size(reader, cells[size_index]), _read_figure(reader, column, cells[1 - size_index])
-        if size and figure is not None:
+        size, value = _read_size(reader, cells[size_index]), _read_value(reader, column, cells[1 - size_index])
+        if size and value is not None:
             if column == "quantile":
-                _check_quantile(reader, rows, figure, size)
-            rows.append((figure, size))
+                _check_quantile(reader, rows, value, size)
+            rows.append((value, size))
     if reader.mistakes:
         return None
     if column == "quantile":
         return _read_curve(reader, rows, file)
     weights: dict[int, float] = {}
-    for figure, size in rows:
-        weights[size] = weights.get(size, 0.0) + float(figure)
-    total = sum(figure for figure, _ in rows)
+    for value, size in rows:
+        weights[size] = weights.get(size, 0.0) + float(value)
+    total = sum(value for value, _ in rows)
     if column == "probability" and abs(float(total) - 1) > _SUM_TOLERANCE:
         reader.note(f"the probabilities add up to {float(total):.6g}; they must add up to 1")
     elif total == 0:
@@ -120,9 +120,9 @@ def _read_size(reader: LineReader, cell: str) -> int | None:
     return None
 
 
-def _read_figure(reader: LineReader, column: str, cell: str) -> Decimal | None:
+def _read_value(reader: LineReader, column: str, cell: str) -> Decimal | None:
     if column == "count":
-        if _WHOLE_NUMBER.fullmatch(cell) and int(cell) <= _MOST_FLOWS:
+        if _WHOLE_NUMBER.fullmatch(cell) and int(cell) <= _MAX_FLOWS:
             return Decimal(cell)
         reader.note(f"{shown(cell)} is not a count; write a whole number of flows")
     else:

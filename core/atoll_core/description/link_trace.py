@@ -14,14 +14,14 @@ from atoll_core.errors import Diagnostic, shown
 from atoll_core.experiment.experiment import LinkTrace, LossTrace, TraceRow
 from atoll_core.units import Duration, Rate
 
-MOST_ROWS = 50_000  # steps of 10 ms last 500 s
-MOST_TRACE_PACKETS = 500_000
+MAX_ROWS = 50_000  # steps of 10 ms last 500 s
+MAX_TRACE_PACKETS = 500_000
 COLUMNS = ("t_s", "rate_bit_s", "delay_ms", "loss", "blocked")
 
 _NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18})?")
-_LEAST_BIT_S, _MOST_BIT_S = 1000, 100 * 10**9  # as in experiment.yaml
-_MOST_DELAY_NS = 60 * 10**9
-_MOST_T_NS = 168 * 3600 * 10**9
+_MIN_BIT_S, _MAX_BIT_S = 1000, 100 * 10**9  # as in experiment.yaml
+_MAX_DELAY_NS = 60 * 10**9
+_MAX_T_NS = 168 * 3600 * 10**9
 
 
 def read_trace(text: str, file: str) -> FileContent[LinkTrace]:
@@ -43,8 +43,8 @@ def read_trace(text: str, file: str) -> FileContent[LinkTrace]:
             _check_order(reader, rows, row)
             rows.append(row)
             lines.append(reader.line)
-        if len(rows) > MOST_ROWS:
-            reader.note(f"more than {MOST_ROWS} rows; leave out rows that change little")
+        if len(rows) > MAX_ROWS:
+            reader.note(f"more than {MAX_ROWS} rows; leave out rows that change little")
             break
     if not rows and not reader.mistakes:
         reader.note("there is no row below the column names; add one for t_s 0")
@@ -59,33 +59,33 @@ def read_loss_trace(text: str, file: str) -> FileContent[LossTrace]:
         if line not in {"0", "1"}:
             reader.note(f"{shown(line)} is neither 0 (the packet passes) nor 1 (it is lost)")
         lost.append(line == "1")
-        if len(lost) > MOST_TRACE_PACKETS:
-            reader.note(f"more than {MOST_TRACE_PACKETS} packets; write fewer, since the trace repeats")
+        if len(lost) > MAX_TRACE_PACKETS:
+            reader.note(f"more than {MAX_TRACE_PACKETS} packets; write fewer, since the trace repeats")
             break
     if not lost:
         reader.note("has no packets; write a line with 0 (passes) or 1 (lost) for each")
     return FileContent(None if reader.mistakes else LossTrace(file, tuple(lost)), tuple(reader.mistakes))
 
 
-def loss_trace_text(lost: Iterable[bool], remarks: Iterable[str] = ()) -> str:
-    """The text of a loss trace below ``remarks`` as comments; :func:`read_loss_trace` reads it."""
-    return "\n".join([*(f"# {remark}" for remark in remarks), *("01"[bit] for bit in lost)]) + "\n"
+def loss_trace_text(lost: Iterable[bool], comments: Iterable[str] = ()) -> str:
+    """The text of a loss trace below ``comments``; :func:`read_loss_trace` reads it."""
+    return "\n".join([*(f"# {comment}" for comment in comments), *("01"[bit] for bit in lost)]) + "\n"
 
 
-def trace_csv(trace: LinkTrace, remarks: Iterable[str] = ()) -> str:
-    """The CSV of a trace with the columns that it needs, below ``remarks`` as comments."""
-    used_columns = [column for column in COLUMNS if any(_TEXT[column](row) for row in trace.rows)]
+def trace_csv(trace: LinkTrace, comments: Iterable[str] = ()) -> str:
+    """The CSV of a trace with the columns that it needs, below ``comments``."""
+    used_columns = [column for column in COLUMNS if any(_CELL[column](row) for row in trace.rows)]
     columns = [column for column in COLUMNS if column == "t_s" or column in used_columns]
-    lines = [f"# {remark}" for remark in remarks]
+    lines = [f"# {comment}" for comment in comments]
     lines.append(",".join(columns))
     # No blockage is written as 0; None in another column is an empty cell.
     lines += [
-        ",".join(_TEXT[column](row) or ("0" if column == "blocked" else "") for column in columns) for row in trace.rows
+        ",".join(_CELL[column](row) or ("0" if column == "blocked" else "") for column in columns) for row in trace.rows
     ]
     return "\n".join(lines) + "\n"
 
 
-_TEXT: Mapping[str, Callable[[TraceRow], str]] = {
+_CELL: Mapping[str, Callable[[TraceRow], str]] = {
     "t_s": lambda row: _decimal(row.t.ns, 9),
     "rate_bit_s": lambda row: "" if row.rate is None else str(row.rate.bit_s),
     "delay_ms": lambda row: "" if row.delay is None else _decimal(row.delay.ns, 6),
@@ -94,23 +94,23 @@ _TEXT: Mapping[str, Callable[[TraceRow], str]] = {
 }
 
 
-def _decimal(number: int, places: int) -> str:
-    text = f"{Decimal(number).scaleb(-places):f}"
+def _decimal(number: int, digits: int) -> str:
+    text = f"{Decimal(number).scaleb(-digits):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _wrong_columns(columns: list[str]) -> str | None:
     unknown = [name for name in columns if name not in COLUMNS]
-    known = ", ".join(COLUMNS)
+    names = ", ".join(COLUMNS)
     if unknown:
-        return f"unknown column {shown(unknown[0])}; known columns: {known}"
+        return f"unknown column {shown(unknown[0])}; known columns: {names}"
     repeated = [name for name in columns if columns.count(name) > 1]
     if repeated:
         return f"column {repeated[0]} occurs twice; keep one of them"
     if columns[:1] != ["t_s"]:
         return "the first column must be t_s, the time in seconds"
     if len(columns) == 1:
-        return f"no column has values that change with time; add one or more of {known}"
+        return f"no column has values that change with time; add one or more of {names}"
     return None
 
 
@@ -137,13 +137,13 @@ def _read_row(reader: LineReader, cells: Mapping[str, str]) -> TraceRow | None:
     return TraceRow(row["t_s"], row.get("rate_bit_s"), row.get("delay_ms"), row.get("loss"), row.get("blocked", False))
 
 
-def _scaled(cell: str, unit: int, least: int, most: int, allowed: str) -> int:
+def _scaled(cell: str, unit: int, minimum: int, maximum: int, allowed: str) -> int:
     """A decimal number in the smallest unit; ``unit``: smallest units in one."""
     if not _NUMBER.fullmatch(cell):
         msg = f"{shown(cell)} is not a number without sign, unit or exponent, such as '62.5'"
         raise ValueError(msg)
     scaled = Decimal(cell) * unit
-    if not least <= scaled <= most:
+    if not minimum <= scaled <= maximum:
         msg = f"{cell} is not {allowed}"
         raise ValueError(msg)
     return int(scaled.to_integral_value())
@@ -159,9 +159,9 @@ def _read_blocked(cell: str) -> bool:
 _PROBABILITY_STEPS = 10**15  # of a probability: the decimals that a float can represent
 
 _READERS: Mapping[str, Callable[[str], Any]] = {
-    "t_s": lambda cell: Duration(_scaled(cell, 10**9, 0, _MOST_T_NS, "from 0 to 604800 (168 h)")),
-    "rate_bit_s": lambda cell: Rate(_scaled(cell, 1, _LEAST_BIT_S, _MOST_BIT_S, "from 1000 to 100000000000")),
-    "delay_ms": lambda cell: Duration(_scaled(cell, 10**6, 0, _MOST_DELAY_NS, "from 0 to 60000")),
+    "t_s": lambda cell: Duration(_scaled(cell, 10**9, 0, _MAX_T_NS, "from 0 to 604800 (168 h)")),
+    "rate_bit_s": lambda cell: Rate(_scaled(cell, 1, _MIN_BIT_S, _MAX_BIT_S, "from 1000 to 100000000000")),
+    "delay_ms": lambda cell: Duration(_scaled(cell, 10**6, 0, _MAX_DELAY_NS, "from 0 to 60000")),
     "loss": lambda cell: _scaled(cell, _PROBABILITY_STEPS, 0, _PROBABILITY_STEPS, "from 0 to 1") / _PROBABILITY_STEPS,
     "blocked": _read_blocked,
 }

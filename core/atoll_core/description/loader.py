@@ -24,7 +24,7 @@ from atoll_core.lab.network import Network
 from atoll_core.units import Duration
 
 
-def lab_of(document: Document, settings: Sequence[str]) -> Lab:
+def parse_lab(document: Document, settings: Sequence[str]) -> Lab:
     """The lab of a document that was read already, with the settings (``lab.KEY=VALUE``) in it.
 
     Raises PlanError for a setting that cannot be read.
@@ -42,7 +42,7 @@ def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, 
     return DescriptionFile.read(path, settings).network_and_experiment()
 
 
-def load_any(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment | None]:
+def load_lab_or_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment | None]:
     """A lab, or an experiment with settings over it and its lab: :meth:`DescriptionFile.lab_or_experiment`."""
     return DescriptionFile.read(path, settings).lab_or_experiment()
 
@@ -123,18 +123,18 @@ def resolve_document(
     ``loaded``: a lab that was loaded before; it is not resolved again if the experiment names the same one.
     """
     lab_name = (document.tree or {}).get("lab")
-    described = override_lab(read_document(path.parent / lab_name), settings) if isinstance(lab_name, str) else None
+    lab_document = override_lab(read_document(path.parent / lab_name), settings) if isinstance(lab_name, str) else None
     raw = lab = None
     mistakes: list[Diagnostic] = []
     try:
-        raw = parse(RawExperiment, document, lab_examples((described and described.tree) or {}))
+        raw = parse(RawExperiment, document, lab_examples((lab_document and lab_document.tree) or {}))
     except DescriptionError as error:
         mistakes += error.mistakes
-    if described is not None and (reason := _why_no_lab(described)):
+    if lab_document is not None and (reason := _wrong_lab_reason(lab_document)):
         mistakes.append(document.mistake(("lab",), f"lab: {reason}"))
-    elif described is not None:
+    elif lab_document is not None:
         try:
-            lab = loaded if loaded is not None and loaded.document.tree == described.tree else Lab.read(described)
+            lab = loaded if loaded and loaded.document.tree == lab_document.tree else Lab.read(lab_document)
         except DescriptionError as error:
             mistakes += error.mistakes
     if raw is None or lab is None:
@@ -184,7 +184,7 @@ def _mistakes_without_settings(path: Path, document: Document) -> Sequence[Diagn
     return ()
 
 
-def _why_no_lab(document: Document) -> str | None:
+def _wrong_lab_reason(document: Document) -> str | None:
     """The reason why a file that an experiment names is not a lab; None if it is one."""
     if document.tree is None:
         unreadable = [mistake for mistake in document.mistakes if mistake.line == 0]

@@ -24,10 +24,10 @@ _SYNTAX = "write KEY=VALUE as in the description, such as 'tcp.congestion_contro
 
 def settings_of_lab(settings: Sequence[str]) -> tuple[str, ...]:
     """The settings whose keys are of the lab's description."""
-    return tuple(setting for setting in settings_about_lab(settings) if len(_key_path(setting)) > 1)
+    return tuple(setting for setting in settings_under_lab(settings) if len(_key_path(setting)) > 1)
 
 
-def settings_about_lab(settings: Sequence[str]) -> tuple[str, ...]:
+def settings_under_lab(settings: Sequence[str]) -> tuple[str, ...]:
     """The settings whose keys are of the lab's description, and those that name another description: ``lab=PATH``."""
     return tuple(setting for setting in settings if _key_path(setting)[0] == _LAB)
 
@@ -48,25 +48,25 @@ def override_lab(document: Document, settings: Sequence[str]) -> Document:
 
 
 def _override(
-    document: Document, settings: Sequence[str], model: type[Raw], entry_sections: Sequence[str], skip: int
+    document: Document, settings: Sequence[str], model: type[Raw], entry_sections: Sequence[str], prefix_length: int
 ) -> Document:
-    """``entry_sections``: sections in which a key needs its entry. ``skip``: parts before the keys of ``model``."""
+    """``entry_sections``: their keys need an entry. ``prefix_length``: parts before the keys of ``model``."""
     if not settings or document.tree is None:
         return document
     tree, lines = copy.deepcopy(document.tree), dict(document.lines)
-    texts: dict[KeyPath, str] = {}
+    setting_by_path: dict[KeyPath, str] = {}
     for setting in settings:
         key_path, value = _parse(setting)
-        key_path = key_path[skip:]
+        key_path = key_path[prefix_length:]
         if key_path[0] in entry_sections:
             _require_entry(tree, key_path, setting)
         key_path = _set_value(tree, key_path, value, setting, model)
         for inner in [path for path in lines if path[: len(key_path)] == key_path]:
             del lines[inner]
         lines[key_path] = 0
-        texts = {path: text for path, text in texts.items() if path[: len(key_path)] != key_path}
-        texts |= dict.fromkeys((key_path, _first_missing(key_path, document)), shown(setting))
-    return replace(document, tree=tree, lines=lines, settings=texts)
+        setting_by_path = {path: text for path, text in setting_by_path.items() if path[: len(key_path)] != key_path}
+        setting_by_path |= dict.fromkeys((key_path, _first_missing(key_path, document)), shown(setting))
+    return replace(document, tree=tree, lines=lines, settings=setting_by_path)
 
 
 def _key_path(setting: str) -> KeyPath:
@@ -108,8 +108,8 @@ def _require_entry(tree: dict[str, Any], key_path: KeyPath, setting: str) -> Non
 def _set_value(tree: dict[str, Any], key_path: KeyPath, value: Any, setting: str, root_model: type[Raw]) -> KeyPath:
     """Set a value; returns its key path, in which entries of lists are numbers."""
     node: dict[str, Any] | list[Any] = tree
-    for length, word in enumerate(map(str, key_path[:-1]), start=1):
-        key = _key(node, word, setting)
+    for length, part in enumerate(map(str, key_path[:-1]), start=1):
+        key = _key(node, part, setting)
         key_path = (*key_path[: length - 1], key, *key_path[length:])
         model = model_at(root_model, key_path[:length])
         child = node.get(key) if isinstance(node, dict) else node[key]
@@ -128,12 +128,12 @@ def _set_value(tree: dict[str, Any], key_path: KeyPath, value: Any, setting: str
     return (*key_path[:-1], key)
 
 
-def _key(node: dict[str, Any] | list[Any], word: str, setting: str) -> Any:
+def _key(node: dict[str, Any] | list[Any], part: str, setting: str) -> Any:
     """The key of a mapping, or the index of an entry of a list. Raises PlanError if the list has no such entry."""
     if isinstance(node, dict):
-        return word
-    if word.isdecimal() and int(word) < len(node):
-        return int(word)
+        return part
+    if part.isdecimal() and int(part) < len(node):
+        return int(part)
     numbers = f"its entries are 0 to {len(node) - 1}" if node else "it has no entries"
-    msg = f"--set {shown(setting)}: there is no entry {shown(word)} in this list; {numbers}"
+    msg = f"--set {shown(setting)}: there is no entry {shown(part)} in this list; {numbers}"
     raise PlanError(msg)

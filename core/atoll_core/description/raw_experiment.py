@@ -25,7 +25,7 @@ from atoll_core.description.raw_types import (
     Raw,
     Share,
 )
-from atoll_core.experiment.experiment import USUAL_CAPTURES, USUAL_LIMITS, Counted, Protocol
+from atoll_core.experiment.experiment import DEFAULT_CAPTURES, DEFAULT_LIMITS, Counted, Protocol
 from atoll_core.units import Duration, Size
 
 SHORTEST_RUN, LONGEST_RUN = "1 s", "168 h"
@@ -175,12 +175,12 @@ class RawCaptures(Raw):
     """How packets are captured, at every tap and link."""
 
     snap: SnapLength = Field(
-        default=USUAL_CAPTURES.snap,
+        default=DEFAULT_CAPTURES.snap,
         description="Bytes of each frame that are kept; default 96 B, which includes TCP's headers and options.",
         examples=["96 B"],
     )
     buffer: RingSize = Field(
-        default=USUAL_CAPTURES.buffer,
+        default=DEFAULT_CAPTURES.buffer,
         description="The kernel's ring for each capture; default 16 MB, a second of 1500-byte frames at 1 Gbit/s.",
         examples=["64 MB"],
     )
@@ -190,27 +190,27 @@ class RawLimits(Raw):
     """Bounds of the verdict: a run beyond one of them is invalid."""
 
     lateness_p99: LatenessLimit = Field(
-        default=USUAL_LIMITS.lateness_p99,
+        default=DEFAULT_LIMITS.lateness_p99,
         description="Largest 99th percentile of the lateness of departures from links and delay boxes; default 1 ms.",
         examples=["1 ms"],
     )
     stall: LatenessLimit = Field(
-        default=USUAL_LIMITS.stall,
+        default=DEFAULT_LIMITS.stall,
         description="A departure that is later than this belongs to a stall; default 5 ms.",
         examples=["5 ms"],
     )
     stalled_share: ShareLimit = Field(
-        default=USUAL_LIMITS.stalled_share,
+        default=DEFAULT_LIMITS.stalled_share,
         description="Share of the measured time that all stalls together may cover; default 0.1 %.",
         examples=["0.1 %"],
     )
     lateness_of_rtt: ShareLimit = Field(
-        default=USUAL_LIMITS.lateness_of_rtt,
+        default=DEFAULT_LIMITS.lateness_of_rtt,
         description="Largest lateness of a departure, as a share of the shortest base RTT; default 10 %.",
         examples=["10 %"],
     )
     failed_flows: ShareLimit = Field(
-        default=USUAL_LIMITS.failed_flows,
+        default=DEFAULT_LIMITS.failed_flows,
         description="Share of the channels' flows that may fail; default 10 %.",
         examples=["10 %"],
     )

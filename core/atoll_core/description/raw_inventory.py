@@ -29,10 +29,10 @@ _REFUSED_NICS = (".", "..", *RESERVED_INTERFACES)
 def _text_matching(pattern: str, noun: str, example: str) -> Any:
     compiled = re.compile(pattern)
 
-    def read(given: object) -> str:
-        if isinstance(given, str) and compiled.fullmatch(given) and given not in _REFUSED_NICS:
-            return given
-        raise refusal(given, f"is not {noun}, such as '{example}'")
+    def read(value: object) -> str:
+        if isinstance(value, str) and compiled.fullmatch(value) and value not in _REFUSED_NICS:
+            return value
+        raise refusal(value, f"is not {noun}, such as '{example}'")
 
     return read
 

@@ -87,8 +87,8 @@ class RawTwin(Raw):
     seed: int = Field(default=1, ge=0, le=2**32 - 1, description="Seed of the random lags; default 1.")
 
     @classmethod
-    def expanded(cls, given: Any) -> Any:
-        return {} if given is True else given
+    def expanded(cls, value: Any) -> Any:
+        return {} if value is True else value
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class RawSpare(Raw):
     island: RawBoxPort = Field(description="The side that faces the island.", examples=["sw-c/32"])
 
 
-def _grantable(privilege: Privilege) -> Privilege:
+def _require_grantable(privilege: Privilege) -> Privilege:
     if privilege is Privilege.DAC_OVERRIDE:
         raise ValueError("dac-override would give the program access to every file of the machine; remove it")
     return privilege
@@ -196,7 +196,7 @@ class RawProgram(Raw):
     report: Argv = Field(
         default=[], description="Command that prints its statistics after a run.", examples=["[pepctl, statistics]"]
     )
-    privileges: list[Annotated[Privilege, Field(strict=False), AfterValidator(_grantable)]] = Field(
+    privileges: list[Annotated[Privilege, Field(strict=False), AfterValidator(_require_grantable)]] = Field(
         default=[],
         description="Capabilities that its commands keep; default none.",
         examples=["[net-admin, net-raw]"],
@@ -213,10 +213,10 @@ class RawProgram(Raw):
     )
 
 
-def _kind(given: object) -> BoxKind:
-    if not isinstance(given, str) or given not in BoxKind.known:
+def _kind(value: object) -> BoxKind:
+    if not isinstance(value, str) or value not in BoxKind.registered:
         raise PydanticCustomError("enum", "unknown kind")
-    return BoxKind.named(given)
+    return BoxKind.named(value)
 
 
 Kind = Annotated[

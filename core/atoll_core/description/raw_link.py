@@ -14,7 +14,7 @@ from pydantic_core import CoreSchema
 from atoll_core.description.raw_types import Between, Positive, Raw, Share, ShortForm, refusal
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import shown
-from atoll_core.experiment.experiment import JitterShape, Where
+from atoll_core.experiment.experiment import JitterShape, LossPoint
 from atoll_core.plural import listed
 from atoll_core.units import Duration, Rate, Size
 
@@ -22,7 +22,7 @@ LinkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
 Delay = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
 Queue = Annotated[Size, Between(Size, "1 B", "4 GB")]  # at least one MTU of the lab, resolve_experiment.py
 Threshold = Annotated[Size, Between(Size, "1 B", "4 GB")]
-Patience = Annotated[Duration, Between(Duration, "1 us", "60 s")]
+CodelTime = Annotated[Duration, Between(Duration, "1 us", "60 s")]
 Probability = Annotated[float, Share()]
 
 _LOSS_KINDS = ("probability", "bit_error", "model", "trace")
@@ -54,13 +54,13 @@ class RawJitter(ShortForm):
     )
 
 
-def _bit_error(given: object) -> float:
+def _bit_error(value: object) -> float:
     try:
-        rate = float("nan") if isinstance(given, bool) else float(cast(Any, given))
+        rate = float("nan") if isinstance(value, bool) else float(cast(Any, value))
     except (TypeError, ValueError):
         rate = float("nan")
     if not 0 <= rate <= 1:
-        raise refusal(given, "is not a bit error rate; write a number from 0 to 1, such as 1e-7")
+        raise refusal(value, "is not a bit error rate; write a number from 0 to 1, such as 1e-7")
     return rate
 
 
@@ -105,8 +105,8 @@ class RawLoss(ShortForm):
         description="File with one line per packet, 0 (passes) or 1 (lost), relative to this file; repeats.",
         examples=["traces/loss.txt"],
     )
-    where: Where = Field(
-        default=Where.AFTER,
+    where: LossPoint = Field(
+        default=LossPoint.AFTER,
         strict=False,
         description=(
             "Where packets are lost. 'after' (default): at the receiver, so a lost packet has used the link; "
@@ -116,17 +116,17 @@ class RawLoss(ShortForm):
     )
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        given = [key for key in _LOSS_KINDS if getattr(self, key) is not None]
+    def _has_one_kind(self) -> Self:
+        kinds = [key for key in _LOSS_KINDS if getattr(self, key) is not None]
         channel_keys = [key for key in _GILBERT_ELLIOTT if getattr(self, key) is not None]
-        if len(given) > 1:
-            msg = f"{listed(given)} exclude each other; keep one of them"
+        if len(kinds) > 1:
+            msg = f"{listed(kinds)} exclude each other; keep one of them"
             raise ValueError(msg)
         if channel_keys and not self.model:
-            verb, it = ("belongs", "it") if len(channel_keys) == 1 else ("belong", "them")
-            msg = f"{listed(channel_keys)} {verb} to a model; add 'model: gilbert-elliott' or remove {it}"
+            verb, pronoun = ("belongs", "it") if len(channel_keys) == 1 else ("belong", "them")
+            msg = f"{listed(channel_keys)} {verb} to a model; add 'model: gilbert-elliott' or remove {pronoun}"
             raise ValueError(msg)
-        if not given:
+        if not kinds:
             msg = f"the kind of loss is missing; add one of {listed(_LOSS_KINDS, 'or')}, such as 'probability: 0.1 %'"
             raise ValueError(msg)
         missing = [key for key in _GILBERT_ELLIOTT[:2] if getattr(self, key) is None]
@@ -140,10 +140,10 @@ class RawLoss(ShortForm):
 class RawCodel(Raw):
     """Controlled delay, RFC 8289."""
 
-    target: Patience = Field(
+    target: CodelTime = Field(
         default=Duration(5 * 10**6), description="Acceptable standing sojourn time; default 5 ms.", examples=["5 ms"]
     )
-    interval: Patience = Field(
+    interval: CodelTime = Field(
         default=Duration(100 * 10**6),
         description="Time for which a sojourn time above target is accepted, about the longest RTT; default 100 ms.",
         examples=["600 ms"],
@@ -183,22 +183,22 @@ class RawAqm(Raw):
     )
 
     @classmethod
-    def expanded(cls, given: Any) -> Any:
-        if given == _DROP_TAIL:
+    def expanded(cls, value: Any) -> Any:
+        if value == _DROP_TAIL:
             return {}
-        return {given: {}} if isinstance(given, str) and given in cls.model_fields else given
+        return {value: {}} if isinstance(value, str) and value in cls.model_fields else value
 
     @model_validator(mode="before")
     @classmethod
-    def _expand(cls, given: Any) -> Any:
-        mapping = cls.expanded(given)
+    def _expand(cls, value: Any) -> Any:
+        mapping = cls.expanded(value)
         if not isinstance(mapping, dict):
-            msg = f"unknown aqm {shown(given)}; {suggest(given, (*cls.model_fields, _DROP_TAIL), 'aqms')}"
+            msg = f"unknown aqm {shown(value)}; {suggest(value, (*cls.model_fields, _DROP_TAIL), 'aqms')}"
             raise ValueError(msg)  # noqa: TRY004 (pydantic reports ValueErrors, and a TypeError would end the program)
         return cast(Any, mapping)
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _has_one_algorithm(self) -> Self:
         if (self.codel is None) == (self.red is None):
             raise ValueError("write one of codel and red, such as 'aqm: codel'")
         return self
@@ -219,8 +219,8 @@ class RawLowPriority(ShortForm):
     )
 
 
-def _no_aqm(given: Any) -> Any:
-    return None if given == _DROP_TAIL else given
+def _drop_tail_as_none(value: Any) -> Any:
+    return None if value == _DROP_TAIL else value
 
 
 class RawDirection(Raw):
@@ -253,7 +253,7 @@ class RawDirection(Raw):
         description="Loss at the receiver: a share of the packets, or a mapping; default none.",
         examples=["0.1 %", "{bit_error: 1e-7}", "{model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %}"],
     )
-    aqm: Annotated[RawAqm | None, BeforeValidator(_no_aqm)] = Field(
+    aqm: Annotated[RawAqm | None, BeforeValidator(_drop_tail_as_none)] = Field(
         default=None,
         description="Active queue management; default drop-tail.",
         examples=["codel", "{red: {min: 30 kB, max: 90 kB}}"],

@@ -11,10 +11,10 @@ from atoll_core.description.raw_types import Between, Name, Raw, Share, refusal
 from atoll_core.errors import shown
 from atoll_core.units import Duration, Size
 
-MOST_LEVELS = 1000
-MOST_REPETITIONS = 1000
-LAST_SEED = 2**63 - 1
-ATTEMPTS = 3
+MAX_LEVELS = 1000
+MAX_REPETITIONS = 1000
+MAX_SEED = 2**63 - 1
+DEFAULT_ATTEMPTS = 3
 """Attempts at a run that fails, unless a study says otherwise."""
 
 
@@ -23,14 +23,14 @@ def level_name(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _read_levels(given: object) -> list[Any] | dict[str, dict[str, Any]]:
-    if isinstance(given, dict):
-        return _read_variants(cast("dict[str, Any]", given))
-    if not isinstance(given, list) or not given:
-        raise refusal(given, "is not a list of levels; write a list of values, such as [cubic, bbr], or named variants")
-    levels = cast("list[Any]", given)
-    if len(levels) > MOST_LEVELS:
-        msg = f"{len(levels)} levels are too many; write at most {MOST_LEVELS}"
+def _read_levels(value: object) -> list[Any] | dict[str, dict[str, Any]]:
+    if isinstance(value, dict):
+        return _read_variants(cast("dict[str, Any]", value))
+    if not isinstance(value, list) or not value:
+        raise refusal(value, "is not a list of levels; write a list of values, such as [cubic, bbr], or named variants")
+    levels = cast("list[Any]", value)
+    if len(levels) > MAX_LEVELS:
+        msg = f"{len(levels)} levels are too many; write at most {MAX_LEVELS}"
         raise ValueError(msg)
     names = [level_name(level) for level in levels]
     if repeated := next((name for name in names if names.count(name) > 1), None):
@@ -56,23 +56,23 @@ Levels = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "array", "minItems": 1, "maxItems": MOST_LEVELS, "uniqueItems": True},
+                {"type": "array", "minItems": 1, "maxItems": MAX_LEVELS, "uniqueItems": True},
                 {"type": "object", "minProperties": 1, "additionalProperties": {"type": "object"}},
             ]
         }
     ),
 ]
-Seed = Annotated[int, Field(ge=0, le=LAST_SEED)]
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 
 
 class RawStudyLimits(Raw):
     """Bounds of the work of a study."""
 
     attempts: int = Field(
-        default=ATTEMPTS,
+        default=DEFAULT_ATTEMPTS,
         ge=1,
         le=100,
-        description=f"Number of attempts at a run that fails or, in real time, is invalid; default {ATTEMPTS}.",
+        description=f"Number of attempts at a run that fails or, in real time, is invalid; default {DEFAULT_ATTEMPTS}.",
         examples=[3],
     )
 
@@ -81,8 +81,8 @@ MSER_5 = "mser-5"
 _WARM_UP = Between(Duration, "100 ms", LONGEST_RUN)
 
 
-def _read_warm_up(given: object) -> Duration | str:
-    return MSER_5 if given == MSER_5 else cast("Duration", _WARM_UP.read(given))
+def _read_warm_up(value: object) -> Duration | str:
+    return MSER_5 if value == MSER_5 else cast("Duration", _WARM_UP.read(value))
 
 
 WarmUp = Annotated[
@@ -102,12 +102,12 @@ class RawStop(Raw):
         description="Half the width of the median's interval, as a share of the median, at which no more are made.",
         examples=["5 %"],
     )
-    min: int = Field(default=6, ge=6, le=MOST_REPETITIONS, description="Repetitions at least; default 6.", examples=[6])
-    max: int = Field(ge=6, le=MOST_REPETITIONS, description="Repetitions at most.", examples=[30])
+    min: int = Field(default=6, ge=6, le=MAX_REPETITIONS, description="Repetitions at least; default 6.", examples=[6])
+    max: int = Field(ge=6, le=MAX_REPETITIONS, description="Repetitions at most.", examples=[30])
     step: int = Field(
         default=2,
         ge=1,
-        le=MOST_REPETITIONS,
+        le=MAX_REPETITIONS,
         description="Repetitions from one look to the next; default 2.",
         examples=[2],
     )
@@ -183,14 +183,14 @@ class RawStudy(Raw):
     repetitions: int | None = Field(
         default=None,
         ge=1,
-        le=MOST_REPETITIONS,
+        le=MAX_REPETITIONS,
         description="Runs of each combination, with seeds from that of the experiment on; default 1.",
         examples=[6],
     )
     seeds: list[Seed] | None = Field(
         default=None,
         min_length=1,
-        max_length=MOST_REPETITIONS,
+        max_length=MAX_REPETITIONS,
         description="Seeds of the runs of each combination, instead of repetitions.",
         examples=["[1, 2, 3, 4, 5, 6]"],
     )

@@ -10,10 +10,10 @@ from atoll_core.description.raw_types import Between, Positive, Raw, ShortForm, 
 from atoll_core.description.validation_messages import nearest
 from atoll_core.errors import shown
 from atoll_core.experiment.flow_sizes import PUBLISHED
-from atoll_core.experiment.traffic import FLOW_TIMEOUT, SizesCount, ThinkTime
+from atoll_core.experiment.traffic import FLOW_TIMEOUT, SizeMeaning, ThinkShape
 from atoll_core.units import Duration, Rate, Size
 
-LeastSize = Annotated[Size, Between(Size, "1 B", "1 MB")]
+ProRateSize = Annotated[Size, Between(Size, "1 B", "1 MB")]
 ThinkDuration = Annotated[Duration, Between(Duration, "1 us", "24 h")]
 WriteRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
 FlowTimeout = Annotated[Duration, Between(Duration, "1 s", "24 h")]
@@ -24,17 +24,17 @@ PacketSize = Annotated[Size, Between(Size, "48 B", "9216 B", " (headers, sequenc
 _BEGINS_WITH_DIGIT = re.compile(r"\s*[0-9]")
 
 
-def _read_flow_sizes(given: object) -> str:
+def _read_flow_sizes(value: object) -> str:
     """A distribution's name, a size, or a path. A path has a '.' or '/', so that misspelt names are found."""
-    if not isinstance(given, str):
-        raise refusal(given, f"is no distribution; write {PUBLISHED}, a size such as '10 kB', or a file")
-    if given == PUBLISHED or "/" in given or ("." in given and not _BEGINS_WITH_DIGIT.match(given)):
-        return given
-    if _BEGINS_WITH_DIGIT.match(given):
-        Between(Size, "1 B", "1000 GB").read(given)
-        return given
-    hint = f"did you mean {PUBLISHED!r}?" if nearest(given, [PUBLISHED]) else "a file's name has a '.' or '/' in it;"
-    msg = f"unknown distribution {shown(given)}; {hint} write {PUBLISHED}, a size such as '10 kB', or a file"
+    if not isinstance(value, str):
+        raise refusal(value, f"is no distribution; write {PUBLISHED}, a size such as '10 kB', or a file")
+    if value == PUBLISHED or "/" in value or ("." in value and not _BEGINS_WITH_DIGIT.match(value)):
+        return value
+    if _BEGINS_WITH_DIGIT.match(value):
+        Between(Size, "1 B", "1000 GB").read(value)
+        return value
+    hint = f"did you mean {PUBLISHED!r}?" if nearest(value, [PUBLISHED]) else "a file's name has a '.' or '/' in it;"
+    msg = f"unknown distribution {shown(value)}; {hint} write {PUBLISHED}, a size such as '10 kB', or a file"
     raise ValueError(msg)
 
 
@@ -50,8 +50,8 @@ class RawThink(ShortForm):
     _SHORT: ClassVar[str] = "mean"
 
     mean: ThinkDuration = Field(description="Mean pause.", examples=["2 s"])
-    distribution: ThinkTime = Field(
-        default=ThinkTime.CONSTANT,
+    distribution: ThinkShape = Field(
+        default=ThinkShape.CONSTANT,
         strict=False,
         description="Distribution of the pauses: constant or exponential.",
         examples=["exponential"],
@@ -68,8 +68,8 @@ class RawFlowSizes(ShortForm):
         description="Distribution of flow sizes: published, one size, or a file relative to this one.",
         examples=["published", "10 kB", "sizes.csv"],
     )
-    counts: SizesCount = Field(
-        default=SizesCount.PAYLOAD,
+    counts: SizeMeaning = Field(
+        default=SizeMeaning.PAYLOAD,
         strict=False,
         description="Meaning of the sizes: TCP payload, or the IP bytes of a recorded flow, headers included.",
         examples=["ip"],
@@ -88,7 +88,7 @@ class RawTraffic(Raw):
         description="Distribution of flow sizes and the meaning of the sizes: text, or a mapping.",
         examples=["published", "10 kB", "{distribution: sizes.csv, counts: ip}"],
     )
-    pro_rate: LeastSize | None = Field(
+    pro_rate: ProRateSize | None = Field(
         default=None,
         description="Flows smaller than this are combined to connections of this size; default none.",
         examples=["200 B"],
@@ -121,7 +121,7 @@ class RawTraffic(Raw):
     port: int = Field(ge=1, le=65535, default=5001, description="TCP port of the world servers; default 5001.")
 
     @model_validator(mode="after")
-    def _one_loop(self) -> Self:
+    def _is_consistent(self) -> Self:
         problems: list[str] = []
         if self.think_time and self.flows_per_s is not None:
             problems.append("think_time and flows_per_s exclude each other; keep one of them")

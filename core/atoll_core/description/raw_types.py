@@ -43,9 +43,9 @@ _UNUSABLE_NETWORKS = (
 )
 
 
-def refusal(given: Any, reason: str) -> ValueError:
+def refusal(value: Any, reason: str) -> ValueError:
     """The error about a value; pydantic reports ValueErrors, and a TypeError would end the program."""
-    return ValueError(f"{shown(given)} {reason}")
+    return ValueError(f"{shown(value)} {reason}")
 
 
 class Raw(BaseModel):
@@ -54,14 +54,14 @@ class Raw(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
-    def expanded(cls, given: Any) -> Any:
+    def expanded(cls, value: Any) -> Any:
         """Expand a short form to its mapping; return anything else unchanged."""
-        return given
+        return value
 
     @model_validator(mode="before")
     @classmethod
-    def _expand(cls, given: Any) -> Any:
-        return cls.expanded(given)
+    def _expand(cls, value: Any) -> Any:
+        return cls.expanded(value)
 
 
 class BoxSettings(Raw):
@@ -88,8 +88,8 @@ class ShortForm(Raw):
     _SHORT: ClassVar[str]
 
     @classmethod
-    def expanded(cls, given: Any) -> Any:
-        return cast(Any, given) if isinstance(given, dict) else {cls._SHORT: given}
+    def expanded(cls, value: Any) -> Any:
+        return cast(Any, value) if isinstance(value, dict) else {cls._SHORT: value}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -109,13 +109,13 @@ class Between:
     kind: type[Rate | Duration | Size]
     low: str
     high: str
-    why_low: str = ""  # the reason for the lower bound, read after it
+    low_reason: str = ""  # the reason for the lower bound, read after it
 
     def read(self, text: object) -> Rate | Duration | Size:
         """Parse the quantity; ValueError with the reason if ``text`` is not one."""
         quantity = self.kind.parse(text)
         if quantity.base < self.kind.parse(self.low).base:
-            raise refusal(text, f"is too small; it must be at least {self.low}{self.why_low}")
+            raise refusal(text, f"is too small; it must be at least {self.low}{self.low_reason}")
         if quantity.base > self.kind.parse(self.high).base:
             raise refusal(text, f"is too large; it must be at most {self.high}")
         return quantity
@@ -139,11 +139,11 @@ class Share:
 
     def read(self, text: object) -> float:
         """The share, from 0.0 to 1.0; ValueError with the reason if ``text`` is not one."""
-        share = _percent(text)
+        share = _parse_percent(text)
         if share is None:
             remedy = "decimals follow a point, as in" if "," in str(text) else "write a number and %, such as"
             raise refusal(text, f"is not a share; {remedy} '0.1 %'")
-        if share < (_percent(self.low) or 0):
+        if share < (_parse_percent(self.low) or 0):
             raise refusal(text, f"is too small; it must be at least {self.low}")
         if share > 100:
             raise refusal(text, "is too large; it must be at most 100 %")
@@ -164,24 +164,24 @@ def _schema(read: Callable[[object], Any], write: Callable[[Any], str]) -> CoreS
     return core_schema.no_info_plain_validator_function(read, serialization=dump)
 
 
-def _percent(text: object) -> Decimal | None:
+def _parse_percent(text: object) -> Decimal | None:
     match = _SHARE.fullmatch(text) if isinstance(text, str) and len(text) <= _SHARE_LENGTH_MAX else None
     return Decimal(match[1]) if match else None
 
 
-def _text(read: Callable[[str], Any], noun: str, example: str) -> Callable[[object], Any]:
+def _from_text(read: Callable[[str], Any], noun: str, example: str) -> Callable[[object], Any]:
     """Wrap ``read`` so that values of YAML that are not text are refused, with the same message everywhere."""
 
-    def read_text(given: object) -> Any:
-        if not isinstance(given, str):
-            quotes = "; put it in quotes" if isinstance(given, (int, float)) else ""
-            raise refusal(given, f"is not {noun}, such as '{example}'{quotes}")
-        return read(given)
+    def read_text(value: object) -> Any:
+        if not isinstance(value, str):
+            quotes = "; put it in quotes" if isinstance(value, (int, float)) else ""
+            raise refusal(value, f"is not {noun}, such as '{example}'{quotes}")
+        return read(value)
 
     return read_text
 
 
-def _name(text: str) -> str:
+def _parse_name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise refusal(
             text, "is not a name; write a small letter, then small letters, digits and '-' (at most 63 in all)"
@@ -189,7 +189,7 @@ def _name(text: str) -> str:
     return text
 
 
-def _interface(text: str) -> str:
+def _parse_interface(text: str) -> str:
     if not _INTERFACE.fullmatch(text):
         raise refusal(
             text, f"is not an interface name; write 1 to {INTERFACE_NAME_MAX} small letters, digits, '-', '.'"
@@ -199,7 +199,7 @@ def _interface(text: str) -> str:
     return text
 
 
-def _mac(text: str) -> str:
+def _parse_mac(text: str) -> str:
     mac = text.lower()
     if not _MAC.fullmatch(mac):
         raise refusal(text, "is not a MAC address; write six bytes such as '02:00:00:00:00:01'")
@@ -210,7 +210,7 @@ def _mac(text: str) -> str:
     return mac
 
 
-def _port(text: str) -> PortRef:
+def _parse_port(text: str) -> PortRef:
     match = _PORT.fullmatch(text)
     if not match:
         raise refusal(text, f"is not a switch port; write switch/number, such as '{PORT_EXAMPLE}'")
@@ -221,7 +221,7 @@ def _port(text: str) -> PortRef:
     return PortRef(match[1], number)
 
 
-def _address(text: str) -> IPv4Address:
+def _parse_address(text: str) -> IPv4Address:
     try:
         address = IPv4Address(text)
     except AddressValueError:
@@ -240,9 +240,9 @@ def parse_network(text: str) -> IPv4Network:
         raise refusal(text, "is not an IPv4 network; write address/prefix length, such as '10.10.0.0/16'") from None
     if str(network) != text:
         raise refusal(text, f"has host bits set; write '{network}'")
-    for unusable, why in _UNUSABLE_NETWORKS:
-        if network.overlaps(unusable):
-            raise refusal(text, f"overlaps {unusable}, which is {why}; choose a private network such as '10.10.0.0/16'")
+    for block, reason in _UNUSABLE_NETWORKS:
+        if network.overlaps(block):
+            raise refusal(text, f"overlaps {block}, which is {reason}; choose a private network such as '10.10.0.0/16'")
     return network
 
 
@@ -253,10 +253,10 @@ class Positive:
     high: int
     reason: str
 
-    def _read(self, given: object) -> float:
-        if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given <= self.high:
-            raise refusal(given, self.reason)
-        return float(given)
+    def _read(self, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= self.high:
+            raise refusal(value, self.reason)
+        return float(value)
 
     def __get_pydantic_core_schema__(self, _kind: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self._read)
@@ -265,48 +265,46 @@ class Positive:
         return {"type": "number", "exclusiveMinimum": 0, "maximum": self.high}
 
 
-def _congestion_control(given: object) -> str:
-    if not isinstance(given, str) or not _CONGESTION_CONTROL.fullmatch(given):
-        raise refusal(given, "is not a congestion control; write the kernel's name for it, such as cubic, bbr or reno")
-    return given
+def _check_congestion_control(value: object) -> str:
+    if not isinstance(value, str) or not _CONGESTION_CONTROL.fullmatch(value):
+        raise refusal(value, "is not a congestion control; write the kernel's name for it, such as cubic, bbr or reno")
+    return value
 
 
 def _pattern(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
 
 
-Name = Annotated[
-    str,
-    PlainValidator(_text(_name, "a name", "sw-1")),
-    _pattern(_NAME.pattern),
-]
-Key = Annotated[str, AfterValidator(_name), _pattern(_NAME.pattern)]
+Name = Annotated[str, PlainValidator(_from_text(_parse_name, "a name", "sw-1")), _pattern(_NAME.pattern)]
+Key = Annotated[str, AfterValidator(_parse_name), _pattern(_NAME.pattern)]
 """A name where it is the key of a mapping (there YAML's text is all there is)."""
 InterfaceName = Annotated[
-    str, PlainValidator(_text(_interface, "an interface name", "eth0")), _pattern(_INTERFACE.pattern)
+    str, PlainValidator(_from_text(_parse_interface, "an interface name", "eth0")), _pattern(_INTERFACE.pattern)
 ]
 Mac = Annotated[
     str,
-    PlainValidator(_text(_mac, "a MAC address", "02:00:00:00:00:01")),
+    PlainValidator(_from_text(_parse_mac, "a MAC address", "02:00:00:00:00:01")),
     _pattern("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}"),
 ]
 Port = Annotated[
-    PortRef, PlainValidator(_text(_port, "a switch port", PORT_EXAMPLE)), _pattern("[a-z][a-z0-9-]*/[1-9][0-9]{0,4}")
+    PortRef,
+    PlainValidator(_from_text(_parse_port, "a switch port", PORT_EXAMPLE)),
+    _pattern("[a-z][a-z0-9-]*/[1-9][0-9]{0,4}"),
 ]
 Address = Annotated[
     IPv4Address,
-    PlainValidator(_text(_address, "an IPv4 address", "10.10.0.1")),
+    PlainValidator(_from_text(_parse_address, "an IPv4 address", "10.10.0.1")),
     WithJsonSchema({"type": "string", "format": "ipv4"}),
 ]
 Prefix = Annotated[
     IPv4Network,
-    PlainValidator(_text(parse_network, "an IPv4 network", "10.10.0.0/16")),
+    PlainValidator(_from_text(parse_network, "an IPv4 network", "10.10.0.0/16")),
     _pattern(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}"),
 ]
 Capacity = Annotated[
     float, Positive(1_000_000, "is not a capacity; write a number above 0 and up to 1000000, such as 1 or 0.5")
 ]
 """The capacity of a client, relative to the other clients."""
-CongestionControl = Annotated[str, PlainValidator(_congestion_control), _pattern(_CONGESTION_CONTROL.pattern)]
+CongestionControl = Annotated[str, PlainValidator(_check_congestion_control), _pattern(_CONGESTION_CONTROL.pattern)]
 FileSize = Annotated[Size, Between(Size, "1 MB", "64 GB")]
 BufferSize = Annotated[Size, Between(Size, "4096 B", "1 GB")]

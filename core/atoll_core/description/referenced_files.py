@@ -11,8 +11,8 @@ from atoll_core.errors import Diagnostic
 
 T = TypeVar("T")
 
-_MOST_BYTES = 16_000_000
-_MOST_MISTAKES = 10  # of one file: a wrong file is wrong in every line
+_MAX_BYTES = 16_000_000
+_MAX_MISTAKES = 10  # of one file: a wrong file is wrong in every line
 _OUTSIDE = "is outside the folder of files that this description may name"
 
 
@@ -35,7 +35,7 @@ class LineReader(Iterator[str]):
         self.mistakes: list[Diagnostic] = []
 
     def __next__(self) -> str:
-        if len(self.mistakes) >= _MOST_MISTAKES:
+        if len(self.mistakes) >= _MAX_MISTAKES:
             raise StopIteration
         for number, line in self._lines:
             if line.strip() and not line.lstrip().startswith("#"):
@@ -73,12 +73,12 @@ class ReferencedFiles:
         """The content of a file, by a function of its text and of its name in messages; ``kind``: the file's."""
         if (name, parse) not in self._contents:
             path = self._folder / name
-            text = Diagnostic(name, 0, _OUTSIDE) if self._leads_out(path) else read_text(path, kind, _MOST_BYTES)
+            text = Diagnostic(name, 0, _OUTSIDE) if self._is_outside(path) else read_text(path, kind, _MAX_BYTES)
             is_unreadable = isinstance(text, Diagnostic)
             self._contents[name, parse] = FileContent(None, (text,)) if is_unreadable else parse(text, label(path))
         return self._contents[name, parse]
 
-    def _leads_out(self, path: Path) -> bool:
+    def _is_outside(self, path: Path) -> bool:
         try:
             return self._confined and not path.resolve().is_relative_to(self._folder.resolve())
         except (OSError, RuntimeError, ValueError):  # links in a circle, a NUL in the name

@@ -20,10 +20,10 @@ _LEAST_SIMILARITY = 0.8  # of two letters swapped in a word of five; less simila
 
 def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
     """Keys of a box that do not fit its kind, each with a message."""
-    kind = box.kind.name
+    name = box.kind.name
     if box.kind.is_foreign and box.forwarding is None:
         remedy = "transparent if it forwards frames unchanged, routed if it forwards IP packets in new frames"
-        yield "forwarding", f"a box of kind {kind} needs `forwarding`; write {remedy}"
+        yield "forwarding", f"a box of kind {name} needs `forwarding`; write {remedy}"
     if not box.kind.is_foreign:
         declared = {
             "forwarding": box.forwarding is not None,
@@ -34,32 +34,32 @@ def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
         }
         for key, is_declared in declared.items():
             if is_declared:
-                foreign = " or ".join(other.name for other in BoxKind.known.values() if other.is_foreign)
-                yield key, f"kind {kind} fixes this value; remove the key, or use kind {foreign}"
+                kinds = " or ".join(kind.name for kind in BoxKind.registered.values() if kind.is_foreign)
+                yield key, f"kind {name} fixes this value; remove the key, or use kind {kinds}"
     if box.kind.has_program and not (box.program and box.program.start):
-        yield "program", f"a box of kind {kind} has one; add 'program: {{start: [...]}}'"
+        yield "program", f"a box of kind {name} has one; add 'program: {{start: [...]}}'"
     if box.program and not box.kind.has_program:
-        others = " or ".join(f"kind: {other.name}" for other in BoxKind.known.values() if other.has_program)
-        yield "program", f"nothing is started on a box of kind {kind}; remove it, or write {others}"
+        kinds = " or ".join(f"kind: {kind.name}" for kind in BoxKind.registered.values() if kind.has_program)
+        yield "program", f"nothing is started on a box of kind {name}; remove it, or write {kinds}"
     if box.spare and not box.routed:
         yield "spare", "a transparent box keeps VLAN tags, which distinguish versions; remove spare"
 
 
-def resolve_settings(box: ChainBox, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+def resolve_settings(box: ChainBox, overrides: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """The settings of a box, and the mistakes: a key and its message.
 
-    ``given``: those of the experiment, which override the box's own. Values are JSON's; quantities in base units.
+    ``overrides``: those of the experiment, which override the box's own. Values are JSON's; quantities in base units.
     """
     settings, section = box.kind.settings and box.kind.settings(), ("boxes", box.name)
-    merged = {**dict(box.settings), **given}
+    merged = {**dict(box.settings), **overrides}
     if settings is None:
-        where = "its settings belong to links" if box.is_link else f"boxes of kind {box.kind.name} have none"
-        return {}, [(key, f"box {box.name!r}: unknown setting {key!r}; {where}; remove it") for key in merged]
+        reason = "its settings belong to links" if box.is_link else f"boxes of kind {box.kind.name} have none"
+        return {}, [(key, f"box {box.name!r}: unknown setting {key!r}; {reason}; remove it") for key in merged]
     try:
         resolved = settings.model_validate(merged)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        return {}, [(str(detail["loc"][0]), error_message(settings, detail, within=section)) for detail in errors]
+        return {}, [(str(detail["loc"][0]), error_message(settings, detail, base_path=section)) for detail in errors]
     return {key: to_json(getattr(resolved, key)) for key in settings.model_fields}, []
 
 
@@ -71,13 +71,13 @@ def pair_disagreements(
     ``settings``: by box. A box that is off agrees with every other one unless the kind encapsulates packets.
     """
     ends = [(box, settings.get(box.name, {})) for box in (world, island)]
-    off_boxes = [box for box, own in ends if own.get("mode") == "off"]
+    off_boxes = [box for box, box_settings in ends if box_settings.get("mode") == "off"]
     if len(off_boxes) == 1 and world.kind.encapsulates:
         (on,) = (box for box in (world, island) if box not in off_boxes)
-        other = f"{on.name!r}, which carries packets to it in {world.kind.encapsulates}, is on"
-        yield off_boxes[0].name, "mode", f"box {off_boxes[0].name!r} is off, but {other}; write the same mode for both"
+        text = f"{on.name!r}, which carries packets to it in {world.kind.encapsulates}, is on"
+        yield off_boxes[0].name, "mode", f"box {off_boxes[0].name!r} is off, but {text}; write the same mode for both"
     for key in world.kind.settings().SAME_IN_PAIR if world.kind.settings and not off_boxes else ():
-        world_value, island_value = (own.get(key) for _, own in ends)
+        world_value, island_value = (box_settings.get(key) for _, box_settings in ends)
         if world_value != island_value:
             text = f"{key} is not the same for {world.name!r} and {island.name!r}, which are a pair"
             yield island.name, key, f"{text}; write one value for both"
@@ -90,14 +90,14 @@ def unknown_placeholders(program: Program) -> Iterator[tuple[str, str]]:
     """
     commands = {"start": program.start, "stop": program.stop, "report": program.report}
     for key, argument in ((key, argument) for key, argv in commands.items() for argument in argv):
-        known = (*_PLACEHOLDERS, "run") if key == "report" else _PLACEHOLDERS
+        placeholders = (*_PLACEHOLDERS, "run") if key == "report" else _PLACEHOLDERS
         for placeholder in _BRACES.finditer(argument):
             name = placeholder[1]
-            if name in known:
+            if name in placeholders:
                 continue
-            if near := difflib.get_close_matches(name.lower(), known, 1, _LEAST_SIMILARITY):
-                yield key, f"unknown placeholder {placeholder[0]!r}; did you mean '{{{near[0]}}}'?"
+            if matches := difflib.get_close_matches(name.lower(), placeholders, 1, _LEAST_SIMILARITY):
+                yield key, f"unknown placeholder {placeholder[0]!r}; did you mean '{{{matches[0]}}}'?"
             elif placeholder[0] == argument:
-                names = " and ".join(f"'{{{known_name}}}'" for known_name in _PLACEHOLDERS)
+                names = " and ".join(f"'{{{placeholder_name}}}'" for placeholder_name in _PLACEHOLDERS)
                 text = f"unknown placeholder {argument!r}; known are {names}"
                 yield key, f"{text}; for the text itself write '{{ {name} }}'"

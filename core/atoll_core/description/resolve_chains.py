@@ -33,31 +33,31 @@ def check_chains(raw: RawExperiment, lab: Lab, mistakes: Mistakes) -> None:
 
 
 def _hop_mistakes(raw: RawExperiment, lab: Lab, version: DescribedVersion) -> Iterator[tuple[KeyPath, str]]:
-    yield from _check_hops(raw, lab, version.chain_at, version.chain)
+    yield from _check_hops(raw, lab, version.chain_path, version.chain)
     for branch, key_path in version.branches.values():
         yield from _check_hops(raw, lab, (*key_path, "chain"), tuple(branch.chain))
 
 
-def _check_hops(raw: RawExperiment, lab: Lab, at: KeyPath, hops: tuple[str, ...]) -> Iterator[tuple[KeyPath, str]]:
+def _check_hops(raw: RawExperiment, lab: Lab, path: KeyPath, hops: tuple[str, ...]) -> Iterator[tuple[KeyPath, str]]:
     network = lab.network
     links = {box.name for box in network.boxes if box.is_link}
-    known_hops = (*lab.raw.boxes, *lab.raw.taps)
+    names = (*lab.raw.boxes, *lab.raw.taps)
     physical = {tap.name: tap for tap in network.taps if tap.physical}
     misspelt = {nearest(name, sorted(links)) for name in raw.links if name not in lab.raw.boxes}
     for index, hop in enumerate(hops):
-        key_path: KeyPath = (*at, index)
-        if hop not in known_hops:
+        key_path: KeyPath = (*path, index)
+        if hop not in names:
             kind = lab.kind_of(hop)
             text = f"{hop!r} is a {kind}, but a chain consists of boxes and taps" if kind else ""
-            yield key_path, f"{text or f'unknown box or tap {hop!r}'}; {suggest(hop, known_hops, 'boxes and taps')}"
+            yield key_path, f"{text or f'unknown box or tap {hop!r}'}; {suggest(hop, names, 'boxes and taps')}"
         elif hop in hops[:index]:
             yield key_path, f"{hop!r} occurs twice in the chain; keep one of them"
         elif hop in links and hop not in {*raw.links, *misspelt}:
             yield key_path, f"satellite emulator {hop!r} has no settings; add {hop!r} to links"
-        elif unpaired_box := _pair_mistake(network, hop, hops):
-            yield key_path, unpaired_box
-        elif hop in physical and (misplaced := _misplaced_tap(network, physical[hop], hops)):
-            yield key_path, misplaced
+        elif (mistake := _pair_mistake(network, hop, hops)) or (
+            hop in physical and (mistake := _tap_mistake(network, physical[hop], hops))
+        ):
+            yield key_path, mistake
 
 
 def _pair_mistake(network: Network, hop: str, hops: tuple[str, ...]) -> str | None:
@@ -66,15 +66,15 @@ def _pair_mistake(network: Network, hop: str, hops: tuple[str, ...]) -> str | No
     kind = kinds.get(hop)
     if kind is None or not kind.pair:
         return None
-    own, others = (
+    boxes, counterparts = (
         [name for name in hops if name in kinds and kinds[name].name == end] for end in (kind.name, kind.pair)
     )
-    if len(own) == len(others) and (kind.name != kind.pair or len(own) % 2 == 0):
+    if len(boxes) == len(counterparts) and (kind.name != kind.pair or len(boxes) % 2 == 0):
         return None
     return f"{hop!r} is a {kind.name}, which needs a {kind.pair} at its other end; add one to the chain"
 
 
-def _misplaced_tap(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | None:
+def _tap_mistake(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | None:
     """The mistake of a physical tap that is not next to the box whose cable it is in; None if it is."""
     cable, index = tap.interface.attached, hops.index(tap.name)
     sides: dict[PortRef, tuple[str, int]] = {}
@@ -93,8 +93,8 @@ def _misplaced_tap(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | N
 
 def _branch_mistakes(document: Document, network: Network, version: DescribedVersion) -> Iterator[tuple[KeyPath, str]]:
     first_by_traffic: dict[TrafficSelector, str] = {}
-    for name, (branch, at) in version.branches.items():
-        key_path: KeyPath = (*at, "carries")
+    for name, (branch, branch_path) in version.branches.items():
+        key_path: KeyPath = (*branch_path, "carries")
         carries = TrafficSelector(**dict(branch.carries))
         if carries == TrafficSelector():
             text = "it selects no traffic; add a world prefix, an island prefix or a protocol"
@@ -106,11 +106,11 @@ def _branch_mistakes(document: Document, network: Network, version: DescribedVer
                 yield (*key_path, end), text
         first = first_by_traffic.setdefault(carries, name)
         if first != name:
-            other = f"branch {first!r}{on_line(document.line(version.branches[first][1]))}"
-            yield key_path, f"{other} carries the same traffic; merge the two branches, or narrow one of them"
+            text = f"branch {first!r}{on_line(document.line(version.branches[first][1]))}"
+            yield key_path, f"{text} carries the same traffic; merge the two branches, or narrow one of them"
     if version.branches and len(first_by_traffic) == len(version.branches):
         for name, message in _chains_without_traffic(resolve_version(document, version), network):
-            yield (*version.branches[name][1], "carries") if name != MAIN else version.chain_at, message
+            yield (*version.branches[name][1], "carries") if name != MAIN else version.chain_path, message
 
 
 def _chains_without_traffic(version: SteeringVersion, network: Network) -> Iterator[tuple[str, str]]:
@@ -129,7 +129,7 @@ def _chains_without_traffic(version: SteeringVersion, network: Network) -> Itera
             carriers[name][matching[0]] = None
     for chain in chains:
         if flows and chain.name not in carriers[chain.name]:
-            others = ", ".join(map(repr, carriers[chain.name]))
-            text = f"it carries no traffic: {others} {'carry' if ',' in others else 'carries'} all of it"
+            names = ", ".join(map(repr, carriers[chain.name]))
+            text = f"it carries no traffic: {names} {'carry' if ',' in names else 'carries'} all of it"
             no_hosts = "no two hosts of the lab have such traffic; name a prefix with hosts in it"
-            yield chain.name, f"{text}; remove one of these branches, or narrow it" if others else no_hosts
+            yield chain.name, f"{text}; remove one of these branches, or narrow it" if names else no_hosts

@@ -25,7 +25,7 @@ class DescribedVersion:
     at: Duration  # since the load began
     key_path: KeyPath  # of the change; (): as the experiment begins
     chain: tuple[str, ...]
-    chain_at: KeyPath
+    chain_path: KeyPath
     branches: Mapping[str, tuple[RawBranch, KeyPath]]
     latency: Mapping[str, str]
     traffic: RawTraffic
@@ -57,37 +57,37 @@ def described_versions(raw: RawExperiment) -> tuple[DescribedVersion, ...]:
     return tuple(versions)
 
 
-def _next_version(before: DescribedVersion, change: RawChange, key_path: KeyPath) -> DescribedVersion:
-    branches = dict(before.branches)
+def _next_version(previous: DescribedVersion, change: RawChange, key_path: KeyPath) -> DescribedVersion:
+    branches = dict(previous.branches)
     for name, branch in change.branches.items():
         branches.pop(name, None)
         if branch is not None:
             branches[name] = (branch, (*key_path, "branches", name))
-    latency = {server: name for server, name in {**before.latency, **change.latency}.items() if name is not None}
+    latency = {server: name for server, name in {**previous.latency, **change.latency}.items() if name is not None}
     has_chain = change.chain is not None
     return DescribedVersion(
         at=change.at,
         key_path=key_path,
-        chain=before.chain if change.chain is None else tuple(change.chain),
-        chain_at=(*key_path, "chain") if has_chain else before.chain_at,
+        chain=previous.chain if change.chain is None else tuple(change.chain),
+        chain_path=(*key_path, "chain") if has_chain else previous.chain_path,
         branches=branches,
         latency=latency,
-        traffic=before.traffic.model_copy(update=_set_keys(change.traffic)),
-        udp=before.udp and before.udp.model_copy(update=_set_keys(change.udp)),
-        links={name: _link_after(link, change.links.get(name)) for name, link in before.links.items()},
+        traffic=previous.traffic.model_copy(update=_updates(change.traffic)),
+        udp=previous.udp and previous.udp.model_copy(update=_updates(change.udp)),
+        links={name: _changed_link(link, change.links.get(name)) for name, link in previous.links.items()},
     )
 
 
-def _set_keys(change: Raw | None) -> dict[str, Any]:
+def _updates(change: Raw | None) -> dict[str, Any]:
     """The keys that a change has; null is left out but where it removes a loss."""
     keys = {key: getattr(change, key) for key in change.model_fields_set} if change else {}
     return {key: value for key, value in keys.items() if value is not None or key == "loss"}
 
 
-def _link_after(link: RawLink, change: RawLinkChange | None) -> RawLink:
+def _changed_link(link: RawLink, change: RawLinkChange | None) -> RawLink:
     if change is None:
         return link
-    directions = {name: getattr(link, name).model_copy(update=_set_keys(getattr(change, name))) for name in DIRECTIONS}
+    directions = {name: getattr(link, name).model_copy(update=_updates(getattr(change, name))) for name in DIRECTIONS}
     return link.model_copy(update=directions)
 
 
@@ -96,7 +96,7 @@ def resolve_version(document: Document, version: DescribedVersion) -> SteeringVe
     line = document.line
     return SteeringVersion(
         at=version.at,
-        chain=Chain(MAIN, version.chain, line=line(version.chain_at)),
+        chain=Chain(MAIN, version.chain, line=line(version.chain_path)),
         branches=tuple(
             Chain(name, tuple(branch.chain), TrafficSelector(**dict(branch.carries)), line(key_path))
             for name, (branch, key_path) in version.branches.items()
@@ -108,11 +108,11 @@ def resolve_version(document: Document, version: DescribedVersion) -> SteeringVe
 
 def check_changes(raw: RawExperiment, mistakes: Mistakes) -> None:
     """Note changes out of order, after the end, without effect, or of parts that do not exist."""
-    for key_path, message in _mistakes(raw, mistakes.document):
+    for key_path, message in _change_mistakes(raw, mistakes.document):
         mistakes.note(key_path, message)
 
 
-def _mistakes(raw: RawExperiment, document: Document) -> Iterator[tuple[KeyPath, str]]:
+def _change_mistakes(raw: RawExperiment, document: Document) -> Iterator[tuple[KeyPath, str]]:
     versions = described_versions(raw)
     for index, (change, before, after) in enumerate(zip(raw.changes, versions[:-1], versions[1:], strict=True)):
         if change.at >= raw.duration:
@@ -155,5 +155,5 @@ def _load_mistakes(raw: RawExperiment, change: RawChange, after: DescribedVersio
             yield key_path, f"{name!r} has no settings that could change; {suggest(name, raw.links, 'links')}"
         else:
             for direction in DIRECTIONS:
-                if _set_keys(getattr(link, direction)) and getattr(raw.links[name], direction).trace is not None:
+                if _updates(getattr(link, direction)) and getattr(raw.links[name], direction).trace is not None:
                     yield (*key_path, direction), "it follows a trace; write the change into that"

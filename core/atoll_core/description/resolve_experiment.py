@@ -112,7 +112,7 @@ class _Resolver:
 
     def resolve_link(self, raw: RawLink, key_path: KeyPath) -> Link:
         to_island, to_world = (
-            resolve_direction(getattr(raw, way), (*key_path, way), self.mistakes, self.files) for way in DIRECTIONS
+            resolve_direction(getattr(raw, name), (*key_path, name), self.mistakes, self.files) for name in DIRECTIONS
         )
         return Link(str(key_path[-1]), to_island, to_world, raw.counts, self.document.line(key_path))
 
@@ -120,7 +120,7 @@ class _Resolver:
         """Every version; with load or links if any change names them."""
         changes = self.raw.changes
         traffic, links = self.traffic, self.links
-        is_changed = [any(getattr(change, key) for change in changes) for key in ("traffic", "udp", "links")]
+        changed = {key for key in ("traffic", "udp", "links") if any(getattr(change, key) for change in changes)}
         for version, change in zip(described_versions(self.raw), (None, *changes), strict=True):
             if change and change.traffic:
                 traffic = resolve_traffic(version.traffic, self.mistakes, self.files, (*version.key_path, "traffic"))
@@ -133,9 +133,9 @@ class _Resolver:
                 )
             yield replace(
                 resolve_version(self.document, version),
-                traffic=traffic if is_changed[0] else None,
-                udp_rate=version.udp.rate if is_changed[1] and version.udp else None,
-                links=links if is_changed[2] else (),
+                traffic=traffic if "traffic" in changed else None,
+                udp_rate=version.udp.rate if "udp" in changed and version.udp else None,
+                links=links if "links" in changed else (),
             )
 
     def check(self) -> None:
@@ -204,21 +204,21 @@ class _Resolver:
     def resolve_boxes(self) -> Iterator[BoxConfiguration]:
         """The settings of every box that has any, those of the experiment in place of the lab's."""
         for box in self.network.boxes:
-            given = self.raw.boxes.get(box.name, {})
-            settings, _ = resolve_settings(box, given)
+            overrides = self.raw.boxes.get(box.name, {})
+            settings, _ = resolve_settings(box, overrides)
             if settings:
-                doubtful = next((key for key in ("buffer_max", "redundancy") if key in given), "")
-                line = self.document.line(("boxes", box.name, doubtful))
+                warned_key = next((key for key in ("buffer_max", "redundancy") if key in overrides), "")
+                line = self.document.line(("boxes", box.name, warned_key))
                 yield BoxConfiguration(box.name, tuple(settings.items()), line)
 
     def check_boxes(self) -> None:
         boxes = {box.name: box for box in self.network.boxes}
-        for name, given in self.raw.boxes.items():
+        for name, overrides in self.raw.boxes.items():
             if name not in boxes:
                 self.note(("boxes", name), f"unknown box {name!r}; {suggest(name, boxes, 'boxes')}")
                 continue
-            for key, message in resolve_settings(boxes[name], given)[1]:
-                key_path: KeyPath = ("boxes", name, key) if key in given else ("boxes", name)
+            for key, message in resolve_settings(boxes[name], overrides)[1]:
+                key_path: KeyPath = ("boxes", name, key) if key in overrides else ("boxes", name)
                 self.mistakes.diagnostics.append(self.document.mistake(key_path, message))
 
     def check_pairs(self) -> None:
@@ -226,7 +226,7 @@ class _Resolver:
         if self.mistakes.diagnostics:
             return
         network, experiment = self.network, self.experiment()
-        key_paths = self.places_of_chains(experiment)
+        key_paths = self.chain_key_paths(experiment)
         settings = {configuration.box: dict(configuration.settings) for configuration in experiment.boxes}
         for chain in experiment.all_chains:
             for world, island in pairs_of(network, chain):
@@ -240,19 +240,19 @@ class _Resolver:
         for chain, reason in () if self.mistakes.diagnostics else allocate_tunnels(network, experiment)[1]:
             self.note(key_paths[chain], reason)
 
-    def places_of_chains(self, experiment: Experiment) -> dict[Chain, KeyPath]:
+    def chain_key_paths(self, experiment: Experiment) -> dict[Chain, KeyPath]:
         """Where each chain is described first."""
         key_paths: dict[Chain, KeyPath] = {}
         for described, version in zip(described_versions(self.raw), experiment.versions, strict=True):
-            key_paths.setdefault(version.chain, described.chain_at)
+            key_paths.setdefault(version.chain, described.chain_path)
             for branch in version.branches:
                 key_paths.setdefault(branch, described.branches[branch.name][1])
         return key_paths
 
     def is_unused(self, name: str) -> bool:
         """Whether no chain has this link; a misspelt hop counts as this link."""
-        hops, known_hops = hops_of(self.raw), (*self.lab.raw.boxes, *self.lab.raw.taps)
-        intended = {nearest(hop, known_hops) for hop in hops if hop not in known_hops}
+        hops, names = hops_of(self.raw), (*self.lab.raw.boxes, *self.lab.raw.taps)
+        intended = {nearest(hop, names) for hop in hops if hop not in names}
         return name not in {*hops, *intended}
 
     def check_latency(self) -> None:
@@ -260,9 +260,9 @@ class _Resolver:
         hosts = [host.name for host in self.network.world_hosts]
         classes = [delay.name for box in self.network.delay_boxes for delay in box.classes]
         changes = [(("changes", index), change.latency) for index, change in enumerate(self.raw.changes)]
-        for at, latency in [((), self.raw.latency), *changes]:
+        for change_path, latency in [((), self.raw.latency), *changes]:
             for server, name in latency.items():
-                key_path: KeyPath = (*at, "latency", server)
+                key_path: KeyPath = (*change_path, "latency", server)
                 if server not in roles:
                     self.note(key_path, f"unknown world host {server!r}; {suggest(server, hosts, 'world hosts')}")
                 elif not roles[server].is_world:
@@ -286,13 +286,13 @@ class _Resolver:
                 self.note(key_path, f"a host of role {roles[server].value} sends no load; name world servers only")
 
     def check_roles(self) -> None:
-        load = any(version.traffic.channels > 0 for version in described_versions(self.raw))
-        required = _REQUIRED_ROLES | (_ROLES_FOR_LOAD if load else {})
+        has_load = any(version.traffic.channels > 0 for version in described_versions(self.raw))
+        required = _REQUIRED_ROLES | (_ROLES_FOR_LOAD if has_load else {})
         if self.raw.udp and self.raw.udp.receivers == "clients":
             required.setdefault(HostRole.ISLAND_CLIENT, "it receives flows of UDP")
-        for role, why in required.items():
+        for role, reason in required.items():
             if not self.network.with_role(role):
-                self.note(("lab",), f"{self.network.file} has no host with role {role.value}: {why}; add one")
+                self.note(("lab",), f"{self.network.file} has no host with role {role.value}: {reason}; add one")
 
     def check_capacity(self, steerings: tuple[TrunkSteering, ...]) -> None:
         """Check that cables are as fast as the links of a version."""
@@ -301,33 +301,33 @@ class _Resolver:
         network, document = self.network, self.lab.document
         key_path: KeyPath = ("links", steerings[0].links[0].box)
         to_island, to_world = total_rates(steerings)
-        one_way, both_ways = max(to_island, to_world), Rate(to_island.bit_s + to_world.bit_s)
+        max_rate, total_rate = max(to_island, to_world), Rate(to_island.bit_s + to_world.bit_s)
         for box, on_trunk in delay_boxes_in_use(network, steerings):
-            load = both_ways if on_trunk else one_way
+            load = total_rate if on_trunk else max_rate
             if load > box.rate:
                 sum_text = f"{to_island} to the island + {to_world} to the world = {load}"
                 cable, carried_load = ("the trunk", sum_text) if on_trunk else ("a class's cable", load)
-                where = f"{box.rate}, {document.where(('delay_boxes', box.name, 'rate'))}"
-                text = f"{cable} of delay box {box.name!r} ({where}) is too slow: each way it carries {carried_load}"
+                limit = f"{box.rate}, {document.where(('delay_boxes', box.name, 'rate'))}"
+                text = f"{cable} of delay box {box.name!r} ({limit}) is too slow: each way it carries {carried_load}"
                 self.note(key_path, f"{text}; write 'rate: {load}' there, or lower the link's")
-        for learning in network.learning_switches:
-            if one_way > learning.rate:
-                where = f"{learning.rate}, {document.where(('learning_switches', learning.name, 'rate'))}"
-                text = f"the uplink of learning switch {learning.name!r} ({where}) is too slow"
-                load = f"its hosts have up to {one_way}; write 'rate: {one_way}' there, or lower the link's"
+        for switch in network.learning_switches:
+            if max_rate > switch.rate:
+                limit = f"{switch.rate}, {document.where(('learning_switches', switch.name, 'rate'))}"
+                text = f"the uplink of learning switch {switch.name!r} ({limit}) is too slow"
+                load = f"its hosts have up to {max_rate}; write 'rate: {max_rate}' there, or lower the link's"
                 self.note(key_path, f"{text}: {load}")
-        fullest = {load[0]: load for load in sorted(trunk_loads(network, steerings), key=lambda load: load[2])}
-        for trunk, out, load in fullest.values():
+        load_by_trunk = {item[0]: item for item in sorted(trunk_loads(network, steerings), key=lambda item: item[2])}
+        for trunk, exit_port, load in load_by_trunk.values():
             if load > trunk.rate:
-                name = f"trunk {trunk.a} - {trunk.b} ({trunk.rate}, {self.lab.where_rate_of(trunk)})"
-                text = f"{name} is too slow: {load} leave {out.switch} by it"
+                name = f"trunk {trunk.a} - {trunk.b} ({trunk.rate}, {self.lab.rate_location(trunk)})"
+                text = f"{name} is too slow: {load} leave {exit_port.switch} by it"
                 self.note(key_path, f"{text}; write 'rate: {load}' there, or lower the link's")
 
     def steerings(self, version: SteeringVersion) -> Iterator[TrunkSteering]:
         """Each chain with at least one link, as far as its hops are known."""
-        known_hops = {box.name for box in self.network.boxes} | {tap.name for tap in self.network.taps}
+        names = {box.name for box in self.network.boxes} | {tap.name for tap in self.network.taps}
         for chain in (version.chain, *version.branches):
             links = tuple(link for link in version.links or self.links if link.box in chain.hops)
             if links:
-                hops = tuple(hop for hop in chain.hops if hop in known_hops)
+                hops = tuple(hop for hop in chain.hops if hop in names)
                 yield TrunkSteering(hops, links, version.latency)

@@ -14,7 +14,7 @@ from atoll_core.description.validation_messages import parse, suggest
 from atoll_core.description.yaml_document import Document, KeyPath, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.lab.inventory import (
-    ONLY,
+    SINGLE,
     Inventory,
     InventoryMachine,
     InventorySwitch,
@@ -64,7 +64,7 @@ class _Resolver:
         if raw.interface is not None and by_slot:
             self.note(("machines", name), f"{name}: both 'interface' and 'interfaces'; keep one of them")
         if raw.interface is not None:
-            slot = next(iter(self.slots[name])) if len(self.slots.get(name, ())) == 1 else ONLY
+            slot = next(iter(self.slots[name])) if len(self.slots.get(name, ())) == 1 else SINGLE
             by_slot[slot] = raw.interface  # a machine with one interface need not name its slot
         interfaces = tuple(NamedInterface(slot, interface.name, interface.mac) for slot, interface in by_slot.items())
         if len({interface.name for interface in interfaces}) < len(interfaces):
@@ -124,17 +124,17 @@ class _Resolver:
             self.check_address(network, name, raw)
             if raw.capacity is not None and name not in clients:
                 self.note(("machines", name, "capacity"), f"{name}: only island clients have channels; remove it")
-        known_switches = [switch.name for switch in network.switches]
+        switch_names = [switch.name for switch in network.switches]
         for name in self.raw.switches:
-            if name not in known_switches:
-                suggestion = suggest(name, known_switches, "switches")
+            if name not in switch_names:
+                suggestion = suggest(name, switch_names, "switches")
                 self.note(("switches", name), f"unknown switch {shown(name)} in lab {network.name}; {suggestion}")
         dpids: dict[int, str] = {}
         for switch in network.switches:
-            other = self.raw.switches.get(switch.name)
-            dpid = (other.dpid if other else None) or switch.dpid
+            override = self.raw.switches.get(switch.name)
+            dpid = (override.dpid if override else None) or switch.dpid
             if (owner := dpids.setdefault(dpid, switch.name)) != switch.name:
-                key_path = ("switches", switch.name if other else owner)
+                key_path = ("switches", switch.name if override else owner)
                 self.note(key_path, f"datapath id {dpid} is both {owner}'s and {switch.name}'s; correct one of them")
 
     def check_management(self, network: Network) -> None:
@@ -146,7 +146,7 @@ class _Resolver:
         for name, raw in self.raw.machines.items():
             targets += [(("machines", name, key), name, getattr(raw, key)) for key in ("ssh", "jump")]
         for key_path, owner, target in targets:
-            address = _address(split_target(target)[1]) if target else None
+            address = _parse_address(split_target(target)[1]) if target else None
             for end, end_network in (("world", network.world), ("island", network.island)):
                 if address is not None and address in end_network:
                     text = f"{owner}: {address} is in the {end} network {end_network} of the lab"
@@ -155,7 +155,7 @@ class _Resolver:
     def check_address(self, network: Network, name: str, raw: RawMachine) -> None:
         """Check the address of a host that is reached in-band."""
         key_path: KeyPath = ("machines", name, "ssh")
-        address = _address(split_target(raw.ssh)[1])
+        address = _parse_address(split_target(raw.ssh)[1])
         if address is None:
             return
         control = next((host.control for host in network.hosts if host.name == name), None)
@@ -166,11 +166,11 @@ class _Resolver:
 
     def check_slots(self, name: str, raw: RawMachine) -> None:
         needed = set(self.slots[name])
-        written = set(raw.interfaces) or (needed if len(needed) == 1 and raw.interface else set())
+        described = set(raw.interfaces) or (needed if len(needed) == 1 and raw.interface else set())
         key_path: KeyPath = ("machines", name)
-        if missing := sorted(needed - written):
+        if missing := sorted(needed - described):
             self.note(key_path, f"{name}: no interface for {', '.join(missing)}; write {_example(name, self.slots)}")
-        if extra := sorted(written - needed):
+        if extra := sorted(described - needed):
             suggestion = suggest(extra[0], sorted(needed), "interfaces")
             self.note(key_path, f"{name}: the lab has no interface {', '.join(extra)} there; {suggestion}")
 
@@ -178,7 +178,7 @@ class _Resolver:
         self.mistakes.append(self.document.mistake(key_path, message))
 
 
-def _address(text: str) -> IPv4Address | None:
+def _parse_address(text: str) -> IPv4Address | None:
     try:
         return IPv4Address(text)
     except AddressValueError:
@@ -189,5 +189,5 @@ def _example(name: str, slots: Mapping[str, Collection[str]]) -> str:
     names = sorted(slots[name])
     if len(names) == 1:
         return f"'{name}: {{ssh: ADDRESS, interface: NAME}}'"
-    listed = ", ".join(f"{slot}: NAME" for slot in names)
-    return f"'{name}: {{ssh: ADDRESS, interfaces: {{{listed}}}}}'"
+    interfaces = ", ".join(f"{slot}: NAME" for slot in names)
+    return f"'{name}: {{ssh: ADDRESS, interfaces: {{{interfaces}}}}}'"

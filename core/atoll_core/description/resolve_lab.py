@@ -40,7 +40,7 @@ from atoll_core.lab.twin import TwinSettings
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_core.units import Duration
 
-HARDWARE = tuple(driver for driver in get_args(Driver) if driver != "ovs")
+HARDWARE_DRIVERS = tuple(driver for driver in get_args(Driver) if driver != "ovs")
 """The drivers that can have a twin."""
 
 SWITCH_NAME_MAX = INTERFACE_NAME_MAX  # the bridge of an emulated switch is an interface
@@ -94,7 +94,7 @@ class Lab:
         """The noun for a name ("host", "delay box"), or None."""
         return next((ENTRY_NOUNS[section] for section in _SECTIONS if name in getattr(self.raw, section)), None)
 
-    def where_rate_of(self, trunk: Trunk) -> str:
+    def rate_location(self, trunk: Trunk) -> str:
         """File and line of a trunk's rate."""
         return self.document.where(("trunks", self.network.trunks.index(trunk), "rate"))
 
@@ -131,7 +131,7 @@ class _Builder:
         self.file, self.line = document.file, document.line
         self.raw = raw
         self.cables: list[_Cable] = []
-        self.numbers_of_classes = count(_FIRST_CLASS_NUMBER, 2)
+        self.class_numbers = count(_FIRST_CLASS_NUMBER, 2)
         switches = (*self.raw.switches, *self.raw.learning_switches)
         self.switch_numbers = {name: number for number, name in enumerate(switches, start=1)}
 
@@ -191,11 +191,11 @@ class _Builder:
 
     def leg(self, name: str, box: RawBox, side: str, *, spare: bool = False) -> Interface:
         """An interface of a box. A spare one has the MTU of the first on its side, unless it declares its own."""
-        around: KeyPath = ("boxes", name)
-        first: RawBoxPort = getattr(box, side)
-        raw: RawBoxPort = getattr(box.spare, side) if spare else first
-        key_path: KeyPath = (*around, "spare", side) if spare else (*around, side)
-        mtus = [(raw.mtu, key_path), (first.mtu, (*around, side)), (box.mtu, around)]
+        box_path: KeyPath = ("boxes", name)
+        main: RawBoxPort = getattr(box, side)
+        raw: RawBoxPort = getattr(box.spare, side) if spare else main
+        key_path: KeyPath = (*box_path, "spare", side) if spare else (*box_path, side)
+        mtus = [(raw.mtu, key_path), (main.mtu, (*box_path, side)), (box.mtu, box_path)]
         return self.interface(key_path, raw.port, raw, f"{name}-{side[0]}{2 if spare else ''}", mtus)
 
     def delay_box(self, name: str, raw: RawDelayBox) -> DelayBox:
@@ -210,24 +210,24 @@ class _Builder:
             vlan, ports, interfaces = raw.vlan or 0, None, list[Interface]()
             for side, leg in (("world", raw.world), ("island", raw.island)):
                 if leg:
-                    at = (*key_path, "classes", name, side)
-                    mtus = [(leg.mtu, at), (box.mtu, key_path)]
-                    interfaces.append(self.interface(at, leg.port, leg, f"{key_path[1]}-{index}{side[0]}", mtus))
+                    leg_path = (*key_path, "classes", name, side)
+                    mtus = [(leg.mtu, leg_path), (box.mtu, key_path)]
+                    interfaces.append(self.interface(leg_path, leg.port, leg, f"{key_path[1]}-{index}{side[0]}", mtus))
             if len(interfaces) == 2:
-                vlan, ports = next(self.numbers_of_classes), PortPair(*interfaces)
+                vlan, ports = next(self.class_numbers), PortPair(*interfaces)
             jitter = Duration(round(box.jitter * raw.rtt.ns / 2)) if raw.jitter is None else raw.jitter
             reorder = box.reorder if raw.reorder is None else raw.reorder
             yield LatencyClass(name, vlan, raw.rtt, jitter, ports, reorder=reorder)
 
     def taps(self) -> Iterator[Tap]:
         """The taps, whose interfaces take the longest packets of the lab."""
-        longest = max((MTU, *(cable.interface.mtu for cable in self.cables)))
+        max_mtu = max((MTU, *(cable.interface.mtu for cable in self.cables)))
         for name, raw in self.raw.taps.items():
             port, key = (raw.cable, "cable") if raw.cable else (raw.port, "port")
             if port and not (raw.port and raw.cable):
                 key_path = ("taps", name)
                 interface = self.interface(
-                    key_path, port, raw, f"{raw.host}-{name}", [(longest, key_path)], raw.host, key
+                    key_path, port, raw, f"{raw.host}-{name}", [(max_mtu, key_path)], raw.host, key
                 )
                 yield Tap(name, raw.host, interface, key == "cable", raw.direction == "to_island")
 
@@ -243,7 +243,7 @@ class _Builder:
     ) -> Interface:
         """An interface with defaults: a name, and the first MTU that is declared; each of ``mtus`` has its key path."""
         learning = self.raw.learning_switches.get(port.switch) if key_path[0] == "hosts" else None
-        mtu, line = next(((mtu, self.line((*at, "mtu"))) for mtu, at in mtus if mtu is not None), (MTU, 0))
+        mtu, line = next(((mtu, self.line((*path, "mtu"))) for mtu, path in mtus if mtu is not None), (MTU, 0))
         interface = Interface(
             raw.interface or name,
             raw.mac or self.default_mac(port, 0xA8 if key == "cable" else 0xA7),
@@ -261,7 +261,7 @@ class _Builder:
         return octets.hex(":")
 
 
-def _names(lab: Lab) -> _Mistakes:
+def _check_names(lab: Lab) -> _Mistakes:
     """Names are unique across all sections; several taps may share a capture host."""
     owners: dict[str, KeyPath] = {}
     machines: list[tuple[str, KeyPath]] = []
@@ -271,8 +271,8 @@ def _names(lab: Lab) -> _Mistakes:
             first = owners.setdefault(name, key_path)
             if first != key_path:
                 line = lab.document.line(first)
-                where = f"line {line}" if line else "a setting"
-                yield key_path, f"{where} already gives this name to a {ENTRY_NOUNS[str(first[0])]}; rename one"
+                location = f"line {line}" if line else "a setting"
+                yield key_path, f"{location} already gives this name to a {ENTRY_NOUNS[str(first[0])]}; rename one"
             if section in _MACHINE_SECTIONS:
                 machines.append((name, key_path))
             if lab.raw.control and name == CONTROL:
@@ -290,16 +290,16 @@ def _names(lab: Lab) -> _Mistakes:
             yield key_path, f"the machine of an emulated lab is called {EMULATION!r} in every run; choose another name"
 
 
-def _uniqueness(lab: Lab) -> _Mistakes:
+def _check_uniqueness(lab: Lab) -> _Mistakes:
     """Numbers, addresses, ports and names within a machine have one user."""
     owners: dict[tuple[str, object], KeyPath] = {}
-    for noun, value, key_path, remedy in _uses(lab):
+    for noun, value, key_path, remedy in _unique_values(lab):
         owner = owners.setdefault((noun, value), key_path)
         if owner != key_path:
             yield key_path, f"{noun} {value} is already taken by {lab.entry_with_line(owner)}; {remedy}"
 
 
-def _uses(lab: Lab) -> Iterator[tuple[str, object, KeyPath, str]]:
+def _unique_values(lab: Lab) -> Iterator[tuple[str, object, KeyPath, str]]:
     """All that can have one user only: its noun, itself, the user's key path, and the remedy for a second one."""
     for name, switch in lab.raw.switches.items():
         yield "datapath id", switch.dpid, ("switches", name, "dpid"), "give each switch its own"
@@ -325,7 +325,7 @@ def _uses(lab: Lab) -> Iterator[tuple[str, object, KeyPath, str]]:
             yield "MAC address", cable.raw.mac, (*cable.key_path, "mac"), remedy
 
 
-def _default_macs(lab: Lab) -> _Mistakes:
+def _check_default_macs(lab: Lab) -> _Mistakes:
     """No MAC address that is given is another interface's default."""
     cables = [cable for cable in lab.cables if cable.key != "cable"]
     defaults = {cable.interface.mac: cable.key_path for cable in cables if not cable.raw.mac}
@@ -336,7 +336,7 @@ def _default_macs(lab: Lab) -> _Mistakes:
             yield (*cable.key_path, "mac"), f"{mac} is the default of {owner}; choose another or leave it out"
 
 
-def _attachment(lab: Lab) -> _Mistakes:
+def _check_attachment(lab: Lab) -> _Mistakes:
     """Cables end at switches that exist, trunks at two of them, and splitters are in cables."""
     raw = lab.raw
     splitters = [(cable.port, (*cable.key_path, cable.key)) for cable in lab.cables if cable.key == "cable"]
@@ -361,7 +361,7 @@ def _attachment(lab: Lab) -> _Mistakes:
             yield ("taps", name), text
 
 
-def _interface_names(lab: Lab) -> _Mistakes:
+def _check_interface_names(lab: Lab) -> _Mistakes:
     """Interfaces and the bridges of emulated switches can have their names."""
     for section in ("switches", "learning_switches"):
         for name in getattr(lab.raw, section):
@@ -377,16 +377,16 @@ def _interface_names(lab: Lab) -> _Mistakes:
             yield cable.key_path, f"{text}; shorten the name, or add 'interface: ...'"
 
 
-def _twins(lab: Lab) -> _Mistakes:
+def _check_twins(lab: Lab) -> _Mistakes:
     for switch in lab.network.switches:
         twin, key_path = switch.twin, ("switches", switch.name, "twin")
-        if twin and switch.driver not in HARDWARE:
-            yield key_path, f"driver {switch.driver} has no twin; drivers that have one: {', '.join(HARDWARE)}"
+        if twin and switch.driver not in HARDWARE_DRIVERS:
+            yield key_path, f"driver {switch.driver} has no twin; drivers that have one: {', '.join(HARDWARE_DRIVERS)}"
         if twin and twin.lag_min and twin.lag_max and twin.lag_min.ns > twin.lag_max.ns:
             yield (*key_path, "lag_min"), f"{twin.lag_min} is above lag_max, {twin.lag_max}"
 
 
-def _networks(lab: Lab) -> _Mistakes:
+def _check_networks(lab: Lab) -> _Mistakes:
     """The networks are apart, each host's addresses are in theirs, and that of control has one to spare."""
     network, control = lab.network, lab.network.control
     networks = {"world": network.world, "island": network.island}
@@ -394,9 +394,9 @@ def _networks(lab: Lab) -> _Mistakes:
         text = f"{network.island} overlaps the world's {network.world}; choose networks that do not"
         yield ("networks", "island"), text
     if control:
-        for end, other in networks.items():
-            if control.network.overlaps(other):
-                text = f"{control.network} overlaps the {end} network {other}; choose a network of its own"
+        for end, end_network in networks.items():
+            if control.network.overlaps(end_network):
+                text = f"{control.network} overlaps the {end} network {end_network}; choose a network of its own"
                 yield (CONTROL, "network"), text
         networks[CONTROL] = control.network
         control_addresses = {host.control for host in network.in_band_hosts if host.control in control.network}
@@ -407,22 +407,22 @@ def _networks(lab: Lab) -> _Mistakes:
     for host in network.hosts:
         end = "world" if host.role.is_world else "island"
         for key, name, address in (("ip", end, host.address), (CONTROL, CONTROL, host.control)):
-            own_network = networks.get(name)
-            if address is None or own_network is None:
+            end_network = networks.get(name)
+            if address is None or end_network is None:
                 continue
             key_path = ("hosts", host.name, key)
-            if address not in own_network:
-                example = own_network[1] if own_network.num_addresses > 1 else own_network[0]
-                text = f"{address} is outside the {name} network {own_network}; choose one inside, such as {example}"
+            if address not in end_network:
+                example = end_network[1] if end_network.num_addresses > 1 else end_network[0]
+                text = f"{address} is outside the {name} network {end_network}; choose one inside, such as {example}"
                 yield key_path, text
-            elif own_network.prefixlen < 31 and address in (own_network.network_address, own_network.broadcast_address):
+            elif end_network.prefixlen < 31 and address in (end_network.network_address, end_network.broadcast_address):
                 yield (
                     key_path,
-                    f"{address} is the network's own or its broadcast address; choose another of {own_network}",
+                    f"{address} is the network's own or its broadcast address; choose another of {end_network}",
                 )
 
 
-def _hosts(lab: Lab) -> _Mistakes:
+def _check_hosts(lab: Lab) -> _Mistakes:
     first_by_role: dict[HostRole, str] = {}
     for name, raw in lab.raw.hosts.items():
         key_path, role = ("hosts", name), raw.role.value
@@ -443,18 +443,18 @@ def _hosts(lab: Lab) -> _Mistakes:
             yield (*key_path, CONTROL), f"{text}; give it a second interface for control, and remove this key"
 
 
-def _ends(lab: Lab) -> _Mistakes:
+def _check_learning_switches(lab: Lab) -> _Mistakes:
     """No learning switch has hosts of both ends: their frames would not pass an OpenFlow switch."""
     for learning in lab.network.learning_switches:
-        behind = lab.network.hosts_behind(learning.name)
-        other = next((host for host in behind if host.role.is_world != behind[0].role.is_world), None)
-        if other:
-            text = f"host {behind[0].name!r} of the other end is behind {learning.name!r}, too; frames between hosts "
+        hosts = lab.network.hosts_behind(learning.name)
+        host = next((host for host in hosts if host.role.is_world != hosts[0].role.is_world), None)
+        if host:
+            text = f"host {hosts[0].name!r} of the other end is behind {learning.name!r}, too; frames between hosts "
             text += "behind one learning switch pass no OpenFlow switch, so no chain would carry them; use another one"
-            yield ("hosts", other.name, "port"), text
+            yield ("hosts", host.name, "port"), text
 
 
-def _boxes(lab: Lab) -> _Mistakes:
+def _check_boxes(lab: Lab) -> _Mistakes:
     """Boxes have keys that fit their kind, and MTUs that fit each other."""
     for box in lab.network.boxes:
         key_path: KeyPath = ("boxes", box.name)
@@ -472,31 +472,31 @@ def _boxes(lab: Lab) -> _Mistakes:
             yield key_path, text
 
 
-def _delay_boxes(lab: Lab) -> _Mistakes:
+def _check_delay_boxes(lab: Lab) -> _Mistakes:
     """Each class has a tag on the trunk or two ports, and all legs have one MTU: frames pass between any of them."""
     for box in lab.network.delay_boxes:
         raw, key_path = lab.raw.delay_boxes[box.name], ("delay_boxes", box.name)
         has_ports = any(latency.world or latency.island for latency in raw.classes.values())
         if not box.trunk and not has_ports and lab.raw.switches:
             yield key_path, f"trunk is missing; add 'trunk: {lab.free_port(next(iter(lab.raw.switches)))}'"
-        longest = max((interface.mtu for interface in box.interfaces), default=MTU)
+        max_mtu = max((interface.mtu for interface in box.interfaces), default=MTU)
         for latency in box.classes:
             raw_class, class_path = raw.classes[latency.name], (*key_path, "classes", latency.name)
-            is_given = [each is not None for each in (raw_class.vlan, raw_class.world, raw_class.island)]
-            if is_given not in ([True, False, False], [False, True, True]):
+            is_set = [value is not None for value in (raw_class.vlan, raw_class.world, raw_class.island)]
+            if is_set not in ([True, False, False], [False, True, True]):
                 yield class_path, "write either vlan (a tag on the trunk), or world and island (two ports of its own)"
             elif raw_class.vlan is not None and box.trunk is None and has_ports:
                 yield (*class_path, "vlan"), "its delay box has no trunk; add 'trunk: SWITCH/PORT' to it"
             if 2 * latency.jitter.ns > latency.rtt.ns:
-                most = Duration(latency.rtt.ns // 2)
-                text = f"{latency.jitter} exceeds the delay each way; at most half the rtt: {most}"
+                max_jitter = Duration(latency.rtt.ns // 2)
+                text = f"{latency.jitter} exceeds the delay each way; at most half the rtt: {max_jitter}"
                 yield (*class_path, "jitter"), text
-            if latency.ports and (least := min(latency.ports.world.mtu, latency.ports.island.mtu)) < longest:
-                text = f"an MTU of {least}, and its delay box has one of {longest}; write one mtu for the box"
+            if latency.ports and (min_mtu := min(latency.ports.world.mtu, latency.ports.island.mtu)) < max_mtu:
+                text = f"an MTU of {min_mtu}, and its delay box has one of {max_mtu}; write one mtu for the box"
                 yield class_path, text
 
 
-def _reachability(lab: Lab) -> _Mistakes:
+def _check_reachability(lab: Lab) -> _Mistakes:
     """Trunks connect every switch with the rest of the lab."""
     names = [switch.name for switch in lab.network.switches]
     ends = [(trunk.a.switch, trunk.b.switch) for trunk in lab.network.trunks]
@@ -519,16 +519,16 @@ def _reachability(lab: Lab) -> _Mistakes:
 
 
 _CHECKS = (
-    _names,
-    _uniqueness,
-    _default_macs,
-    _attachment,
-    _interface_names,
-    _twins,
-    _networks,
-    _hosts,
-    _ends,
-    _boxes,
-    _delay_boxes,
-    _reachability,
+    _check_names,
+    _check_uniqueness,
+    _check_default_macs,
+    _check_attachment,
+    _check_interface_names,
+    _check_twins,
+    _check_networks,
+    _check_hosts,
+    _check_learning_switches,
+    _check_boxes,
+    _check_delay_boxes,
+    _check_reachability,
 )

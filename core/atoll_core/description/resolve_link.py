@@ -26,7 +26,7 @@ from atoll_core.experiment.experiment import (
 )
 
 _SMALLEST_PROBE_BYTES = 84  # bytes of a ping
-_LESS_LOSS = {
+_LOSS_REMEDIES = {
     Bernoulli: "write less than 100 %",
     BitError: "write a smaller one, such as 1e-7",
     GilbertElliott: "write bad_to_good above 0 %, or loss_good or loss_bad below 100 %",
@@ -41,7 +41,7 @@ def resolve_direction(
     """The direction at ``key_path`` of a document. Its mistakes, and those in the files that it names, are noted."""
     trace = files.read(raw.trace, read_trace, "CSV") if raw.trace is not None else None
     if trace:
-        mistakes.of_file((*key_path, "trace"), trace.mistakes)
+        mistakes.note_in_file((*key_path, "trace"), trace.mistakes)
     aqm = raw.aqm and (raw.aqm.codel or raw.aqm.red)
     direction = LinkDirection(
         rate=raw.rate,
@@ -51,11 +51,11 @@ def resolve_direction(
         queue_packets=raw.queue_packets,
         low_priority=raw.low_priority and LowPriority(**dict(raw.low_priority)),
         reorder=raw.reorder,
-        loss=raw.loss and _loss(raw.loss, (*key_path, "loss"), mistakes, files),
+        loss=raw.loss and _resolve_loss(raw.loss, (*key_path, "loss"), mistakes, files),
         aqm=aqm and (Codel if raw.aqm and raw.aqm.codel else Red)(**dict(aqm)),
         trace=replace(trace.value, file=raw.trace) if trace and trace.value else None,
     )
-    for key, message in _mistakes(direction, may_lose_all=key_path[0] != "links"):
+    for key, message in _direction_mistakes(direction, may_lose_all=key_path[0] != "links"):
         mistakes.note((*key_path, *key), message)
     if trace and trace.value:
         for row, message in _trace_mistakes(trace.value, direction, mistakes.document.where((*key_path, "rate"))):
@@ -64,10 +64,10 @@ def resolve_direction(
     return direction
 
 
-def _loss(raw: RawLoss, key_path: KeyPath, mistakes: Mistakes, files: ReferencedFiles) -> Loss | None:
+def _resolve_loss(raw: RawLoss, key_path: KeyPath, mistakes: Mistakes, files: ReferencedFiles) -> Loss | None:
     if raw.trace is not None:
         trace = files.read(raw.trace, read_loss_trace)
-        mistakes.of_file((*key_path, "trace"), trace.mistakes)
+        mistakes.note_in_file((*key_path, "trace"), trace.mistakes)
         return trace.value and replace(trace.value, file=raw.trace, where=raw.where)
     if raw.bit_error is not None:
         return BitError(raw.bit_error, raw.where)
@@ -82,15 +82,15 @@ def _loss(raw: RawLoss, key_path: KeyPath, mistakes: Mistakes, files: Referenced
     )
 
 
-def _mistakes(direction: LinkDirection, *, may_lose_all: bool) -> Iterator[tuple[KeyPath, str]]:
+def _direction_mistakes(direction: LinkDirection, *, may_lose_all: bool) -> Iterator[tuple[KeyPath, str]]:
     """``may_lose_all``: a direction after a change."""
-    least_delay, _ = direction.delays
-    if direction.jitter and direction.jitter.amount > least_delay:
-        delay = "the delay" if least_delay == direction.delay else "the least delay of the trace"
-        yield ("jitter",), f"{direction.jitter.amount} exceeds {delay}; write at most {least_delay}"
+    min_delay, _ = direction.delays
+    if direction.jitter and direction.jitter.amount > min_delay:
+        delay = "the delay" if min_delay == direction.delay else "the least delay of the trace"
+        yield ("jitter",), f"{direction.jitter.amount} exceeds {delay}; write at most {min_delay}"
     loss = direction.loss
     if loss and not may_lose_all and mean_loss(loss, _SMALLEST_PROBE_BYTES) == 1:
-        yield ("loss",), f"every packet is lost, {_UNTESTABLE}; {_LESS_LOSS[type(loss)]}"
+        yield ("loss",), f"every packet is lost, {_UNTESTABLE}; {_LOSS_REMEDIES[type(loss)]}"
     match direction.aqm:
         case Codel(target, interval) if target > interval:
             yield ("aqm", "codel"), f"target {target} exceeds interval {interval}; lower it"
@@ -103,8 +103,8 @@ def _mistakes(direction: LinkDirection, *, may_lose_all: bool) -> Iterator[tuple
         yield ("aqm", "red", "max"), text
 
 
-def _trace_mistakes(trace: LinkTrace, direction: LinkDirection, rate_at: str) -> Iterator[tuple[int, str]]:
-    """Mistakes in rows; ``rate_at``: file and line of the direction's rate."""
+def _trace_mistakes(trace: LinkTrace, direction: LinkDirection, rate_location: str) -> Iterator[tuple[int, str]]:
+    """Mistakes in rows; ``rate_location``: file and line of the direction's rate."""
     first = trace.rows[0]
     if first.blocked or first.loss == 1:
         state = "the link is blocked" if first.blocked else "every packet is lost"
@@ -112,6 +112,6 @@ def _trace_mistakes(trace: LinkTrace, direction: LinkDirection, rate_at: str) ->
         yield 0, f"{state} at t_s 0, {_UNTESTABLE}; write {remedy} in the first row"
     too_fast = next((index for index, row in enumerate(trace.rows) if row.rate and row.rate > direction.rate), None)
     if too_fast is not None:
-        most = max(row.rate for row in trace.rows if row.rate)
-        allowed = f"rate is {direction.rate} ({rate_at}), the largest rate that the link can have"
-        yield too_fast, f"{trace.rows[too_fast].rate} is too fast: {allowed}; raise that to {most}"
+        max_rate = max(row.rate for row in trace.rows if row.rate)
+        allowed = f"rate is {direction.rate} ({rate_location}), the largest rate that the link can have"
+        yield too_fast, f"{trace.rows[too_fast].rate} is too fast: {allowed}; raise that to {max_rate}"

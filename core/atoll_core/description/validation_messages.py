@@ -39,15 +39,15 @@ ENTRY_NOUNS = {  # sections whose keys are names, and the noun for one entry
     "machines": "machine",
     "interfaces": "interface",
 }
-_MOST_NAMES = 20
-_LEAST_SIMILARITY = 0.6  # difflib's default for a close match
-_LEAST_LETTERS = 3  # letters
+_MAX_NAMES = 20
+_MIN_SIMILARITY = 0.6  # difflib's default for a close match
+_MIN_LETTERS = 3  # letters
 _SYNONYMS = {"kind": {"satellite": "link", "emulator": "link", "modem": "external"}}
-_OF_THE_LAB = ("chain", "links", "branches", "changes", "latency", "servers")  # keys that name things of the lab
-_MOST_COMPARED = 100  # characters; the comparison takes quadratic time
+_LAB_NAME_KEYS = ("chain", "links", "branches", "changes", "latency", "servers")  # keys that name things of the lab
+_MAX_COMPARED_CHARACTERS = 100  # characters; the comparison takes quadratic time
 _PORT = re.compile(r"\b([a-z][a-z0-9-]*)/[0-9]+\b")
-_ANY_PORT = "switch/number"
-_MOST_EXAMPLE_PORTS = 2  # ports of one switch
+_PORT_PLACEHOLDER = "switch/number"
+_MAX_EXAMPLE_PORTS = 2  # ports of one switch
 _NUMBERS = re.compile("[0-9]+")
 _BOUNDS = ("ge", "le")  # of a whole number, as annotated-types has them
 
@@ -68,7 +68,7 @@ class Mistakes:
         name = entry_name(key_path)
         self.diagnostics.append(self.document.mistake(key_path, f"{name}: {message}" if name else message))
 
-    def of_file(self, key_path: KeyPath, mistakes: Iterable[Diagnostic]) -> None:
+    def note_in_file(self, key_path: KeyPath, mistakes: Iterable[Diagnostic]) -> None:
         """Note those of a file that is named at ``key_path``. One of the file as a whole is reported there."""
         for mistake in mistakes:
             if mistake.line:
@@ -113,42 +113,42 @@ def error_message(
     error: ErrorDetails,
     ports: Ports = MappingProxyType({}),
     examples: Mapping[str, str] = MappingProxyType({}),
-    within: KeyPath = (),
+    base_path: KeyPath = (),
 ) -> str:
     """The message for one of pydantic's errors in a description: the error and the remedy.
 
     ``ports``: free ones of each switch of the lab that is described.
     ``examples``: by key, in place of the model's.
-    ``within``: the key path of the model in the description.
+    ``base_path``: the key path of the model in the description.
     """
     key_path = _key_path(error)
-    outer, inner = _prefix(entry_name((*within, *key_path[:-1]))), _prefix(entry_name((*within, *key_path)))
-    key, given = str(key_path[-1]) if key_path else "", error.get("input")
+    outer, inner = _prefix(entry_name((*base_path, *key_path[:-1]))), _prefix(entry_name((*base_path, *key_path)))
+    key, value = str(key_path[-1]) if key_path else "", error.get("input")
     field = field_at(model, key_path)
     match error["type"]:
         case "missing":
             return f"{outer}{key} is missing; add {_example(key, field, ports, examples)}"
         case "extra_forbidden":
-            known = sorted(_keys(model_at(model, key_path[:-1])))
-            return f"{outer}unknown key {shown(key)}; {suggest(key, known, 'keys')}"
+            keys = sorted(_keys(model_at(model, key_path[:-1])))
+            return f"{outer}unknown key {shown(key)}; {suggest(key, keys, 'keys')}"
         case "value_error":
             reason = str(cast(Any, error)["ctx"]["error"])
-            return f"{inner}{reason.replace(PORT_EXAMPLE, _port_example(given, ports))}"
+            return f"{inner}{reason.replace(PORT_EXAMPLE, _port_example(value, ports))}"
         case "enum" | "literal_error":
-            remedy = suggest(given, _choices(field), f"{key.rstrip('s')}s", also=_SYNONYMS.get(key, {}))
-            return f"{inner}unknown {key} {shown(given)}; {remedy}"
+            remedy = suggest(value, _choices(field), f"{key.rstrip('s')}s", synonyms=_SYNONYMS.get(key, {}))
+            return f"{inner}unknown {key} {shown(value)}; {remedy}"
         case "int_type" | "greater_than_equal" | "less_than_equal":
-            return f"{inner}{shown(given)} is not a whole number{_range(model, key_path)}"
+            return f"{inner}{shown(value)} is not a whole number{_range(model, key_path)}"
         case "bool_type":
-            return f"{inner}{shown(given)} is neither true nor false; write one of them without quotes"
+            return f"{inner}{shown(value)} is neither true nor false; write one of them without quotes"
         case "string_type":
-            return f"{inner}expected text{_such_as(key, field, ports, examples)}; found {shown(given)}"
+            return f"{inner}expected text{_such_as(key, field, ports, examples)}; found {shown(value)}"
         case "list_type":
-            return f"{inner}expected a list{_such_as(key, field, ports, examples)}; found {shown(given)}"
+            return f"{inner}expected a list{_such_as(key, field, ports, examples)}; found {shown(value)}"
         case "dict_type" | "model_type" | "model_attributes_type":
-            return f"{inner}expected keys{_such_as(key, field, ports, examples)}; found {shown(given)}"
+            return f"{inner}expected keys{_such_as(key, field, ports, examples)}; found {shown(value)}"
         case _:
-            return f"{inner}{shown(given)} is not valid here{_such_as(key, field, ports, examples)}"
+            return f"{inner}{shown(value)} is not valid here{_such_as(key, field, ports, examples)}"
 
 
 def entry_name(key_path: KeyPath) -> str:
@@ -174,46 +174,46 @@ def on_line(line: int) -> str:
 
 
 def suggest(
-    given: object, known: Iterable[str], nouns: str, most: int = _MOST_NAMES, also: Mapping[str, str] | None = None
+    word: object, words: Iterable[str], nouns: str, limit: int = _MAX_NAMES, synonyms: Mapping[str, str] | None = None
 ) -> str:
-    """The remedy for an unknown word: the most similar known one, and the first ``most`` of them.
+    """The remedy for an unknown word: the most similar known one, and the first ``limit`` of them.
 
-    ``also``: synonyms of known words.
+    ``synonyms``: synonyms of known words.
     """
-    names, synonyms = list(known), also or {}
+    names, synonyms = list(words), synonyms or {}
     if not names:
         return f"there are no known {nouns}"
-    best = nearest(str(given), [*names, *synonyms])
+    best = nearest(str(word), [*names, *synonyms])
     best = synonyms.get(best, best) if best else None
-    listed = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+    listed = ", ".join(names[:limit]) + (", ..." if len(names) > limit else "")
     return f"did you mean {shown(best)}? known {nouns}: {listed}" if best else f"known {nouns}: {listed}"
 
 
-def nearest(given: str, known: Iterable[str]) -> str | None:
-    """The known word of which ``given`` is probably a misspelling; the first of several.
+def nearest(word: str, words: Iterable[str]) -> str | None:
+    """The known word of which ``word`` is probably a misspelling; the first of several.
 
     Words that differ in a number alone are not misspellings of each other: rtt-60 does not suggest rtt-20.
     """
-    similarity = {name: _likeness(given[:_MOST_COMPARED], name) for name in known}
+    similarity = {name: _similarity(word[:_MAX_COMPARED_CHARACTERS], name) for name in words}
     best = max(similarity, key=lambda name: similarity[name], default="")
-    return best if similarity.get(best, 0) >= _LEAST_SIMILARITY and not _differ_in_number(given, best) else None
+    return best if similarity.get(best, 0) >= _MIN_SIMILARITY and not _differ_in_number(word, best) else None
 
 
-def _likeness(given: str, name: str) -> float:
+def _similarity(word: str, name: str) -> float:
     """The similarity of two words, from 0 to 1. A word that begins with the other counts as similar."""
-    is_prefix = min(len(given), len(name)) >= _LEAST_LETTERS and (given.startswith(name) or name.startswith(given))
-    return max(difflib.SequenceMatcher(None, given, name).ratio(), _LEAST_SIMILARITY if is_prefix else 0)
+    is_prefix = min(len(word), len(name)) >= _MIN_LETTERS and (word.startswith(name) or name.startswith(word))
+    return max(difflib.SequenceMatcher(None, word, name).ratio(), _MIN_SIMILARITY if is_prefix else 0)
 
 
-def _differ_in_number(one: str, other: str) -> bool:
-    numbers = [[number.lstrip("0") for number in _NUMBERS.findall(word)] for word in (one, other)]
-    return _NUMBERS.sub("0", one) == _NUMBERS.sub("0", other) and numbers[0] != numbers[1]
+def _differ_in_number(a: str, b: str) -> bool:
+    numbers = [[number.lstrip("0") for number in _NUMBERS.findall(word)] for word in (a, b)]
+    return _NUMBERS.sub("0", a) == _NUMBERS.sub("0", b) and numbers[0] != numbers[1]
 
 
 def _suggest_key(model: type[Raw], key_path: KeyPath) -> str | None:
     """The known key of which the key at ``key_path`` is probably a misspelling; None if it is a known key."""
-    known = _keys(model_at(model, key_path[:-1]))
-    return None if key_path[-1] in known else nearest(str(key_path[-1]), known)
+    keys = _keys(model_at(model, key_path[:-1]))
+    return None if key_path[-1] in keys else nearest(str(key_path[-1]), keys)
 
 
 def _prefix(name: str) -> str:
@@ -254,7 +254,7 @@ def without_none(hint: Any) -> Any:
 def _choices(field: FieldInfo | None) -> list[str]:
     hint = without_none(field.annotation) if field else None
     if hint is BoxKind:
-        return list(BoxKind.known)
+        return list(BoxKind.registered)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return [str(member.value) for member in hint]
     return [str(choice) for choice in typing.get_args(hint)] if typing.get_origin(hint) is Literal else []
@@ -279,11 +279,11 @@ def _bounds(hints: Iterable[Any]) -> dict[str, int]:
 def lab_examples(lab: Mapping[str, Any]) -> dict[str, str]:
     """Examples for the keys of an experiment that name parts of its lab, as far as the lab's tree has them."""
     boxes, hosts, delays = (_entries(lab, section) for section in ("boxes", "hosts", "delay_boxes"))
-    links = {kind.name for kind in BoxKind.known.values() if kind.is_link}
+    links = {kind.name for kind in BoxKind.registered.values() if kind.is_link}
     link = next((name for name, box in boxes.items() if box.get("kind") in links), None)
     server = next((name for name, host in hosts.items() if host.get("role") == "world-server"), None)
     latency = next((name for box in delays.values() for name in _entries(box, "classes")), None)
-    examples: dict[str, str] = dict.fromkeys(_OF_THE_LAB if lab else (), "...") | {"carries": "{protocol: udp}"}
+    examples: dict[str, str] = dict.fromkeys(_LAB_NAME_KEYS if lab else (), "...") | {"carries": "{protocol: udp}"}
     if link:
         taps = list(_entries(lab, "taps"))
         chain = f"[{', '.join([*taps[:1], link, *taps[1:][-1:]])}]"
@@ -318,27 +318,27 @@ def _such_as(key: str, field: FieldInfo | None, ports: Ports, examples: Mapping[
 
 def _with_ports(example: str, ports: Ports) -> str:
     """An example with its ports replaced by free ports of the lab's switches; without a switch, by words."""
-    switch_of: dict[str, str] = {}
+    switches: dict[str, str] = {}
     free = {switch: iter(numbers) for switch, numbers in ports.items()}
 
     def free_port(match: re.Match[str]) -> str:
-        switch = switch_of.setdefault(match[1], list(ports)[min(len(switch_of), len(ports) - 1)] if ports else "")
-        return next(free.get(switch, iter(())), _ANY_PORT)
+        switch = switches.setdefault(match[1], list(ports)[min(len(switches), len(ports) - 1)] if ports else "")
+        return next(free.get(switch, iter(())), _PORT_PLACEHOLDER)
 
     return _PORT.sub(free_port, example)
 
 
-def _port_example(given: object, ports: Ports) -> str:
-    """A free port of a switch of this lab, if possible of the switch that ``given`` resembles."""
-    switch = nearest(str(given).partition("/")[0], ports) or next(iter(ports), "")
-    return next(iter(ports.get(switch, ())), _ANY_PORT)
+def _port_example(value: object, ports: Ports) -> str:
+    """A free port of a switch of this lab, if possible of the switch that ``value`` resembles."""
+    switch = nearest(str(value).partition("/")[0], ports) or next(iter(ports), "")
+    return next(iter(ports.get(switch, ())), _PORT_PLACEHOLDER)
 
 
 def _free_ports(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Some free ports of every switch of a lab: ports that are nowhere in its tree."""
     used = set(_texts(tree))
     return {
-        switch: tuple(islice((port for port in _ports_of(switch) if port not in used), _MOST_EXAMPLE_PORTS))
+        switch: tuple(islice((port for port in _ports_of(switch) if port not in used), _MAX_EXAMPLE_PORTS))
         for switch in _entries(tree, "switches")
     }
 

@@ -23,9 +23,9 @@ from atoll_core.errors import Diagnostic
 KeyPath = tuple[str | int, ...]
 """The path to an entry of a description: keys of mappings and indices of lists, from the top."""
 
-_MOST_BYTES = 4_000_000  # a full lab of some 150 machines is 20 kB
-_MOST_NODES = 100_000  # nested aliases multiply ("billion laughs")
-_MOST_DIGITS = 40  # Python refuses to print integers of thousands
+_MAX_BYTES = 4_000_000  # a full lab of some 150 machines is 20 kB
+_MAX_NODES = 100_000  # nested aliases multiply ("billion laughs")
+_MAX_DIGITS = 40  # Python refuses to print integers of thousands
 _YAML_TAG = "tag:yaml.org,2002:"
 
 
@@ -81,24 +81,24 @@ class Document:
 
 def read_document(path: Path) -> Document:
     """Read and compose a file; errors become mistakes, never an exception."""
-    text = read_text(path, "YAML", _MOST_BYTES)
+    text = read_text(path, "YAML", _MAX_BYTES)
     return (
         Document(text.file, None, {}, (text,)) if isinstance(text, Diagnostic) else compose_document(text, label(path))
     )
 
 
-def read_text(path: Path, kind: str, most_bytes: int) -> str | Diagnostic:
+def read_text(path: Path, kind: str, max_bytes: int) -> str | Diagnostic:
     """The text of a regular UTF-8 file, or the mistake that prevents reading it; ``kind``: the kind of file."""
     file = label(path)
     try:
         with open(path, "rb", opener=_open_nonblocking) as opened:  # Path.open takes no opener
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
                 return Diagnostic(file, 0, f"is not a regular file; give a {kind} file")
-            content = opened.read(most_bytes + 1)
+            content = opened.read(max_bytes + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        return Diagnostic(file, 0, _why_unreadable(error, kind))
-    if len(content) > most_bytes:
-        return Diagnostic(file, 0, f"is larger than {most_bytes // 10**6} MB, the limit for a description")
+        return Diagnostic(file, 0, _read_error_text(error, kind))
+    if len(content) > max_bytes:
+        return Diagnostic(file, 0, f"is larger than {max_bytes // 10**6} MB, the limit for a description")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -146,7 +146,7 @@ def _open_nonblocking(name: str, flags: int) -> int:
     return os.open(name, flags | os.O_NONBLOCK)  # a FIFO without a writer would never open
 
 
-def _why_unreadable(error: OSError | ValueError, kind: str) -> str:
+def _read_error_text(error: OSError | ValueError, kind: str) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
     if isinstance(error, IsADirectoryError):
@@ -202,7 +202,7 @@ class _Builder:
         try:
             tree = self.mapping(root, (), frozenset())
         except _TooLargeError:
-            return _unreadable(self.file, 1, f"more than {_MOST_NODES} entries, including repetitions by aliases")
+            return _unreadable(self.file, 1, f"more than {_MAX_NODES} entries, including repetitions by aliases")
         self.lines[()] = self.line_of(root)
         return Document(self.file, tree, self.lines, tuple(self.mistakes))
 
@@ -211,7 +211,7 @@ class _Builder:
 
     def count(self) -> None:
         self.nodes += 1
-        if self.nodes > _MOST_NODES:
+        if self.nodes > _MAX_NODES:
             raise _TooLargeError
 
     def build(self, node: _Node, key_path: KeyPath, key_line: int, ancestors: frozenset[int]) -> Any:
@@ -238,21 +238,21 @@ class _Builder:
 
     def mapping(self, node: _Node, key_path: KeyPath, ancestors: frozenset[int]) -> dict[str, Any]:
         built: dict[str, Any] = {}
-        first: dict[str, int] = {}
+        first_lines: dict[str, int] = {}
         nested = ancestors | {id(node)}
         for key, child in self.pairs(node):
             line = self.line_of(key)
-            if key.value in first:
-                message = f"key {key.value!r} is here twice, first at line {first[key.value]}; keep one of them"
+            if key.value in first_lines:
+                message = f"key {key.value!r} is here twice, first at line {first_lines[key.value]}; keep one of them"
                 self.mistakes.append(Diagnostic(self.file, line, message))
                 continue
-            first[key.value] = line
+            first_lines[key.value] = line
             built[key.value] = self.build(child, (*key_path, key.value), line, nested)
-        for merged in self.merged(node, nested):
-            for key, child in self.pairs(merged):
+        for source in self.merged(node, nested):
+            for key, child in self.pairs(source):
                 if key.value not in built:
                     built[key.value] = self.build(
-                        child, (*key_path, key.value), self.line_of(key), nested | {id(merged)}
+                        child, (*key_path, key.value), self.line_of(key), nested | {id(source)}
                     )
         return built
 
@@ -308,7 +308,7 @@ def _scalar(node: _Node) -> Any:
 
 def _integer(text: str) -> int | str:
     digits = text.replace("_", "")
-    if len(digits) > _MOST_DIGITS:
+    if len(digits) > _MAX_DIGITS:
         return text
     try:
         has_prefix = digits.lstrip("+-")[:2].lower() in {"0x", "0o", "0b"}

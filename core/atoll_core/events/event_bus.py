@@ -38,7 +38,7 @@ class Subscription(Generic[E]):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
         if error is None and self.error is not None:
@@ -57,14 +57,14 @@ class EventBus:
     def subscribe(self, handle: Callable[[E], object], *types: type[E]) -> Subscription[E]:
         """Call ``handle`` with every event of these types. Close the subscription, or use it as a context manager."""
         subscription = Subscription(self, handle)
-        for kind in types:
-            self._subscribers.setdefault(kind, []).append(subscription)  # pyright: ignore[reportArgumentType]
+        for event_type in types:
+            self._subscribers.setdefault(event_type, []).append(subscription)  # pyright: ignore[reportArgumentType]
         return subscription
 
     def unsubscribe(self, subscription: Subscription[E]) -> None:
         """End a subscription; does nothing if it has ended."""
-        for kind, subscribers in self._subscribers.items():
-            self._subscribers[kind] = [other for other in subscribers if other is not subscription]
+        for event_type, subscribers in self._subscribers.items():
+            self._subscribers[event_type] = [other for other in subscribers if other is not subscription]
 
     def publish(self, event: Event) -> tuple[Exception, ...]:
         """Pass an event to its subscribers; returns their errors, which do not affect the publisher or each other."""
@@ -72,18 +72,18 @@ class EventBus:
         return tuple(error for subscriber in subscribers if (error := subscriber.put(event)) is not None)
 
 
-def reporting(handle: Callable[[E], object], report: Callable[[str], object]) -> Callable[[E], None]:
+def with_error_report(handle: Callable[[E], object], report: Callable[[str], object]) -> Callable[[E], None]:
     """``handle``, for a subscription that is never closed: its errors are reported, an equal one after another once."""
-    last = ""
+    last_error = ""
 
-    def handled(event: E) -> None:
-        nonlocal last
+    def wrapper(event: E) -> None:
+        nonlocal last_error
         try:
             handle(event)
         except Exception as error:
-            if (text := f"{type(event).__name__}: {error!r}") != last:
-                last = text
+            if (text := f"{type(event).__name__}: {error!r}") != last_error:
+                last_error = text
                 report(f"an event was not taken: {text}")
             raise
 
-    return handled
+    return wrapper

@@ -50,7 +50,7 @@ def event_text(event: _Fields) -> _Text | None:
     try:
         text = _TEXTS[kind](event)
     except (AttributeError, KeyError, TypeError):
-        text = _plain_text(kind, event)
+        text = _generic_text(kind, event)
     return text if isinstance(text, tuple) else (str(text), "info")
 
 
@@ -63,7 +63,7 @@ def _warning(text: str, *, if_: bool = True) -> _Text:
     return text, "warning" if if_ else "info"
 
 
-def _message(event: _Fields) -> str:
+def _message_text(event: _Fields) -> str:
     return str(event["message"])
 
 
@@ -71,28 +71,28 @@ def _reason_text(event: _Fields) -> str:
     return f": {event['message']}" if event.get("message") else ""
 
 
-def _lab(event: _Fields) -> _Text:
+def _lab_text(event: _Fields) -> _Text:
     states = {"up": "is up", "down": "has been taken down", "failed": "has failed"}
     return _warning(f"lab {event['lab']} {states[event['state']]}{_reason_text(event)}", if_=event["state"] != "up")
 
 
-def _work(event: _Fields) -> _Text:
+def _work_text(event: _Fields) -> _Text:
     verdict, state = event.get("verdict"), event["state"]
-    outcome = _judgement(event) if verdict else {"begin": "begun", "end": "done"}.get(state, state)
+    outcome = _verdict_with_reasons(event) if verdict else {"begin": "begun", "end": "done"}.get(state, state)
     is_bad = state == "failed" or verdict == "invalid"
     return _warning(f"{event['what']} {event['about']}: {outcome}{_reason_text(event)}", if_=is_bad)
 
 
-def _verdict(event: _Fields) -> _Text:
-    return _warning(f"verdict: {_judgement(event)}", if_=event["verdict"] == "invalid")
+def _verdict_text(event: _Fields) -> _Text:
+    return _warning(f"verdict: {_verdict_with_reasons(event)}", if_=event["verdict"] == "invalid")
 
 
-def _judgement(event: _Fields) -> str:
+def _verdict_with_reasons(event: _Fields) -> str:
     reasons = "; ".join(event.get("reasons") or event.get("caveats") or ())
     return f"{event['verdict']}: {reasons}" if reasons else str(event["verdict"])
 
 
-def _step(event: _Fields) -> str | _Text:
+def _step_text(event: _Fields) -> str | _Text:
     step = event["step"]
     match event.get("state", "begin"):
         case "begin":
@@ -104,7 +104,7 @@ def _step(event: _Fields) -> str | _Text:
             return f"step {step} done"
 
 
-def _applied(event: _Fields) -> str:
+def _applied_text(event: _Fields) -> str:
     changes = counted(event["changes"], "change") if "changes" in event else ""
     if "experiment" not in event:
         return f"applied: {changes}" if changes else "applied"
@@ -112,25 +112,25 @@ def _applied(event: _Fields) -> str:
     return f"{event['experiment']} applied: {chain}{', ' if changes else ''}{changes}"
 
 
-def _start(event: _Fields) -> str:
+def _start_text(event: _Fields) -> str:
     clocks = len(event.get("clocks") or ())
     clocks_text = f", {counted(clocks, 'clock')} compared" if clocks else ""
     return f"the load begins in {(event['at_ns'] - event['t_ns']) / 1e9:.1f} s{clocks_text}"
 
 
-def _clocks(event: _Fields) -> _Text:
+def _clocks_text(event: _Fields) -> _Text:
     step_ns = event["step_ns"]
     text = f"clocks compared; this machine's was set by {step_ns / 1e6:.3f} ms during the measurement"
     return _warning(text, if_=abs(step_ns) > _NOTABLE_STEP_NS)
 
 
-def _change(event: _Fields) -> _Text:
+def _change_text(event: _Fields) -> _Text:
     state = event["state"]
     text = ", ".join(event.get("what") or ()) or {"end": "active"}.get(state, state)
     return _warning(f"change {event['change']}: {text}{_reason_text(event)}", if_=state == "failed")
 
 
-def _swap(event: _Fields) -> str | _Text:
+def _swap_text(event: _Fields) -> str | _Text:
     match event["state"]:
         case "begin":
             moved = f"; moves {', '.join(event['moved'])}" if event.get("moved") else ""
@@ -141,7 +141,7 @@ def _swap(event: _Fields) -> str | _Text:
         case "turned":
             return "swap: packets now take the new chain"
         case "connections":
-            return _connections(event)
+            return _connections_text(event)
         case "undone":
             return _warning(f"swap rolled back: {event['reason']}")
         case "end":
@@ -151,7 +151,7 @@ def _swap(event: _Fields) -> str | _Text:
             raise KeyError
 
 
-def _connections(event: _Fields) -> str | _Text:
+def _connections_text(event: _Fields) -> str | _Text:
     if event["how"] == "failed":
         return _warning(
             "connections through boxes that are no longer in use could not be reset and will time out: "
@@ -166,60 +166,60 @@ def _connections(event: _Fields) -> str | _Text:
     }[event["how"]]
 
 
-def _outcome(event: _Fields) -> _Text:
+def _outcome_text(event: _Fields) -> _Text:
     outcome = str(event["outcome"])  # its reason is that of the step
     return _warning(f"outcome: {outcome.partition(': ')[0]}", if_=outcome != "completed")
 
 
-def _switch(event: _Fields) -> str | _Text:
+def _switch_text(event: _Fields) -> str | _Text:
     is_down = event["state"] == "down"
     return _warning(f"switch {event['switch']} is {'not ' if is_down else ''}connected", if_=is_down)
 
 
-def _terrestrial(event: _Fields) -> str:
+def _terrestrial_text(event: _Fields) -> str:
     measured, configured = event["measured_ns"] / 1e6, event["configured_ns"] / 1e6
     return f"{event['server']}: terrestrial RTT {measured:.2f} ms, configured {configured:g} ms"
 
 
 _TEXTS: dict[str, Callable[[_Fields], str | _Text]] = {
-    "applied": _applied,
+    "applied": _applied_text,
     "base_rtt": lambda event: f"base RTT {event['rtt_ns'] / 1e6:.2f} ms",
-    "change": _change,
+    "change": _change_text,
     "check_off": lambda event: _warning(f"test {event['attempt']}: {event['message']}"),
-    "clocks": _clocks,
+    "clocks": _clocks_text,
     "drained": lambda _: "the link has drained",
     "gap": lambda event: _warning(f"events {event['from']} to {event['to']} are missing from the log"),
-    "lab": _lab,
-    "listener_dropped": _message,
-    "not_collected": lambda event: _warning(_message(event)),
-    "note": _message,
-    "outcome": _outcome,
+    "lab": _lab_text,
+    "listener_dropped": _message_text,
+    "not_collected": lambda event: _warning(_message_text(event)),
+    "note": _message_text,
+    "outcome": _outcome_text,
     "progress": lambda event: str(event["text"]),
     "run": lambda event: f"run {event['run']}",
-    "start": _start,
-    "step": _step,
-    "swap": _swap,
-    "switch": _switch,
-    "terrestrial": _terrestrial,
+    "start": _start_text,
+    "step": _step_text,
+    "swap": _swap_text,
+    "switch": _switch_text,
+    "terrestrial": _terrestrial_text,
     "trace_start": lambda event: f"the trace of {', '.join(event['boxes'])} begins",
     "transfer": lambda event: _warning(f"transfer {event['state']}{_reason_text(event)}"),
-    "verdict": _verdict,
+    "verdict": _verdict_text,
     "whistle": lambda event: f"whistle {event['what']}",
     "window": lambda event: f"measured for {(event['end_ns'] - event['start_ns']) / 1e9:g} s",
-    "work": _work,
+    "work": _work_text,
 }
 
 
-def _plain_text(kind: str, event: _Fields) -> str:
-    plain = ", ".join(f"{key} {_plain(part)}" for key, part in event.items() if key not in _NOT_IN_TEXT)
+def _generic_text(kind: str, event: _Fields) -> str:
+    plain = ", ".join(f"{key} {_value_text(part)}" for key, part in event.items() if key not in _NOT_IN_TEXT)
     return f"{kind}: {plain}" if plain else kind
 
 
-def _plain(part: object) -> str:
+def _value_text(part: object) -> str:
     match part:
         case dict():
-            return "; ".join(f"{key} {_plain(inner)}" for key, inner in part.items()) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            return "; ".join(f"{key} {_value_text(inner)}" for key, inner in part.items()) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         case list() | tuple():
-            return "; ".join(map(_plain, part)) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            return "; ".join(map(_value_text, part)) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         case _:
             return str(part)

@@ -31,7 +31,7 @@ class JitterShape(StrEnum):
     PARETO = "pareto"
 
 
-_MOST_DEVIATIONS = 4  # where the link cuts both tails, as netem does
+_MAX_DEVIATIONS = 4  # where the link cuts both tails, as netem does
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class Jitter:
     correlation: float = 0.0  # of a packet's jitter with that of the packet before, 0 to 1
 
     @property
-    def reach(self) -> Duration:
+    def bound(self) -> Duration:
         """The largest deviation from the delay."""
-        return self.amount if self.distribution is JitterShape.UNIFORM else Duration(_MOST_DEVIATIONS * self.amount.ns)
+        return self.amount if self.distribution is JitterShape.UNIFORM else Duration(_MAX_DEVIATIONS * self.amount.ns)
 
     @property
     def described(self) -> Duration | dict[str, Any]:
@@ -56,14 +56,14 @@ class Jitter:
         return {"amount": self.amount, "distribution": self.distribution, "correlation": correlation}
 
 
-class Where(StrEnum):
+class LossPoint(StrEnum):
     """The position of the loss relative to queue and transmitter."""
 
     AFTER = "after"  # at the receiver: a lost packet has used the link, as with noise and interference
     BEFORE = "before"  # at the input of the queue: a lost packet uses nothing
 
 
-_UNRECORDED = {"unrecorded": Where.BEFORE}  # the position in runs recorded before there was a choice
+_UNRECORDED = {"unrecorded": LossPoint.BEFORE}  # the position in runs recorded before there was a choice
 
 
 @tagged("Bernoulli")
@@ -72,13 +72,13 @@ class Bernoulli:
     """Every packet is lost with the same probability, independently of the others."""
 
     probability: float
-    where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
+    where: LossPoint = field(default=LossPoint.AFTER, metadata=_UNRECORDED)
 
     @property
     def described(self) -> str | dict[str, Any]:
         """As in a description; the probability alone at the usual position."""
         probability = percent(self.probability)
-        return probability if self.where is Where.AFTER else {"probability": probability, "where": self.where}
+        return probability if self.where is LossPoint.AFTER else {"probability": probability, "where": self.where}
 
 
 @tagged("BitError")
@@ -87,7 +87,7 @@ class BitError:
     """Every bit is wrong with the same probability; a packet with a wrong bit is lost."""
 
     probability: float  # of one bit
-    where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
+    where: LossPoint = field(default=LossPoint.AFTER, metadata=_UNRECORDED)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class GilbertElliott:
     bad_to_good: float
     loss_good: float = 0.0
     loss_bad: float = 1.0
-    where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
+    where: LossPoint = field(default=LossPoint.AFTER, metadata=_UNRECORDED)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -126,8 +126,8 @@ class GilbertElliott:
     def mean(self) -> float:
         """The share of lost packets in the long run; a channel that never changes is good."""
         change_rate = self.good_to_bad + self.bad_to_good
-        bad = self.good_to_bad / change_rate if change_rate else 0.0
-        return bad * self.loss_bad + (1 - bad) * self.loss_good
+        bad_share = self.good_to_bad / change_rate if change_rate else 0.0
+        return bad_share * self.loss_bad + (1 - bad_share) * self.loss_good
 
 
 @tagged("LossTrace")
@@ -137,7 +137,7 @@ class LossTrace:
 
     file: str = field(compare=False)
     lost: tuple[bool, ...]
-    where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
+    where: LossPoint = field(default=LossPoint.AFTER, metadata=_UNRECORDED)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -450,7 +450,7 @@ class CaptureSettings(Described):
     buffer: Size  # the kernel's ring of each capture
 
 
-USUAL_CAPTURES = CaptureSettings(Size(96), Size(16 * 10**6))
+DEFAULT_CAPTURES = CaptureSettings(Size(96), Size(16 * 10**6))
 """Ethernet, VLAN, IPv4 and TCP headers with options; a second of 1500-byte frames at 1 Gbit/s."""
 
 
@@ -475,7 +475,7 @@ class VerdictBounds:
         return {**settings_of(self, "lateness_p99", "stall"), **{key: percent(share) for key, share in shares.items()}}
 
 
-USUAL_LIMITS = VerdictBounds(Duration(10**6), Duration(5 * 10**6), 0.001, 0.1, 0.1)
+DEFAULT_LIMITS = VerdictBounds(Duration(10**6), Duration(5 * 10**6), 0.001, 0.1, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,17 +506,17 @@ class SteeringVersion:
             "udp": {"rate": self.udp_rate} if self.udp_rate else {},
         }
 
-    def since(self, before: "SteeringVersion") -> dict[str, Any]:
+    def change_from(self, previous: "SteeringVersion") -> dict[str, Any]:
         """The change that makes this version of the one before it, as in a description."""
-        old, new = before.described, self.described
+        old, new = previous.described, self.described
         links = {
-            link: {way: differing for way in DIRECTIONS if (differing := changes(old["links"][link][way], ways[way]))}
-            for link, ways in new["links"].items()
+            link: {name: part for name in DIRECTIONS if (part := changes(old["links"][link][name], directions[name]))}
+            for link, directions in new["links"].items()
         }
         parts = {
             **changes({"chain": old["chain"]}, {"chain": new["chain"]}),
             **{key: changes(old[key], new[key]) for key in ("branches", "latency", "traffic", "udp")},
-            "links": {link: ways for link, ways in links.items() if ways},
+            "links": {link: directions for link, directions in links.items() if directions},
         }
         return {"at": self.at, **{key: part for key, part in parts.items() if part != {}}}
 
@@ -547,8 +547,8 @@ class Experiment:
     branches: tuple[Chain, ...] = ()  # chains that carry part of the traffic; the rest takes ``chain``
     schedule: tuple[SteeringVersion, ...] = ()
     udp: UdpTraffic | None = None
-    captures: CaptureSettings = USUAL_CAPTURES
-    limits: VerdictBounds = USUAL_LIMITS
+    captures: CaptureSettings = DEFAULT_CAPTURES
+    limits: VerdictBounds = DEFAULT_LIMITS
     boxes: tuple[BoxConfiguration, ...] = ()  # of every box whose kind has settings
     given: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
@@ -565,7 +565,7 @@ class Experiment:
             **settings_of(self, "name", "seed", "duration"),
             **begin.described,
             "boxes": {box.box: kinds[box.box].described_settings(dict(box.settings)) for box in self.boxes},
-            "changes": [after.since(before) for before, after in pairwise(self.schedule)],
+            "changes": [version.change_from(previous) for previous, version in pairwise(self.schedule)],
             **settings_of(self, "traffic", "transfer", "udp", "ping", "captures", "tcp", "limits"),
         }
 
@@ -602,7 +602,7 @@ class Experiment:
         return tuple(version.traffic or self.traffic for version in self.versions)
 
     @property
-    def most_channels(self) -> int:
+    def max_channels(self) -> int:
         """The largest number of channels of any version."""
         return max(load.channels for load in self.loads)
 
@@ -635,14 +635,14 @@ class Experiment:
             for index, link in enumerate(self.links)
         )
 
-    def _over_time(self, ways: list[LinkDirection]) -> LinkDirection:
-        if len(set(ways)) == 1:
-            return ways[0]
-        rows = (TraceRow(version.at, way.rate, way.delay) for version, way in zip(self.versions, ways, strict=True))
+    def _over_time(self, directions: list[LinkDirection]) -> LinkDirection:
+        if len(set(directions)) == 1:
+            return directions[0]
+        rows = (TraceRow(version.at, d.rate, d.delay) for version, d in zip(self.versions, directions, strict=True))
         return replace(
-            ways[0],
-            rate=max(way.rate for way in ways),
-            queue=max(way.queue for way in ways),
+            directions[0],
+            rate=max(direction.rate for direction in directions),
+            queue=max(direction.queue for direction in directions),
             trace=LinkTrace("changes", tuple(rows)),
         )
 
@@ -683,7 +683,7 @@ class Experiment:
         return dict(self.tcp.servers).get(host, self.tcp.congestion_control)
 
     @property
-    def transfer_control(self) -> str:
+    def transfer_congestion_control(self) -> str:
         """The congestion control of the transfer."""
         return (self.transfer and self.transfer.congestion_control) or self.tcp.congestion_control
 
@@ -700,7 +700,7 @@ class Experiment:
             for key, setting in box.settings
             if key.endswith("congestion_control") and not box.is_off
         ]
-        keys_of: dict[str, tuple[str, ...]] = {}
+        keys_by_control: dict[str, tuple[str, ...]] = {}
         for key, control in keys_and_controls:
-            keys_of[control] = (*keys_of.get(control, ()), key)
-        return keys_of
+            keys_by_control[control] = (*keys_by_control.get(control, ()), key)
+        return keys_by_control

@@ -14,11 +14,11 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-ONE = 10**9
+SCALE = 10**9
 """Probabilities of knots are whole numbers of 10^-9."""
 
 SIZE_MAX_BYTES = 2**53
-MOST_STEPS = 1000
+MAX_STEPS = 1000
 """More sizes than this are merged: a plan has the distribution once for each host with channels."""
 
 PUBLISHED = "published"
@@ -50,7 +50,7 @@ class FlowSizes:
 
     def quantile(self, probability: float) -> float:
         """The size in bytes that this share of the flows, 0 to 1, does not exceed."""
-        cumulative = min(max(probability, 0.0), 1.0) * ONE
+        cumulative = min(max(probability, 0.0), 1.0) * SCALE
         index = min(bisect_right(self.knots, cumulative, key=lambda knot: knot[0]), len(self.knots) - 1)
         if self.kind is Interpolation.STEPS:
             return float(self.knots[index][1])
@@ -80,25 +80,25 @@ class FlowSizes:
         """The share of all bytes that flows no larger than ``size`` carry."""
         return self._share_and_mean_up_to(size)[1] / self.mean_bytes
 
-    def mean_with_largest(self, size: float) -> float:
-        """The mean size if all larger flows had ``size`` bytes."""
-        share, mean = self._share_and_mean_up_to(size)
-        return mean + (1 - share) * size
+    def capped_mean(self, cap: float) -> float:
+        """The mean size if all larger flows had ``cap`` bytes."""
+        share, mean = self._share_and_mean_up_to(cap)
+        return mean + (1 - share) * cap
 
-    def pro_rated(self, least: int) -> "FlowSizes":
-        """The same bytes in fewer connections: flows smaller than ``least`` are merged to connections of that size.
+    def pro_rated(self, floor: int) -> "FlowSizes":
+        """The same bytes in fewer connections: flows smaller than ``floor`` are merged to connections of that size.
 
         One connection then represents several recorded flows, each smaller than a TCP handshake. Probability p at size
-        s < ``least`` becomes p * s / ``least`` at size ``least``; then all probabilities are scaled to a sum of 1.
+        s < ``floor`` becomes p * s / ``floor`` at size ``floor``; then all probabilities are scaled to a sum of 1.
         """
-        if least <= self.min_bytes:
+        if floor <= self.min_bytes:
             return self
-        small_share, small_bytes = self._share_and_mean_up_to(least)
-        merged = small_bytes / least
+        small_share, small_bytes = self._share_and_mean_up_to(floor)
+        merged = small_bytes / floor
         scale = 1 / (merged + 1 - small_share)
-        larger = [((merged + p / ONE - small_share) * scale, size) for p, size in self.knots if size > least]
-        first_knot = [(0.0, least)] if self.kind is Interpolation.CURVE else []
-        return FlowSizes(self.name, self.kind, _rounded([*first_knot, (merged * scale, least), *larger]))
+        larger = [((merged + p / SCALE - small_share) * scale, size) for p, size in self.knots if size > floor]
+        first_knot = [(0.0, floor)] if self.kind is Interpolation.CURVE else []
+        return FlowSizes(self.name, self.kind, _rounded([*first_knot, (merged * scale, floor), *larger]))
 
     def _share_and_mean_up_to(self, size: float) -> tuple[float, float]:
         """The share of flows no larger than ``size``, and their contribution to the mean."""
@@ -118,10 +118,10 @@ class FlowSizes:
         """Probability, least and largest size between one knot and the next."""
         if self.kind is Interpolation.STEPS:
             for (previous, _), (p, size) in pairwise([(0, 0), *self.knots]):
-                yield (p - previous) / ONE, size, size
+                yield (p - previous) / SCALE, size, size
         else:
             for (low_p, low), (high_p, high) in pairwise(self.knots):
-                yield (high_p - low_p) / ONE, low, high
+                yield (high_p - low_p) / SCALE, low, high
 
 
 def published() -> FlowSizes:
@@ -131,7 +131,7 @@ def published() -> FlowSizes:
 
 def fixed(name: str, size: int) -> FlowSizes:
     """Every flow of the same size."""
-    return FlowSizes(name, Interpolation.STEPS, ((ONE, size),))
+    return FlowSizes(name, Interpolation.STEPS, ((SCALE, size),))
 
 
 def from_counts(name: str, counts: Mapping[int, float]) -> FlowSizes:
@@ -168,7 +168,7 @@ _PUBLISHED: tuple[Knot, ...] = (
     (999_890_000, 40_000_000),
     (999_950_000, 110_000_000),
     (999_980_000, 360_000_000),
-    (ONE, 900_000_000),
+    (SCALE, 900_000_000),
 )
 
 
@@ -180,26 +180,26 @@ def _rounded(points: Iterable[tuple[float, int]]) -> tuple[Knot, ...]:
     """Knots with whole probabilities, the last one 1; of knots with equal probability the largest is kept."""
     knots: list[Knot] = []
     for probability, size in points:
-        cumulative = round(probability * ONE)
+        cumulative = round(probability * SCALE)
         if knots and cumulative <= knots[-1][0] and knots[-1][0] > 0:
             knots.pop()
         knots.append((cumulative, size))
-    knots[-1] = (ONE, knots[-1][1])
+    knots[-1] = (SCALE, knots[-1][1])
     return tuple(knots)
 
 
 def _groups(sizes: list[int]) -> Iterator[list[int]]:
     """Groups of neighbouring sizes: each size alone if there are few enough, else those within some per cent."""
-    if len(sizes) <= MOST_STEPS:
+    if len(sizes) <= MAX_STEPS:
         yield from ([size] for size in sizes)
         return
     ratio = 1.001
-    while (groups := _within(sizes, ratio)) and len(groups) > MOST_STEPS:
+    while (groups := _groups_by_ratio(sizes, ratio)) and len(groups) > MAX_STEPS:
         ratio = ratio**1.5
     yield from groups
 
 
-def _within(sizes: list[int], ratio: float) -> list[list[int]]:
+def _groups_by_ratio(sizes: list[int], ratio: float) -> list[list[int]]:
     groups: list[list[int]] = []
     for size in sizes:
         if groups and size <= groups[-1][0] * ratio:

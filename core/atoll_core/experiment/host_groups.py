@@ -18,10 +18,10 @@ class Side:
 
     def __init__(self, hosts: tuple[Host, ...], prefixes: Iterable[IPv4Network | None]) -> None:
         self.hosts = hosts
-        self._by_address = {host.address: (host,) for host in hosts}
-        self._within: dict[IPv4Network, tuple[Host, ...]] = {}
-        prefixes_once = tuple(dict.fromkeys(prefix for prefix in prefixes if prefix is not None))
-        self._memberships = {host.name: tuple(host.address in prefix for prefix in prefixes_once) for host in hosts}
+        self._hosts_by_address = {host.address: (host,) for host in hosts}
+        self._hosts_by_prefix: dict[IPv4Network, tuple[Host, ...]] = {}
+        unique_prefixes = tuple(dict.fromkeys(prefix for prefix in prefixes if prefix is not None))
+        self._memberships = {host.name: tuple(host.address in prefix for prefix in unique_prefixes) for host in hosts}
         groups: dict[tuple[bool, ...], list[Host]] = {}
         for host in hosts:
             groups.setdefault(self._memberships[host.name], []).append(host)
@@ -32,15 +32,15 @@ class Side:
         """Equal for hosts of one group."""
         return self._memberships[host.name]
 
-    def within(self, prefix: IPv4Network | None) -> tuple[Host, ...]:
+    def hosts_in(self, prefix: IPv4Network | None) -> tuple[Host, ...]:
         """The hosts within a prefix; all for None."""
         if prefix is None:
             return self.hosts
         if prefix.prefixlen == prefix.max_prefixlen:
-            return self._by_address.get(prefix.network_address, ())
-        if prefix not in self._within:
-            self._within[prefix] = tuple(host for host in self.hosts if host.address in prefix)
-        return self._within[prefix]
+            return self._hosts_by_address.get(prefix.network_address, ())
+        if prefix not in self._hosts_by_prefix:
+            self._hosts_by_prefix[prefix] = tuple(host for host in self.hosts if host.address in prefix)
+        return self._hosts_by_prefix[prefix]
 
 
 class Sides:

@@ -38,7 +38,7 @@ class LinkOverTime:
             return self.at(from_ns).rate
         return Rate(round(8 * 10**9 * self.capacity_bytes(from_ns, to_ns) / (to_ns - from_ns)))
 
-    def rates(self, from_ns: int, to_ns: int) -> tuple[Rate, Rate]:
+    def rate_range(self, from_ns: int, to_ns: int) -> tuple[Rate, Rate]:
         """Return the lowest and the highest rate between two instants."""
         rates = [step.rate for _, _, step in self.spans(from_ns, to_ns)] or [self.at(from_ns).rate]
         return min(rates), max(rates)
@@ -78,11 +78,11 @@ def link_over_time(versions: Iterable[tuple[int, LinkDirection]], trace_ns: int 
     ``trace_ns``: the instant at which a trace began. A direction that follows a trace has one version.
     """
     steps: list[LinkStep] = []
-    for since_ns, way in versions:
-        if way.trace:
-            for row in way.trace.rows:
-                delay = way.delay if row.delay is None else row.delay
-                steps.append(LinkStep(trace_ns + row.t.ns, row.rate or way.rate, way.queue, row.blocked, delay))
+    for since_ns, link in versions:
+        if link.trace:
+            for row in link.trace.rows:
+                delay = link.delay if row.delay is None else row.delay
+                steps.append(LinkStep(trace_ns + row.t.ns, row.rate or link.rate, link.queue, row.blocked, delay))
         else:
-            steps.append(LinkStep(since_ns, way.rate, way.queue, blocked=False, delay=way.delay))
+            steps.append(LinkStep(since_ns, link.rate, link.queue, blocked=False, delay=link.delay))
     return LinkOverTime(tuple(next(equal_steps) for _, equal_steps in groupby(steps, key=lambda step: step[1:])))

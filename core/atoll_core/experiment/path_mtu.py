@@ -40,13 +40,13 @@ def chain_legs(network: Network, chain: Chain) -> tuple[Leg, ...]:
     legs: list[Leg] = []
     encapsulating: list[BoxKind] = []  # the boxes that have encapsulated the packet, the innermost first
     for box in (boxes[hop] for hop in chain.hops if hop in boxes):
-        bytes_before = _added_bytes(encapsulating)
+        added_before = _added_bytes(encapsulating)
         if encapsulating and encapsulating[-1].pair == box.kind.name:
             encapsulating.pop()
         elif box.kind.overhead_bytes:
             encapsulating.append(box.kind)
-        bytes_behind = _added_bytes(encapsulating)
-        legs += [Leg(box.name, box.world, *bytes_before), Leg(box.name, box.island, *bytes_behind)]
+        added_after = _added_bytes(encapsulating)
+        legs += [Leg(box.name, box.world, *added_before), Leg(box.name, box.island, *added_after)]
     return tuple(legs)
 
 
@@ -60,35 +60,35 @@ class PathMtus:
     """The MTUs of an experiment in its lab, in all versions of its steering."""
 
     def __init__(self, network: Network, experiment: Experiment) -> None:
-        used = experiment.as_used(network)
+        network_in_use = experiment.as_used(network)
         self._network = network
         self._states = experiment.states
         self._sides = Sides(network, *self._states)
-        self.legs = {chain: chain_legs(used, chain) for chain in experiment.all_chains}
+        self.legs = {chain: chain_legs(network_in_use, chain) for chain in experiment.all_chains}
         """Of every chain."""
         groups = (*self._sides.world.groups, *self._sides.island.groups)
         self._representative = {host.name: group[0] for group in groups for host in group}
         self._route_cache: dict[tuple[bool, str | None, int, str | None], Routes] = {}
-        trunks = {
+        mtu_by_class = {
             latency.name: min(box.ends(latency).world.mtu, box.ends(latency).island.mtu)
             for box in network.delay_boxes
             for latency in box.classes
         }
         self._delay_box_mtus: dict[str, int] = {}  # the least MTU of its delay boxes, by world host
         for host, name in (pair for version in experiment.versions for pair in version.latency):
-            if name in trunks:
-                self._delay_box_mtus[host] = min(trunks[name], self._delay_box_mtus.get(host, trunks[name]))
+            if name in mtu_by_class:
+                self._delay_box_mtus[host] = min(mtu_by_class[name], self._delay_box_mtus.get(host, mtu_by_class[name]))
 
     def between(self, world: Host, island: Host, protocol: Protocol | None) -> int:
         """IP bytes of the longest packet between two hosts."""
         carriers = (state.carrier(world.address, island.address, protocol) for state in self._states)
-        least = [leg.mtu for chain in carriers for leg in self.legs[chain]]
-        return min([*least, self._of_host(world), self._of_host(island)])
+        mtus = [leg.mtu for chain in carriers for leg in self.legs[chain]]
+        return min([*mtus, self._host_mtu(world), self._host_mtu(island)])
 
-    def longest_at(self, box: ChainBox) -> int:
+    def longest_packet_at(self, box: ChainBox) -> int:
         """IP bytes of the longest packet that hosts make pass a box, with all that other boxes have added to it."""
         ends = (self._network.world_hosts, self._network.island_hosts)
-        hosts = min(max(map(self._of_host, end), default=box.mtu) for end in ends)
+        hosts = min(max(map(self._host_mtu, end), default=box.mtu) for end in ends)
         lengths = [
             min(hosts, *(leg.mtu for leg in legs)) + leg.overhead_bytes
             for legs in self.legs.values()
@@ -97,7 +97,7 @@ class PathMtus:
         ]
         return min(max(lengths, default=box.mtu), box.mtu)
 
-    def least_at(self, box: ChainBox) -> int:
+    def common_mtu_at(self, box: ChainBox) -> int:
         """IP bytes of the longest packet at a box that all chains through it carry whole."""
         lengths = [
             min(other.mtu for other in legs) + leg.overhead_bytes
@@ -109,20 +109,20 @@ class PathMtus:
 
     def of_host(self, host: Host) -> Routes:
         """The MTUs of a host's routes to the other end."""
-        return self._routes(host.role.is_world, None, self._of_host(host), self._representative[host.name])
+        return self._routes(host.role.is_world, None, self._host_mtu(host), self._representative[host.name])
 
     def of_box(self, box: ChainBox, *, to_island: bool) -> Routes:
         """The MTUs of a routed box's routes to the hosts of one end: those of the cables on the rest of the path."""
         return self._routes(to_island, box.name, (box.island if to_island else box.world).mtu, None)
 
-    def _routes(self, to_island: bool, box: str | None, own_mtu: int, host: Host | None) -> Routes:
-        """``box``, or ``host`` and those of its group: where the packets leave, with the MTU ``own_mtu``."""
-        key = (to_island, box, own_mtu, host and host.name)
+    def _routes(self, to_island: bool, box: str | None, src_mtu: int, host: Host | None) -> Routes:
+        """``box``, or ``host`` and those of its group: where the packets leave, with the MTU ``src_mtu``."""
+        key = (to_island, box, src_mtu, host and host.name)
         if key not in self._route_cache:
-            self._route_cache[key] = self._new_routes(to_island, box, own_mtu, host)
+            self._route_cache[key] = self._new_routes(to_island, box, src_mtu, host)
         return self._route_cache[key]
 
-    def _new_routes(self, to_island: bool, box: str | None, own_mtu: int, source_host: Host | None) -> Routes:
+    def _new_routes(self, to_island: bool, box: str | None, src_mtu: int, source_host: Host | None) -> Routes:
         network = self._network.island if to_island else self._network.world
         near, far = (self._sides.world, self._sides.island) if to_island else (self._sides.island, self._sides.world)
         prefixes = sorted(
@@ -141,16 +141,16 @@ class PathMtus:
             paths = {path for pair in pairs for path in self._legs_ahead(*pair, box, to_island=to_island)}
             if not paths:
                 continue
-            mtu_of = {
+            mtu_by_host = {
                 IPv4Network(host.address): min(
-                    own_mtu, *(mtu + overhead for cables, overhead in paths for mtu in (*cables, self._of_host(host)))
+                    src_mtu, *(mtu + overhead for cables, overhead in paths for mtu in (*cables, self._host_mtu(host)))
                 )
                 for host in group
             }
-            common = max(Counter(mtu_of.values()).items(), key=lambda counted: counted[::-1])[0]  # of most hosts
+            common = max(Counter(mtu_by_host.values()).items(), key=lambda counted: counted[::-1])[0]  # of most hosts
             prefix = next((prefix for prefix in reversed(prefixes) if group[0].address in prefix), network)
-            mtus |= {host: mtu for host, mtu in mtu_of.items() if mtu != common} | {prefix: common}
-        routes = {network: mtus.pop(network, min(mtus.values(), default=own_mtu))}
+            mtus |= {host: mtu for host, mtu in mtu_by_host.items() if mtu != common} | {prefix: common}
+        routes = {network: mtus.pop(network, min(mtus.values(), default=src_mtu))}
         for prefix in sorted(mtus, key=lambda prefix: (prefix.prefixlen, prefix)):
             outer = max((other for other in routes if prefix.subnet_of(other)), key=lambda other: other.prefixlen)
             if mtus[prefix] != routes[outer]:
@@ -174,5 +174,5 @@ class PathMtus:
                 if index is not None:
                     yield tuple(leg.mtu for leg in legs[index + 1 :]), legs[index + 1].overhead_bytes
 
-    def _of_host(self, host: Host) -> int:
+    def _host_mtu(self, host: Host) -> int:
         return min(host.interface.mtu, self._delay_box_mtus.get(host.name, host.interface.mtu))

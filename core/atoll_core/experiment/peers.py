@@ -21,7 +21,7 @@ def find_peers(network: Network, experiment: Experiment) -> tuple[dict[str, Peer
     settings = {box.box: dict(box.settings) for box in experiment.boxes}
     peer_boxes = {name for name, box in boxes.items() if box.kind.keeps_peer(settings.get(name, {}))}
     peers: dict[str, Peer] = {}
-    partner: dict[str, str] = {}
+    partners: dict[str, str] = {}
     mistakes: list[tuple[str, Chain, str]] = []
     for state in experiment.states:
         connected: set[str] = set()
@@ -30,7 +30,7 @@ def find_peers(network: Network, experiment: Experiment) -> tuple[dict[str, Peer
             pair = [box.name for box in ends if box.name in peer_boxes]
             if not pair or chain.carries.protocol not in (None, Protocol.TCP):
                 continue
-            if problems := [*_misplaced(ends, pair, peer_boxes), *_ambiguous(pair, partner, connected)]:
+            if problems := [*_misplaced(ends, pair, peer_boxes), *_ambiguous(pair, partners, connected)]:
                 mistakes += [(box, chain, reason) for box, reason in problems]
                 continue
             world, island = pair
@@ -41,7 +41,7 @@ def find_peers(network: Network, experiment: Experiment) -> tuple[dict[str, Peer
                 mistakes.append((world, chain, reason))
                 continue
             if world not in peers:
-                partner |= {world: island, island: world}
+                partners |= {world: island, island: world}
                 peers |= {world: Peer("island", *addresses), island: Peer("world", *addresses)}
     return peers, tuple(dict.fromkeys(mistakes))
 
@@ -49,27 +49,27 @@ def find_peers(network: Network, experiment: Experiment) -> tuple[dict[str, Peer
 def _misplaced(ends: list[ChainBox], pair: list[str], peer_boxes: set[str]) -> Iterator[tuple[str, str]]:
     names = [box.name for box in ends]
     if len(pair) == 1:
-        others = [name for name in names if name not in peer_boxes]
-        remedy = f"write it for {others[0]!r}, too" if others else "add the other box to the chain, or switch it on"
+        unset = [name for name in names if name not in peer_boxes]
+        remedy = f"write it for {unset[0]!r}, too" if unset else "add the other box to the chain, or switch it on"
         text = f"{pair[0]!r} keeps a connection to another box, but no other box of its chain does"
         yield pair[0], f"{text}; {remedy}"
     elif len(pair) > 2:
         text = f"of {', '.join(map(repr, pair))} only two can share a connection; write it for two boxes of a chain"
         yield pair[2], text
     elif abs(names.index(pair[0]) - names.index(pair[1])) > 1:
-        between = names[names.index(pair[0]) + 1]
-        text = f"{between!r}, between {pair[0]!r} and {pair[1]!r}, would take their connection; remove one of them"
+        middle = names[names.index(pair[0]) + 1]
+        text = f"{middle!r}, between {pair[0]!r} and {pair[1]!r}, would take their connection; remove one of them"
         yield pair[0], text
 
 
-def _ambiguous(pair: list[str], partner: dict[str, str], connected: set[str]) -> Iterator[tuple[str, str]]:
+def _ambiguous(pair: list[str], partners: dict[str, str], connected: set[str]) -> Iterator[tuple[str, str]]:
     for box in pair:
         if box in connected:
             text = f"two chains at a time pass {box!r}, but one connection takes one path"
             yield box, f"{text}; let only one of them carry TCP through it"
             return
-        if box in partner and partner[box] not in pair:
-            text = f"{box!r} is connected to {partner[box]!r} in another version of the chain"
+        if box in partners and partners[box] not in pair:
+            text = f"{box!r} is connected to {partners[box]!r} in another version of the chain"
             yield box, f"{text}; keep that box in this one"
             return
 

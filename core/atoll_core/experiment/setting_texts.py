@@ -54,7 +54,7 @@ def settings_table(key: str, described: Sequence[Any]) -> Iterator[Setting]:
         yield from settings_table(full_key, [mapping.get(name, NO_COUNTERPART) for mapping in mappings])
 
 
-def parts(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
+def group_by_part(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
     """Group settings by their part of the description: ``tcp``, ``links.sat.to_island``, ``lab.hosts``."""
     by_part: dict[str, list[Setting]] = {}
     for setting in settings:
@@ -64,15 +64,15 @@ def parts(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
     return by_part
 
 
-def within(part: str, setting: Setting) -> str:
+def key_within(part: str, setting: Setting) -> str:
     """Return the key of a setting within its part."""
     return setting.key.removeprefix(part).lstrip(".")
 
 
 def part_text(part: str, settings: Sequence[Setting]) -> str:
     """Return the settings of a part that are alike: ``rate 16 Mbit/s, delay 250 ms; none: jitter, loss``."""
-    texts = [f"{within(part, setting)} {setting.texts[0]}".lstrip() for setting in settings if not setting.is_unset]
-    unset = [within(part, setting) for setting in settings if setting.is_unset]
+    texts = [f"{key_within(part, setting)} {setting.texts[0]}".lstrip() for setting in settings if not setting.is_unset]
+    unset = [key_within(part, setting) for setting in settings if setting.is_unset]
     none = "none" if unset == [""] else f"none: {', '.join(unset)}"
     return "; ".join((*([", ".join(texts)] if texts else []), *([none] if unset else [])))
 
@@ -98,8 +98,8 @@ def settings_tree(experiment: Experiment, network: Network) -> dict[str, Any]:
 
 def _tree(described: Any) -> Any:
     if isinstance(described, dict):
-        branches = {key: _tree(part) for key, part in cast("dict[str, Any]", described).items() if part is not None}
-        return {key: branch for key, branch in branches.items() if branch not in ({}, [])}
+        subtrees = {key: _tree(part) for key, part in cast("dict[str, Any]", described).items() if part is not None}
+        return {key: subtree for key, subtree in subtrees.items() if subtree not in ({}, [])}
     if isinstance(described, list):
         return [_tree(part) for part in cast("list[Any]", described)]
     return setting_text(described)
@@ -112,12 +112,12 @@ def short_hash(data: Any) -> str:
 
 def _texts(described: Sequence[Any]) -> tuple[str, ...]:
     """Return a text for each value. Different values with equal texts, such as an edited file, get a digest."""
-    first = [described.index(part) for part in described]
+    firsts = [described.index(part) for part in described]
     texts = [
-        NO_COUNTERPART if described[index] is NO_COUNTERPART else setting_text(described[index]) for index in first
+        NO_COUNTERPART if described[index] is NO_COUNTERPART else setting_text(described[index]) for index in firsts
     ]
-    indices = {text: {index for index, other in zip(first, texts, strict=True) if other == text} for text in texts}
+    indices = {text: {index for index, other in zip(firsts, texts, strict=True) if other == text} for text in texts}
     return tuple(
         text if len(indices[text]) == 1 else f"{text}, SHA-256 {short_hash(to_json(described[index]))}"
-        for index, text in zip(first, texts, strict=True)
+        for index, text in zip(firsts, texts, strict=True)
     )

@@ -14,19 +14,19 @@ from atoll_core.experiment.flow_sizes import PUBLISHED, FlowSizes, published
 from atoll_core.units import Duration, Rate, Size
 
 
-class SizesCount(StrEnum):
+class SizeMeaning(StrEnum):
     """The meaning of the sizes of a flow-size distribution."""
 
     PAYLOAD = "payload"  # TCP payload, which a client requests
     IP = "ip"  # IP bytes of the flow from server to client
 
 
-LEAST_IP_BYTES = 269
+MIN_IP_BYTES = 269
 """IP bytes of the smallest flow of a connection, one byte of payload with all packets that only open, acknowledge or
 close (hosts/crates/flow-sizes, headers.rs)."""
 
 
-class ThinkTime(StrEnum):
+class ThinkShape(StrEnum):
     """The distribution of a channel's pauses between flows."""
 
     CONSTANT = "constant"
@@ -38,12 +38,12 @@ class Think:
     """Closed loop: a pause after each flow of a channel."""
 
     mean: Duration
-    distribution: ThinkTime
+    distribution: ThinkShape
 
     @property
     def described(self) -> Duration | dict[str, Any]:
         """As in a description; a constant pause alone."""
-        return self.mean if self.distribution is ThinkTime.CONSTANT else settings_of(self, "mean", "distribution")
+        return self.mean if self.distribution is ThinkShape.CONSTANT else settings_of(self, "mean", "distribution")
 
 
 FLOW_TIMEOUT = Duration(180 * 10**9)
@@ -67,7 +67,7 @@ class Traffic:
     flows_per_s: float | None = None
     write_rate: Rate | None = None  # the most that a server sends by one connection
     write_chunk: Size | None = None  # bytes between the pauses that keep write_rate; None: the kernel paces
-    sizes_count: SizesCount = SizesCount.PAYLOAD
+    sizes_count: SizeMeaning = SizeMeaning.PAYLOAD
     timeout: Duration = FLOW_TIMEOUT  # without a byte; then a connected flow has failed
     line: int = field(default=0, compare=False)  # of the channels in the experiment's file; 0: unknown
 
@@ -80,7 +80,7 @@ class Traffic:
     def described(self) -> dict[str, Any]:
         """As in a description."""
         sizes = _described(self.flow_sizes, self.sizes)
-        counts_ip = self.sizes_count is SizesCount.IP
+        counts_ip = self.sizes_count is SizeMeaning.IP
         return {
             "channels": self.channels,
             "flow_sizes": {"distribution": sizes, "counts": self.sizes_count} if counts_ip else sizes,

@@ -16,7 +16,7 @@ from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.shortest_paths import Topology
 from atoll_core.units import Duration, Rate, Size
 
-_LEAST_RTT_NS = 10**6
+_MIN_RTT_NS = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class _Station:
     Each tap has a mark of whether it copies frames to the island only.
     """
 
-    enters: str
-    leaves: str
+    entry_switch: str
+    exit_switch: str
     taps: tuple[tuple[str, bool], ...]
 
 
 def total_rates(steerings: Iterable[TrunkSteering]) -> tuple[Rate, Rate]:
     """The rates of the traffic of all chains to the island and to the world."""
-    groups = _sharing_links(steerings)
+    groups = _grouped_by_links(steerings)
     to_island = sum(max(steering.to_island.bit_s for steering in group) for group in groups)
     to_world = sum(max(steering.to_world.bit_s for steering in group) for group in groups)
     return Rate(to_island), Rate(to_world)
@@ -74,7 +74,7 @@ def trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterato
     """The load of every trunk in each direction, by the port of its switch, if one server sent everything."""
     topology = Topology.of(network)
     total: Counter[PortRef] = Counter()
-    for group in _sharing_links(steerings):
+    for group in _grouped_by_links(steerings):
         group_load: Counter[PortRef] = Counter()
         for steering in group:
             group_load |= _loads(network, topology, steering)
@@ -83,7 +83,7 @@ def trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterato
         yield from ((trunk, port, Rate(total[port])) for port in (trunk.a, trunk.b))
 
 
-def _sharing_links(steerings: Iterable[TrunkSteering]) -> list[list[TrunkSteering]]:
+def _grouped_by_links(steerings: Iterable[TrunkSteering]) -> list[list[TrunkSteering]]:
     """Chains grouped by their links: chains with the same links share their rate, others add up."""
     groups: dict[frozenset[str], list[TrunkSteering]] = {}
     for steering in steerings:
@@ -95,8 +95,8 @@ def _loads(network: Network, topology: Topology, steering: TrunkSteering) -> Cou
     """The bit/s that leave by each trunk port."""
     island_bound: Counter[PortRef] = Counter()
     world_bound: Counter[PortRef] = Counter()
-    class_of = dict(steering.latency)
-    servers = {(host.interface.attached.switch, class_of.get(host.name)) for host in network.world_hosts}
+    class_by_host = dict(steering.latency)
+    servers = {(host.interface.attached.switch, class_by_host.get(host.name)) for host in network.world_hosts}
     clients = {host.interface.attached.switch for host in network.island_hosts}
     paths = {tuple(_stations(network, steering, *server, client)) for server in servers for client in clients}
     for path in sorted(paths):
@@ -104,7 +104,7 @@ def _loads(network: Network, topology: Topology, steering: TrunkSteering) -> Cou
         world_bound |= _crossings(topology, _reversed(path))
     crossed = {*island_bound, *world_bound}
     to_island, to_world = steering.to_island.bit_s, steering.to_world.bit_s
-    return Counter({out: island_bound[out] * to_island + world_bound[out] * to_world for out in crossed})
+    return Counter({port: island_bound[port] * to_island + world_bound[port] * to_world for port in crossed})
 
 
 def longest_rtt(network: Network, steering: TrunkSteering) -> Duration:
@@ -120,11 +120,11 @@ def rtt_of_links(steering: TrunkSteering) -> Duration:
     return Duration(sum(direction.delays[1].ns for direction in directions))
 
 
-def pause(experiment: Experiment) -> Duration:
+def time_between_flows(experiment: Experiment) -> Duration:
     """The time between two flows of a channel: two round trips of the links, and its pause."""
     rtt_ns = sum(direction.delay.ns for link in experiment.links for direction in (link.to_island, link.to_world))
     think = experiment.traffic.think
-    return Duration(2 * max(rtt_ns, _LEAST_RTT_NS) + (think.mean.ns if think else 0))
+    return Duration(2 * max(rtt_ns, _MIN_RTT_NS) + (think.mean.ns if think else 0))
 
 
 def bottleneck(steering: TrunkSteering) -> Rate:
@@ -169,21 +169,21 @@ def _stations(
 
 def _crossings(topology: Topology, stations: Iterable[_Station]) -> Counter[PortRef]:
     """The number of times that a frame, or its copy for a tap on another switch, leaves by each trunk port."""
-    crossed: Counter[PortRef] = Counter()
+    crossings: Counter[PortRef] = Counter()
     for near, far in pairwise(stations):
-        path = topology.path(near.leaves, far.enters)
-        crossed.update(hop.out for hop in path)
-        passed = {near.leaves, *(hop.arrival.switch for hop in path)}
+        path = topology.path(near.exit_switch, far.entry_switch)
+        crossings.update(hop.out for hop in path)
+        passed = {near.exit_switch, *(hop.arrival.switch for hop in path)}
         for switch, _ in near.taps:
             if switch not in passed:
-                crossed.update(hop.out for hop in topology.path(near.leaves, switch))
-    return crossed
+                crossings.update(hop.out for hop in topology.path(near.exit_switch, switch))
+    return crossings
 
 
 def _reversed(path: tuple[_Station, ...]) -> tuple[_Station, ...]:
     """The path of a frame in the other direction: the taps between two stations that see it stay there."""
-    taps = [tuple((switch, one_way) for switch, one_way in station.taps if not one_way) for station in path[:-1]]
+    taps = [tuple(tap for tap in station.taps if not tap[1]) for station in path[:-1]]
     return tuple(
-        _Station(station.leaves, station.enters, taps_between)
+        _Station(station.exit_switch, station.entry_switch, taps_between)
         for station, taps_between in zip(reversed(path), (*reversed(taps), ()), strict=True)
     )

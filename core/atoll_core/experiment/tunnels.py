@@ -15,7 +15,7 @@ from atoll_core.lab.network import ChainBox, Network
 
 @dataclass(frozen=True, slots=True)
 class Tunnel:
-    """The way of a chain's packets between a pair of boxes; chains of different versions with equal traffic share it.
+    """The path of a chain's packets between a pair of boxes; chains of different versions with equal traffic share it.
 
     ``world``, ``island``: the boxes' names. The addresses are those of the outer packets. ``links``: the names of the
     links between the two boxes, in order; of versions that have others there, all of them.
@@ -53,24 +53,24 @@ def allocate_tunnels(
     Equal inputs give equal addresses: the highest ones that are free.
     """
     network_in_use = experiment.as_used(network)
-    uses_of: dict[tuple[str, str, TrafficSelector], list[tuple[Experiment, Chain, Protocol]]] = {}
+    uses_by_tunnel: dict[tuple[str, str, TrafficSelector], list[tuple[Experiment, Chain, Protocol]]] = {}
     for state in experiment.states:
         for chain in state.chains:
             for world, island in pairs_of(network_in_use, chain):
                 if world.kind.encapsulates:
-                    uses = uses_of.setdefault((world.name, island.name, chain.carries), [])
+                    uses = uses_by_tunnel.setdefault((world.name, island.name, chain.carries), [])
                     uses.append((state, chain, Protocol(world.kind.encapsulates)))
     taken = {host.address for host in network.hosts}
     tunnels: list[Tunnel] = []
     reasons: dict[Chain, str] = {}
-    for (world, island, carries), uses in uses_of.items():
+    for (world, island, carries), uses in uses_by_tunnel.items():
         addresses = _free_addresses(network, carries, uses, taken)
         if addresses is None:
             reasons.setdefault(uses[0][1], _reason(network, world, island, uses))
             continue
         taken |= {*addresses}
-        between = (_links_between(network, chain, world, island) for _, chain, _ in uses)
-        links = dict.fromkeys(link for names in between for link in names)
+        link_names = (_links_between(network, chain, world, island) for _, chain, _ in uses)
+        links = dict.fromkeys(link for names in link_names for link in names)
         tunnels.append(Tunnel(world, island, carries, *addresses, tuple(links)))
     return tuple(tunnels), tuple(reasons.items())
 
@@ -88,26 +88,26 @@ def _free_addresses(
     taken: set[IPv4Address],
 ) -> tuple[IPv4Address, IPv4Address] | None:
     """Two addresses between which the chains of ``uses`` carry packets; None if there are none."""
-    chains = [chain for version, _, _ in uses for chain in version.chains]
+    chains = [chain for state, _, _ in uses for chain in state.chains]
     worlds = _candidates(network.world, carries.world, [chain.carries.world for chain in chains], taken)
     islands = _candidates(network.island, carries.island, [chain.carries.island for chain in chains], taken)
     for world in worlds:
         for island in islands:
-            if all(version.carrier(world, island, protocol) == chain for version, chain, protocol in uses):
+            if all(state.carrier(world, island, protocol) == chain for state, chain, protocol in uses):
                 return world, island
     return None
 
 
 def _candidates(
-    network: IPv4Network, prefix: IPv4Network | None, others: Iterable[IPv4Network | None], taken: set[IPv4Address]
+    network: IPv4Network, prefix: IPv4Network | None, prefixes: Iterable[IPv4Network | None], taken: set[IPv4Address]
 ) -> list[IPv4Address]:
-    """The highest free address of each part of ``prefix`` that the prefixes of ``others`` cut it into."""
+    """The highest free address of each part of ``prefix`` that the prefixes of ``prefixes`` cut it into."""
     scope = prefix or network
-    parts = {other for other in others if other is not None and other.subnet_of(scope)}
-    tops = {scope[-1], *(other[-1] for other in parts), *(other[0] - 1 for other in parts)}
+    parts = {part for part in prefixes if part is not None and part.subnet_of(scope)}
+    highest = {scope[-1], *(part[-1] for part in parts), *(part[0] - 1 for part in parts)}
     unusable = {*taken, network[0], network[-1]}
     candidates: set[IPv4Address] = set()
-    for top in tops:
+    for top in highest:
         address = top
         while address in scope and address in unusable:
             address -= 1
@@ -117,12 +117,12 @@ def _candidates(
 
 
 def _reason(network: Network, world: str, island: str, uses: list[tuple[Experiment, Chain, Protocol]]) -> str:
-    version, chain, protocol = uses[0]
+    state, chain, protocol = uses[0]
     outer = f"{world!r} and {island!r} encapsulate its packets in {protocol.value.upper()}"
     selector = chain.carries
     if selector.protocol and selector.protocol is not protocol:
         return f"it carries {selector.protocol.value.upper()} only, but {outer}; select its traffic by prefixes alone"
-    if others := [other for other in version.chains if other.carries.protocol is protocol is not selector.protocol]:
-        return f"{outer}, which branch {others[0].name!r} carries; select the traffic of that branch by prefixes alone"
+    if chains := [chain for chain in state.chains if chain.carries.protocol is protocol is not selector.protocol]:
+        return f"{outer}, which branch {chains[0].name!r} carries; select the traffic of that branch by prefixes alone"
     prefixes = f"{selector.world or network.world} and {selector.island or network.island}"
     return f"{outer}, and need an address in each of {prefixes} that no host has and no other chain; widen the prefixes"

@@ -7,7 +7,7 @@ from enum import StrEnum
 from ipaddress import IPv4Address
 from typing import Any, ClassVar
 
-from atoll_core.codec import write_by_name
+from atoll_core.codec import register_by_name
 from atoll_core.metrics.metrics_schema import LINK_NS, Measurement, MetricField
 from atoll_core.plan.plan import HostSettings, Privilege
 
@@ -132,7 +132,7 @@ class BoxKind:
     counters: tuple[MetricField, ...] = ()
     levels: tuple[MetricField, ...] = ()
 
-    known: ClassVar[dict[str, "BoxKind"]] = {}
+    registered: ClassVar[dict[str, "BoxKind"]] = {}
 
     def __post_init__(self) -> None:
         if self.settings and self.forwarding is not Forwarding.ROUTED:
@@ -157,10 +157,10 @@ class BoxKind:
     @classmethod
     def named(cls, name: str) -> "BoxKind":
         """The registered kind of this name. Raises ValueError."""
-        if name not in cls.known:
+        if name not in cls.registered:
             msg = f"unknown kind of box {name!r}"
             raise ValueError(msg)
-        return cls.known[name]
+        return cls.registered[name]
 
     def __str__(self) -> str:
         return self.name
@@ -192,12 +192,12 @@ class BoxKind:
         return self.peer_setting is not None and settings.get(self.peer_setting[0]) == self.peer_setting[1]
 
 
-write_by_name(BoxKind, BoxKind.named)
+register_by_name(BoxKind, BoxKind.named)
 
 
 def register(kind: BoxKind) -> BoxKind:
     """Make a kind known to descriptions; returns it."""
-    BoxKind.known[kind.name] = kind
+    BoxKind.registered[kind.name] = kind
     return kind
 
 

@@ -16,7 +16,7 @@ Reed-Solomon rounds up to an even one."""
 _COPIED_KEYS = ("scheme", "generation", "interleave", "direction", "low_priority", "signal")
 
 
-_ROOM_DIVISOR, _ROOM_LEAST_BYTES = 10, 3000
+_ROOM_DIVISOR, _MIN_ROOM_BYTES = 10, 3000
 """A tenth of the queue, but two packets of 1500 bytes: docs/decisions/0078-room-of-titrated-repair-packets.md."""
 
 _FEEDBACK_NS = 100 * 10**6
@@ -24,8 +24,8 @@ _FEEDBACK_NS = 100 * 10**6
 
 
 def _configuration(use: BoxUse) -> Configuration:
-    given = use.settings
-    is_titrated = given["scheduler"] == "titrated"
+    settings = use.settings
+    is_titrated = settings["scheduler"] == "titrated"
     return {
         "pairs": [
             {
@@ -39,58 +39,59 @@ def _configuration(use: BoxUse) -> Configuration:
             "island": {str(host): use.macs[str(host)] for host in use.island_hosts},
         },
         "tunnels": [{**tunnel, "way": tunnel["way"] if is_titrated else 0} for tunnel in use.tunnels],
-        **{key: given[key] for key in _COPIED_KEYS},
-        **_repairs(given),
-        "flush_ns": given["flush"],
-        "scheduler": _scheduler(use),
-        "stale_ns": given["stale"],
-        "hold_ns": given["in_order_hold"],
-        "small_bytes": given["small"],
-        "flow_threshold_bytes": given["flow_threshold"],
+        **{key: settings[key] for key in _COPIED_KEYS},
+        **_repair_configuration(settings),
+        "flush_ns": settings["flush"],
+        "scheduler": _scheduler_configuration(use),
+        "stale_ns": settings["stale"],
+        "hold_ns": settings["in_order_hold"],
+        "small_bytes": settings["small"],
+        "flow_threshold_bytes": settings["flow_threshold"],
         "calibration_port": CALIBRATION_PORT,
-        "poll_ns": given["poll"],
+        "poll_ns": settings["poll"],
     }
 
 
-def _repairs(given: Mapping[str, Any]) -> Configuration:
-    """How many repair packets there are, and the reports by which they are adapted."""
-    is_adapted = given["redundancy"] == "adaptive"
-    most_repairs = given["redundancy_max"] or given["generation"] // 2
-    interval_ns = given["feedback"] or (_FEEDBACK_NS if is_adapted or given["feedback_packets"] else None)
-    feedback = {"every_ns": interval_ns, "packets": given["feedback_packets"], "timeout_ns": given["feedback_timeout"]}
+def _repair_configuration(settings: Mapping[str, Any]) -> Configuration:
+    """The number of repair packets, and the reports by which it is adapted."""
+    is_adapted = settings["redundancy"] == "adaptive"
+    max_repairs = settings["redundancy_max"] or settings["generation"] // 2
+    packets = settings["feedback_packets"]
+    every_ns = settings["feedback"] or (_FEEDBACK_NS if is_adapted or packets else None)
+    feedback = {"every_ns": every_ns, "packets": packets, "timeout_ns": settings["feedback_timeout"]}
     return {
-        "redundancy": given["redundancy_fallback"] if is_adapted else given["redundancy"],
-        "adaptive": {"most": most_repairs, "residual_loss": given["residual_loss"]} if is_adapted else None,
-        "feedback": feedback if interval_ns else None,
+        "redundancy": settings["redundancy_fallback"] if is_adapted else settings["redundancy"],
+        "adaptive": {"most": max_repairs, "residual_loss": settings["residual_loss"]} if is_adapted else None,
+        "feedback": feedback if every_ns else None,
     }
 
 
-def _scheduler(use: BoxUse) -> Configuration:
-    given = use.settings
-    kind = given["scheduler"] or ("interspersed" if given["scheme"] == "sliding-window" else "tail")
+def _scheduler_configuration(use: BoxUse) -> Configuration:
+    settings = use.settings
+    kind = settings["scheduler"] or ("interspersed" if settings["scheme"] == "sliding-window" else "tail")
     if kind == "deferred":
-        return {"kind": kind, "after_ns": given["defer"], "generations": given["defer_generations"]}
+        return {"kind": kind, "after_ns": settings["defer"], "generations": settings["defer_generations"]}
     if kind == "titrated":
-        queue = given["link_queue"]
-        room = given["room"] or min(queue, max(queue // _ROOM_DIVISOR, _ROOM_LEAST_BYTES))
-        return {"kind": kind, "rate_bit_s": given["link_rate"], "queue_bytes": queue, "room_bytes": room}
+        queue = settings["link_queue"]
+        room = settings["room"] or min(queue, max(queue // _ROOM_DIVISOR, _MIN_ROOM_BYTES))
+        return {"kind": kind, "rate_bit_s": settings["link_rate"], "queue_bytes": queue, "room_bytes": room}
     return {"kind": kind}
 
 
-def _redundancy(given: Mapping[str, Any]) -> float:
-    """If it is adapted, the fallback: more is not known before the run."""
-    repairs = given["redundancy_fallback"] if given["redundancy"] == "adaptive" else given["redundancy"]
-    return 0.0 if given["direction"] == "to_world" else repairs / given["generation"]
+def _redundancy_share(settings: Mapping[str, Any]) -> float:
+    """Repair packets per packet towards the island; if adapted, of the fallback, as no report exists before the run."""
+    repairs = settings["redundancy_fallback"] if settings["redundancy"] == "adaptive" else settings["redundancy"]
+    return 0.0 if settings["direction"] == "to_world" else repairs / settings["generation"]
 
 
-def _max_residence_ns(given: Mapping[str, Any]) -> int:
+def _max_residence_ns(settings: Mapping[str, Any]) -> int:
     """Until the generation ends, its repair packets leave, and packets behind a missing one no longer wait for it.
 
     A setting that the manifest of an older run does not have held no packet then.
     """
-    stale_ns = given.get("stale", 0)
-    waiting_ns = {"deferred": min(given.get("defer", 0), stale_ns), "titrated": stale_ns}
-    return given.get("flush", 0) + waiting_ns.get(given.get("scheduler", ""), 0) + given.get("in_order_hold", 0)
+    stale_ns = settings.get("stale", 0)
+    wait_ns = {"deferred": min(settings.get("defer", 0), stale_ns), "titrated": stale_ns}
+    return settings.get("flush", 0) + wait_ns.get(settings.get("scheduler", ""), 0) + settings.get("in_order_hold", 0)
 
 
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
@@ -116,7 +117,7 @@ CODER = register(
         pair="coder",
         encapsulates="udp",
         overhead_bytes=_OVERHEAD_BYTES,
-        redundancy=_redundancy,
+        redundancy=_redundancy_share,
         passes_tests=True,
         configuration=_configuration,
         host_settings=_host_settings,

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from atoll_core.lab.network import ChainBox, DelayBox, Interface, Network, PortPair, Switch
 from atoll_core.units import Size
 
-WORLD, ISLAND, SPARE_WORLD, SPARE_ISLAND, TRUNK, ONLY = (
+WORLD, ISLAND, SPARE_WORLD, SPARE_ISLAND, TRUNK, SINGLE = (
     "world",
     "island",
     "spare-world",
@@ -93,8 +93,8 @@ class Inventory:
 
 def split_target(text: str) -> tuple[str | None, str, int | None]:
     """User, host and port of ``[user@]host[:port]``."""
-    user, at, rest = text.rpartition("@")
-    host, colon, port = rest.partition(":")
+    user, at, host_and_port = text.rpartition("@")
+    host, colon, port = host_and_port.partition(":")
     return (user if at else None), host, (int(port) if colon else None)
 
 
@@ -111,7 +111,7 @@ def interface_slots(network: Network) -> dict[str, dict[str, Interface]]:
             slots.setdefault(machine, {})[slot] = interface
         return interface
 
-    _with_interfaces(network, add)
+    _map_interfaces(network, add)
     return slots
 
 
@@ -131,38 +131,38 @@ def apply_inventory(network: Network, inventory: Inventory, macs: Mapping[tuple[
         entry = interfaces[machine, slot]
         return replace(interface, name=entry.name, mac=macs.get((machine, slot), entry.mac or interface.mac))
 
-    def switch_of(switch: Switch) -> Switch:
-        entry = others.get(switch.name, InventorySwitch(switch.name))
+    def real_switch(switch: Switch) -> Switch:
+        entry = switch_entries.get(switch.name, InventorySwitch(switch.name))
         return replace(switch, dpid=entry.dpid or switch.dpid, driver=entry.driver or switch.driver)
 
-    others = {switch.name: switch for switch in inventory.switches}
+    switch_entries = {switch.name: switch for switch in inventory.switches}
     capacities = {machine.name: machine.capacity for machine in inventory.machines}
-    network = _with_interfaces(network, real_interface)
+    network = _map_interfaces(network, real_interface)
     return replace(
         network,
-        switches=tuple(map(switch_of, network.switches)),
+        switches=tuple(map(real_switch, network.switches)),
         hosts=tuple(replace(host, capacity=capacities.get(host.name) or host.capacity) for host in network.hosts),
     )
 
 
-def _with_interfaces(network: Network, replaced: Callable[[str, str, Interface], Interface]) -> Network:
-    """The network with other interfaces: ``replaced`` has the machine, the slot and the interface in its place."""
+def _map_interfaces(network: Network, convert: Callable[[str, str, Interface], Interface]) -> Network:
+    """The network with other interfaces: ``convert`` makes them of the machine, the slot and the interface."""
 
-    def pair(machine: str, ports: PortPair, world: str, island: str) -> PortPair:
-        return PortPair(replaced(machine, world, ports.world), replaced(machine, island, ports.island))
+    def convert_pair(machine: str, ports: PortPair, world: str, island: str) -> PortPair:
+        return PortPair(convert(machine, world, ports.world), convert(machine, island, ports.island))
 
-    def box_of(box: ChainBox) -> ChainBox:
-        ports = pair(box.name, PortPair(box.world, box.island), WORLD, ISLAND)
-        spare = box.spare and pair(box.name, box.spare, SPARE_WORLD, SPARE_ISLAND)
+    def convert_box(box: ChainBox) -> ChainBox:
+        ports = convert_pair(box.name, PortPair(box.world, box.island), WORLD, ISLAND)
+        spare = box.spare and convert_pair(box.name, box.spare, SPARE_WORLD, SPARE_ISLAND)
         return replace(box, world=ports.world, island=ports.island, spare=spare)
 
-    def delay_of(box: DelayBox) -> DelayBox:
-        trunk = box.trunk and replaced(box.name, TRUNK, box.trunk)
+    def convert_delay_box(box: DelayBox) -> DelayBox:
+        trunk = box.trunk and convert(box.name, TRUNK, box.trunk)
         classes = tuple(
             replace(
                 latency,
                 ports=latency.ports
-                and pair(box.name, latency.ports, f"{latency.name}-{WORLD}", f"{latency.name}-{ISLAND}"),
+                and convert_pair(box.name, latency.ports, f"{latency.name}-{WORLD}", f"{latency.name}-{ISLAND}"),
             )
             for latency in box.classes
         )
@@ -170,8 +170,8 @@ def _with_interfaces(network: Network, replaced: Callable[[str, str, Interface],
 
     return replace(
         network,
-        hosts=tuple(replace(host, interface=replaced(host.name, ONLY, host.interface)) for host in network.hosts),
-        boxes=tuple(map(box_of, network.boxes)),
-        delay_boxes=tuple(map(delay_of, network.delay_boxes)),
-        taps=tuple(replace(tap, interface=replaced(tap.host, tap.name, tap.interface)) for tap in network.taps),
+        hosts=tuple(replace(host, interface=convert(host.name, SINGLE, host.interface)) for host in network.hosts),
+        boxes=tuple(map(convert_box, network.boxes)),
+        delay_boxes=tuple(map(convert_delay_box, network.delay_boxes)),
+        taps=tuple(replace(tap, interface=convert(tap.host, tap.name, tap.interface)) for tap in network.taps),
     )

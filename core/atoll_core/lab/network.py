@@ -27,7 +27,7 @@ BUILT_IN_KINDS = (LINK, ROUTER, PEP, CODER, PROGRAM, EXTERNAL)
 
 def measurements_of_kinds() -> dict[str, Measurement]:
     """The metrics of all kinds of boxes that have any, by name."""
-    measurements = (kind.measurement for kind in BoxKind.known.values())
+    measurements = (kind.measurement for kind in BoxKind.registered.values())
     return {measurement.name: measurement for measurement in measurements if measurement is not None}
 
 

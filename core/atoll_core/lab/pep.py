@@ -43,7 +43,7 @@ _SIDES = ("world", "island")
 _UTILISATION = 0.985
 """The part of its link's rate at which a multiplexed connection is paced: acknowledgements and others have the rest."""
 
-_FAST_OPEN = str(0x1 | 0x2 | 0x4 | 0x200)
+_FASTOPEN = str(0x1 | 0x2 | 0x4 | 0x200)
 """Clients and servers, without cookies (Linux, networking/ip-sysctl.rst): first segments of strangers are dropped."""
 
 _SOMAXCONN = 4096
@@ -60,7 +60,7 @@ def _ports(pair: int) -> dict[str, int]:
 
 
 def _configuration(use: BoxUse) -> Configuration:
-    given = use.settings
+    settings = use.settings
     return {
         "pairs": [
             {"world": world, "island": island, "mark": _mark(pair), "ports": _ports(pair)}
@@ -69,52 +69,52 @@ def _configuration(use: BoxUse) -> Configuration:
         "local_mark": _LOCAL.value,
         "world_mark": _FROM_WORLD,
         "hosts": {"world": [str(host) for host in use.world_hosts], "island": [str(host) for host in use.island_hosts]},
-        "mode": given["accept"],
-        "legs": {side: _leg(use, side) for side in _SIDES},
-        "learned_for_ns": given["learned_for"],
-        "handshake_ns": given["handshake"],
-        "pending_max": given["pending_max"],
-        "connections_max": given["connections_max"],
-        "silence_ns": given["silence"],
-        "flush_ns": given["flush"],
-        **({"between": _between(use, use.peer)} if use.peer else {}),
+        "mode": settings["accept"],
+        "legs": {side: _leg_configuration(use, side) for side in _SIDES},
+        "learned_for_ns": settings["learned_for"],
+        "handshake_ns": settings["handshake"],
+        "pending_max": settings["pending_max"],
+        "connections_max": settings["connections_max"],
+        "silence_ns": settings["silence"],
+        "flush_ns": settings["flush"],
+        **({"between": _peer_configuration(use, use.peer)} if use.peer else {}),
     }
 
 
-def _between(use: BoxUse, peer: Peer) -> Configuration:
-    given = use.settings
+def _peer_configuration(use: BoxUse, peer: Peer) -> Configuration:
+    settings = use.settings
     configuration: Configuration = {
         "side": peer.side,
         "world": f"{peer.world}:{PEER_PORT}",
         "island": f"{peer.island}:{PEER_PORT}",
-        "stream_bytes": given["buffer_max"],
+        "stream_bytes": settings["buffer_max"],
     }
-    if rate := given["between_rate"]:
+    if rate := settings["between_rate"]:
         payload_share = (use.mtu - _TCP_HEADERS - _TCP_OPTIONS) / use.mtu
         configuration["pacing_bit_s"] = round(_UTILISATION * rate * payload_share)
-    if window := given[f"{peer.side}_initial_window"]:
+    if window := settings[f"{peer.side}_initial_window"]:
         configuration["window_segments"] = window
         configuration["padding_bytes"] = window * (use.mtu - _TCP_HEADERS) // 2
     return configuration
 
 
-def _leg(use: BoxUse, side: str) -> dict[str, Any]:
-    given = use.settings
-    settings = {
-        "congestion_control": given[f"{side}_congestion_control"],
-        "pacing_bit_s": given[f"{side}_pacing"],
-        "notsent_lowat_bytes": given[f"{side}_unsent"],
-        "window_clamp_bytes": given[f"{side}_window"],
-        "mss_bytes": use.mtu - _TCP_HEADERS if given["mss_clamp"] else None,
-        "fast_open": given[f"{side}_fast_open"] or None,
+def _leg_configuration(use: BoxUse, side: str) -> dict[str, Any]:
+    settings = use.settings
+    configuration = {
+        "congestion_control": settings[f"{side}_congestion_control"],
+        "pacing_bit_s": settings[f"{side}_pacing"],
+        "notsent_lowat_bytes": settings[f"{side}_unsent"],
+        "window_clamp_bytes": settings[f"{side}_window"],
+        "mss_bytes": use.mtu - _TCP_HEADERS if settings["mss_clamp"] else None,
+        "fast_open": settings[f"{side}_fast_open"] or None,
     }
-    return {key: value for key, value in settings.items() if value is not None}
+    return {key: value for key, value in configuration.items() if value is not None}
 
 
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
-    given = use.settings
+    settings = use.settings
     windows = {
-        name: given[f"{side}_initial_window"] for pair in use.legs for side, name in zip(_SIDES, pair, strict=True)
+        name: settings[f"{side}_initial_window"] for pair in use.legs for side, name in zip(_SIDES, pair, strict=True)
     }
     return replace(
         router,
@@ -123,14 +123,14 @@ def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
             for leg in router.interfaces
         ),
         sysctls=(
-            ("net.ipv4.tcp_rmem", _buffer_sizes(*TCP_RECEIVE_BUFFER, given["buffer_max"])),
-            ("net.ipv4.tcp_wmem", _buffer_sizes(*TCP_SEND_BUFFER, given["buffer_max"])),
-            ("net.ipv4.tcp_ecn", "1" if given["ecn"] else "0"),
+            ("net.ipv4.tcp_rmem", _buffer_sizes(*TCP_RECEIVE_BUFFER, settings["buffer_max"])),
+            ("net.ipv4.tcp_wmem", _buffer_sizes(*TCP_SEND_BUFFER, settings["buffer_max"])),
+            ("net.ipv4.tcp_ecn", "1" if settings["ecn"] else "0"),
             ("net.ipv4.tcp_no_metrics_save", "1"),
             ("net.ipv4.tcp_tw_reuse", "1"),
-            *((("net.core.somaxconn", f"{backlog}"),) if (backlog := 2 * given["pending_max"]) > _SOMAXCONN else ()),
-            *((("net.ipv4.tcp_slow_start_after_idle", "0"),) if given["between"] == "multiplexed" else ()),
-            *((("net.ipv4.tcp_fastopen", _FAST_OPEN),) if any(given[f"{side}_fast_open"] for side in _SIDES) else ()),
+            *((("net.core.somaxconn", f"{backlog}"),) if (backlog := 2 * settings["pending_max"]) > _SOMAXCONN else ()),
+            *((("net.ipv4.tcp_slow_start_after_idle", "0"),) if settings["between"] == "multiplexed" else ()),
+            *((("net.ipv4.tcp_fastopen", _FASTOPEN),) if any(settings[f"{side}_fast_open"] for side in _SIDES) else ()),
         ),
         legs=tuple(
             replace(legs, mark=PacketMark(_mark(pair), _PAIR_MASK), accept_foreign=True)
@@ -141,8 +141,8 @@ def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
     )
 
 
-def _buffer_sizes(least: int, initial: int, most: int) -> str:
-    return f"{least} {initial} {max(most, initial)}"
+def _buffer_sizes(minimum: int, initial: int, maximum: int) -> str:
+    return f"{minimum} {initial} {max(maximum, initial)}"
 
 
 def _rules(use: BoxUse) -> Iterator[PacketRule]:

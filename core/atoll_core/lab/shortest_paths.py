@@ -21,8 +21,8 @@ class TrunkHop:
 class Topology:
     """Switches and the trunks between them.
 
-    ``step`` depends on a frame's present switch and destination alone, so paths to one switch never split after they
-    have joined. Ties (rings, parallel trunks) go to the lowest port number: equal networks have equal paths.
+    The next hop depends on a frame's present switch and destination alone, so paths to one switch never split after
+    they have joined. Ties (rings, parallel trunks) go to the lowest port number: equal networks have equal paths.
     """
 
     @classmethod
@@ -39,24 +39,24 @@ class Topology:
             hops.sort(key=lambda hop: hop.out.port)
         self._hops_by_target: dict[str, dict[str, TrunkHop]] = {}
 
-    def step(self, at: str, towards: str) -> TrunkHop | None:
-        """The next trunk on a shortest path from switch ``at`` to another switch; None when there is no path."""
-        if towards not in self._hops_by_target:
-            self._hops_by_target[towards] = self._first_hops(towards)
-        return self._hops_by_target[towards].get(at)
+    def find_next_hop(self, switch: str, destination: str) -> TrunkHop | None:
+        """The next trunk on a shortest path from one switch to another; None when there is no path."""
+        if destination not in self._hops_by_target:
+            self._hops_by_target[destination] = self._first_hops(destination)
+        return self._hops_by_target[destination].get(switch)
 
-    def next_hop(self, at: str, towards: str) -> TrunkHop:
-        """As :meth:`step`; raises PlanError when there is no path."""
-        hop = self.step(at, towards)
+    def next_hop(self, switch: str, destination: str) -> TrunkHop:
+        """As :meth:`find_next_hop`; raises PlanError when there is no path."""
+        hop = self.find_next_hop(switch, destination)
         if hop is None:
-            msg = f"no trunks connect {at} to {towards}; add a trunk, directly or through another switch"
+            msg = f"no trunks connect {switch} to {destination}; add a trunk, directly or through another switch"
             raise PlanError(msg)
         return hop
 
     def path(self, start: str, end: str) -> tuple[TrunkHop, ...]:
         """All trunks of the path from ``start`` to ``end``; none when they are the same, or when there is no path."""
         path: list[TrunkHop] = []
-        while start != end and (hop := self.step(start, end)):
+        while start != end and (hop := self.find_next_hop(start, end)):
             path.append(hop)
             start = hop.arrival.switch
         return tuple(path)
@@ -65,9 +65,9 @@ class Topology:
         """Switches that trunks connect with ``start``, itself included."""
         return frozenset({start, *self._first_hops(start)})
 
-    def _first_hops(self, towards: str) -> dict[str, TrunkHop]:
-        distance = {towards: 0}
-        queue = deque([towards])
+    def _first_hops(self, destination: str) -> dict[str, TrunkHop]:
+        distance = {destination: 0}
+        queue = deque([destination])
         while queue:
             switch = queue.popleft()
             for hop in self._hops[switch]:
@@ -77,5 +77,5 @@ class Topology:
         return {
             switch: next(hop for hop in self._hops[switch] if distance[hop.arrival.switch] == steps - 1)
             for switch, steps in distance.items()
-            if switch != towards
+            if switch != destination
         }

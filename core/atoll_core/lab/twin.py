@@ -58,5 +58,5 @@ class TwinBehaviour:
         behaviour = replace(self, **set_values)
         if behaviour.lag_min.ns <= behaviour.lag_max.ns:
             return behaviour
-        other_end = {"lag_min": behaviour.lag_max} if "lag_max" in set_values else {"lag_max": behaviour.lag_min}
-        return replace(behaviour, **other_end)
+        moved_bound = {"lag_min": behaviour.lag_max} if "lag_max" in set_values else {"lag_max": behaviour.lag_min}
+        return replace(behaviour, **moved_bound)

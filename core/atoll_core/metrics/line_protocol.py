@@ -46,21 +46,21 @@ class MetricPoint:
         NaN, infinities and integers beyond 64 bits cannot be expressed; a point left without fields is None.
         Tags with an empty name or value are omitted, as the protocol has no empty tags.
         """
-        texts = [text for name, figure in self.fields.items() if (text := _field(name, figure)) is not None]
-        left_out = len(self.fields) - len(texts)
+        texts = [text for name, value in self.fields.items() if (text := _field_text(name, value)) is not None]
+        omitted = len(self.fields) - len(texts)
         if not texts:
-            return None, left_out
-        return f"{_series(self.measurement, tuple(self.tags.items()))} {','.join(texts)} {self.t_ns}", left_out
+            return None, omitted
+        return f"{_series_text(self.measurement, tuple(self.tags.items()))} {','.join(texts)} {self.t_ns}", omitted
 
     @classmethod
     def parse(cls, line: str) -> "MetricPoint":
         """Parse a line that ``line`` wrote. Raises ValueError for anything else."""
         head = _HEAD.match(line)
         names = head.group() if head else ""
-        figures, _, instant = line[len(names) + 1 :].rpartition(" ")
-        simple = "\\" not in line and '"' not in figures
-        fields = _simple_fields(figures) if simple else _fields(figures)
-        measurement, tags = _names(names)
+        values, _, instant = line[len(names) + 1 :].rpartition(" ")
+        is_simple = "\\" not in line and '"' not in values
+        fields = _parse_simple_fields(values) if is_simple else _parse_fields(values)
+        measurement, tags = _parse_names(names)
         if not (measurement and fields):
             raise ValueError(f"not a line of line protocol: {line[:100]!r}")
         return cls(measurement, tags, fields, int(instant))
@@ -70,19 +70,20 @@ class MetricPoint:
 
         It has the same tags and fields as its line.
         """
-        fields = {name: figure for name, figure in self.fields.items() if _is_expressible(figure)}
+        fields = {name: value for name, value in self.fields.items() if _is_expressible(value)}
         tags = {name: tag for name, tag in self.tags.items() if tag}
         return [self.measurement, tags, fields, self.t_ns] if fields else None
 
 
 @lru_cache(_CACHE_SIZE)
-def _series(measurement: str, tags: tuple[tuple[str, str], ...]) -> str:
-    tag_text = "".join(f",{_tag(name)}={_tag(tag)}" for name, tag in sorted(tags) if _tag(name) and _tag(tag))
+def _series_text(measurement: str, tags: tuple[tuple[str, str], ...]) -> str:
+    escaped = ((_escape(name), _escape(tag)) for name, tag in sorted(tags))
+    tag_text = "".join(f",{name}={tag}" for name, tag in escaped if name and tag)
     return _without_final_backslash(measurement.translate(_NAME_ESCAPES)) + tag_text
 
 
 @lru_cache(_CACHE_SIZE)
-def _tag(text: str) -> str:
+def _escape(text: str) -> str:
     return _without_final_backslash(text.translate(_TAG_ESCAPES))
 
 
@@ -91,47 +92,47 @@ def _without_final_backslash(text: str) -> str:
     return text.rstrip("\\")
 
 
-def _is_expressible(figure: Field) -> bool:
-    if isinstance(figure, float):
-        return math.isfinite(figure)
-    return not isinstance(figure, int) or _INT64_MIN <= figure <= _INT64_MAX
+def _is_expressible(value: Field) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return not isinstance(value, int) or _INT64_MIN <= value <= _INT64_MAX
 
 
-def _field(name: str, figure: Field) -> str | None:
-    if not _is_expressible(figure):
+def _field_text(name: str, value: Field) -> str | None:
+    if not _is_expressible(value):
         return None
-    if isinstance(figure, bool):
-        return f"{_tag(name)}={'true' if figure else 'false'}"
-    if isinstance(figure, int):
-        return f"{_tag(name)}={figure}i"
-    if isinstance(figure, float):
-        return f"{_tag(name)}={figure!r}"
-    return f'{_tag(name)}="{figure.translate(_TEXT_ESCAPES)}"'
+    if isinstance(value, bool):
+        return f"{_escape(name)}={'true' if value else 'false'}"
+    if isinstance(value, int):
+        return f"{_escape(name)}={value}i"
+    if isinstance(value, float):
+        return f"{_escape(name)}={value!r}"
+    return f'{_escape(name)}="{value.translate(_TEXT_ESCAPES)}"'
 
 
 @lru_cache(_CACHE_SIZE)
-def _names(names: str) -> tuple[str, dict[str, str]]:
+def _parse_names(names: str) -> tuple[str, dict[str, str]]:
     """Measurement and tags; the dictionary is shared by all points of a series."""
     measurement, *tags = _PART.findall(names) or [""]
     pairs = [pair.groups() for tag in tags if (pair := _TAG_PAIR.fullmatch(tag))]
-    return _plain(measurement), {_plain(name): _plain(tag) for name, tag in pairs}
+    return _unescape(measurement), {_unescape(name): _unescape(tag) for name, tag in pairs}
 
 
-def _simple_fields(figures: str) -> dict[str, Field]:
-    return {name: _parse(figure) for name, _, figure in (pair.partition("=") for pair in figures.split(",")) if figure}
+def _parse_simple_fields(text: str) -> dict[str, Field]:
+    return {name: _parse_value(value) for name, _, value in (pair.partition("=") for pair in text.split(",")) if value}
 
 
-def _fields(figures: str) -> dict[str, Field]:
-    return {_plain(name): _parse(figure) for name, figure in _FIELD_PAIR.findall(figures)}
+def _parse_fields(values: str) -> dict[str, Field]:
+    return {_unescape(name): _parse_value(value) for name, value in _FIELD_PAIR.findall(values)}
 
 
-def _plain(name: str) -> str:
+def _unescape(name: str) -> str:
     return _ESCAPED_NAME.sub(r"\1", name)
 
 
-def _parse(figure: str) -> Field:
-    if figure.startswith('"'):
-        return _ESCAPED_TEXT.sub(r"\1", figure[1:-1])
-    if figure in ("true", "false"):
-        return figure == "true"
-    return int(figure[:-1]) if figure.endswith("i") else float(figure)
+def _parse_value(value: str) -> Field:
+    if value.startswith('"'):
+        return _ESCAPED_TEXT.sub(r"\1", value[1:-1])
+    if value in ("true", "false"):
+        return value == "true"
+    return int(value[:-1]) if value.endswith("i") else float(value)

@@ -26,7 +26,7 @@ class MetricField:
 
     name: str
     unit: str
-    what: str
+    meaning: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Measurement:
     """One measurement. ``every_ns``: its period in real time; 0: whenever something happens."""
 
     name: str
-    what: str
+    meaning: str
     every_ns: int
     tags: tuple[tuple[str, str], ...]
     fields: tuple[MetricField, ...]
@@ -44,19 +44,19 @@ class Measurement:
 
 def _measurement(
     name: str,
-    what: str,
+    meaning: str,
     every_ns: int,
     tags: tuple[tuple[str, str], ...],
     *fields: MetricField,
     in_virtual_time: str = "",
 ) -> Measurement:
-    return Measurement(name, what, every_ns, tags, fields, in_virtual_time)
+    return Measurement(name, meaning, every_ns, tags, fields, in_virtual_time)
 
 
 EMULATION = "emulation"
 """Name of the machine that runs a whole emulated laboratory."""
 
-_RARELY = "every five minutes"
+_EVERY_FIVE_MINUTES = "every five minutes"
 _TOTAL = "sum since the box was started"
 _BOX = ("box", "name of the box in lab.yaml")
 _DIRECTION = ("direction", "`to_island` or `to_world`")
@@ -106,7 +106,7 @@ _BAD_INPUT = (
 )
 
 
-def _both_ways(since: str) -> tuple[MetricField, ...]:
+def _rx_tx_counters(since: str) -> tuple[MetricField, ...]:
     """The counters of interfaces and ports."""
     return tuple(
         MetricField(f"{prefix}_{noun}", unit, f"{meaning}; sum since {since}")
@@ -133,10 +133,10 @@ MEASUREMENTS = (
         MetricField("dropped_packets", "packets", f"dropped for any cause; {_TOTAL}"),
         MetricField("dropped_bytes", "bytes", f"dropped for any cause; {_TOTAL}"),
         *(
-            MetricField(f"dropped_{cause}_packets", "packets", f"dropped {why}; {_TOTAL}")
-            for cause, why in _CAUSES.items()
+            MetricField(f"dropped_{cause}_{unit}", unit, f"dropped {reason}; {_TOTAL}")
+            for unit in ("packets", "bytes")
+            for cause, reason in _CAUSES.items()
         ),
-        *(MetricField(f"dropped_{cause}_bytes", "bytes", f"dropped {why}; {_TOTAL}") for cause, why in _CAUSES.items()),
         MetricField("oversize_packets", "packets", f"longer than the MTU, discarded; {_TOTAL}"),
         MetricField("queue_bytes", "bytes", "in the queue now"),
         MetricField("queue_max_bytes", "bytes", "most bytes in the queue since the previous point"),
@@ -156,7 +156,7 @@ MEASUREMENTS = (
         MetricField("rate_bit_s", "bit/s", "serialisation rate"),
         MetricField("delay_ns", "ns", "propagation delay"),
         MetricField("queue_bytes", "bytes", "capacity of the queue"),
-        in_virtual_time=f"{_RARELY}, at swaps and changes of links, and at the end",
+        in_virtual_time=f"{_EVERY_FIVE_MINUTES}, at swaps and changes of links, and at the end",
     ),
     _measurement(
         "delay_class",
@@ -186,7 +186,7 @@ MEASUREMENTS = (
         (_HOST,),
         MetricField("rtt_ns", "ns", "round-trip time of its class; 0: not delayed"),
         MetricField("jitter_ns", "ns", "jitter of its class, in one direction"),
-        in_virtual_time=f"{_RARELY}, at swaps, and at the end",
+        in_virtual_time=f"{_EVERY_FIVE_MINUTES}, at swaps, and at the end",
     ),
     _measurement(
         "latency_check",
@@ -260,8 +260,8 @@ MEASUREMENTS = (
         "an experiment interface of a host or box, as counted by its kernel",
         SECOND_NS,
         (_HOST, ("interface", "name of the interface")),
-        *_both_ways("the interface was made"),
-        in_virtual_time=_RARELY,
+        *_rx_tx_counters("the interface was made"),
+        in_virtual_time=_EVERY_FIVE_MINUTES,
     ),
     _measurement(
         "tcp",
@@ -279,7 +279,7 @@ MEASUREMENTS = (
         MetricField("listen_drops", "1", f"connections refused because the listen queue was full; {_NAMESPACE}"),
         MetricField("backlog_dropped", "1", f"received, but no room in the socket's backlog; {_NAMESPACE}"),
         MetricField("receive_queue_dropped", "1", f"received, but no room in the socket's receive queue; {_NAMESPACE}"),
-        in_virtual_time=_RARELY,
+        in_virtual_time=_EVERY_FIVE_MINUTES,
     ),
     _measurement(
         "udp",
@@ -292,7 +292,7 @@ MEASUREMENTS = (
         MetricField("checksum_errors", "1", f"of these: damaged, with a wrong checksum; {_NAMESPACE}"),
         MetricField("receive_buffer_errors", "1", f"of these: no room in the socket's receive buffer; {_NAMESPACE}"),
         MetricField("send_buffer_errors", "1", f"not sent: no room in the socket's send buffer; {_NAMESPACE}"),
-        in_virtual_time=_RARELY,
+        in_virtual_time=_EVERY_FIVE_MINUTES,
     ),
     _measurement(
         "job",
@@ -301,7 +301,7 @@ MEASUREMENTS = (
         (_HOST, ("job", "name of the job, such as `serve-w1`, `link-sat`")),
         MetricField("cpu_ns", "ns", "CPU time since its start, of all its CPUs together"),
         MetricField("memory_bytes", "bytes", "resident memory; that of its control group if it has one"),
-        in_virtual_time=_RARELY,
+        in_virtual_time=_EVERY_FIVE_MINUTES,
     ),
     _measurement(
         "machine",
@@ -340,7 +340,7 @@ MEASUREMENTS = (
             "1",
             "looks that found the supply voltage of a Raspberry Pi too low; sum since the agent began",
         ),
-        in_virtual_time=_RARELY,
+        in_virtual_time=_EVERY_FIVE_MINUTES,
     ),
     _measurement(
         "agent",
@@ -350,7 +350,7 @@ MEASUREMENTS = (
         MetricField("cpu_ns", "ns", "CPU time since its start"),
         MetricField("memory_bytes", "bytes", "resident memory"),
         MetricField("jobs", "1", "programs that it runs now"),
-        in_virtual_time=_RARELY,
+        in_virtual_time=_EVERY_FIVE_MINUTES,
     ),
     _measurement(
         "clock",
@@ -370,8 +370,8 @@ MEASUREMENTS = (
         "a port of a switch, as counted by the switch (OpenFlow 1.3.5, 7.3.5.6)",
         SECOND_NS,
         (_SWITCH, ("port", "number of the port")),
-        *_both_ways("the switch was started"),
-        in_virtual_time=_RARELY,
+        *_rx_tx_counters("the switch was started"),
+        in_virtual_time=_EVERY_FIVE_MINUTES,
     ),
     _measurement(
         "flow_entries",
@@ -385,7 +385,7 @@ MEASUREMENTS = (
         MetricField("entries", "1", "number of entries"),
         MetricField("packets", "packets", "counted by them since each was installed"),
         MetricField("bytes", "bytes", "counted by them since each was installed"),
-        in_virtual_time=_RARELY,
+        in_virtual_time=_EVERY_FIVE_MINUTES,
     ),
     _measurement(
         "event",
@@ -409,19 +409,19 @@ MEASUREMENTS = (
 )
 """Every measurement but those that kinds of boxes declare."""
 
-BY_NAME = {measurement.name: measurement for measurement in MEASUREMENTS}
+MEASUREMENT_BY_NAME = {measurement.name: measurement for measurement in MEASUREMENTS}
 
 
-def schema_markdown(of_kinds: Iterable[Measurement]) -> str:
-    """The tables of `atoll metrics names`; ``of_kinds``: the measurements of kinds of boxes, which come last."""
-    parts = ["| tag of every point | |", "|---|---|", *(f"| `{name}` | {what} |" for name, what in COMMON_TAGS.items())]
-    for measurement in (*MEASUREMENTS, *of_kinds):
+def schema_markdown(box_measurements: Iterable[Measurement]) -> str:
+    """The tables of `atoll metrics names`; ``box_measurements``: those of kinds of boxes, which come last."""
+    parts = ["| tag of every point | |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in COMMON_TAGS.items())]
+    for measurement in (*MEASUREMENTS, *box_measurements):
         period = f"every {measurement.every_ns / 1e6:g} ms" if measurement.every_ns else "when it happens"
         if measurement.in_virtual_time:
             period += f"; in virtual time {measurement.in_virtual_time}"
-        sentences = f"{measurement.what[0].upper()}{measurement.what[1:]}. One point {period}."
+        sentences = f"{measurement.meaning[0].upper()}{measurement.meaning[1:]}. One point {period}."
         parts += ["", f"### {measurement.name}", fill(sentences, 100, break_on_hyphens=False), ""]
         parts += ["| | unit | |", "|---|---|---|"]
-        parts += [f"| tag `{name}` | | {what} |" for name, what in measurement.tags]
-        parts += [f"| `{figure.name}` | {figure.unit} | {figure.what} |" for figure in measurement.fields]
+        parts += [f"| tag `{name}` | | {text} |" for name, text in measurement.tags]
+        parts += [f"| `{field.name}` | {field.unit} | {field.meaning} |" for field in measurement.fields]
     return "\n".join(parts) + "\n"

@@ -37,7 +37,7 @@ APPLY_ACTIONS = 4
 
 ALL_TABLES = 0xFF  # OFPTT_ALL (7.3.4.1)
 _ANY = 0xFFFFFFFF  # OFPP_ANY, OFPG_ANY and OFP_NO_BUFFER alike
-_WHOLE_PACKET = 0xFFE5  # OFPCML_MAX
+_FULL_PACKET = 0xFFE5  # OFPCML_MAX
 _ADD, _DELETE_STRICT = 0, 4  # commands of a flow-mod (7.3.4.2)
 _DELETE = 2  # of a group-mod (7.3.4.3) and of a meter-mod (7.3.4.5) alike
 
@@ -60,16 +60,16 @@ class MalformedError(Exception):
     """A switch sent bytes that OpenFlow does not allow; the message is one line."""
 
 
-def split(body: bytes, least: int, length_at: int = 0, align: int = 1) -> Iterator[bytes]:
-    """The records of a body, each of which has its own length in two bytes at ``length_at``.
+def split(body: bytes, min_length: int, length_offset: int = 0, align: int = 1) -> Iterator[bytes]:
+    """The records of a body, each of which has its own length in two bytes at ``length_offset``.
 
     ``align``: each record is padded to a multiple of it. Raises MalformedError at a record that is shorter than
-    ``least`` bytes, which could have no end, or that ends behind the body.
+    ``min_length`` bytes, which could have no end, or that ends behind the body.
     """
     offset = 0
     while offset < len(body):
-        length = int.from_bytes(body[offset + length_at : offset + length_at + 2])
-        if length < least or offset + length > len(body):
+        length = int.from_bytes(body[offset + length_offset : offset + length_offset + 2])
+        if length < min_length or offset + length > len(body):
             raise MalformedError(f"a record of {length} bytes at byte {offset} of {len(body)}")
         yield body[offset : offset + length]
         offset += -(-length // align) * align
@@ -77,7 +77,7 @@ def split(body: bytes, least: int, length_at: int = 0, align: int = 1) -> Iterat
 
 def add(entry: FlowEntry, table: int, xid: int) -> bytes:
     """The flow-mod that adds the entry, or replaces the one of the same priority and match (6.4)."""
-    actions = _instructions(entry.actions)
+    actions = _pack_instructions(entry.actions)
     return flow_mod(xid, entry.cookie, table, _ADD, entry.priority, pack_match(entry.match), actions)
 
 
@@ -94,7 +94,7 @@ def delete(entry: FlowEntry | UnmanagedEntry, table: int, xid: int) -> bytes:
 def entry_key(entry: FlowEntry) -> bytes:
     """The bytes that identify an entry, as ``flow_stats.record_key`` of the same entry in a switch's table."""
     head = _KEY_HEAD.pack(entry.priority, 0, 0, 0, entry.cookie)
-    return head + pack_match(entry.match) + _instructions(entry.actions)
+    return head + pack_match(entry.match) + _pack_instructions(entry.actions)
 
 
 def table_digest(keys: Iterable[bytes]) -> str:
@@ -184,9 +184,9 @@ def match_fields(match: Match) -> bytes:
     if match.ip_proto is not None:
         fields.append(_U8.pack(IP_PROTO, match.ip_proto))
     if match.ipv4_src is not None:
-        fields.append(_prefix(match.ipv4_src, IPV4_SRC, IPV4_SRC_MASKED))
+        fields.append(_pack_prefix(match.ipv4_src, IPV4_SRC, IPV4_SRC_MASKED))
     if match.ipv4_dst is not None:
-        fields.append(_prefix(match.ipv4_dst, IPV4_DST, IPV4_DST_MASKED))
+        fields.append(_pack_prefix(match.ipv4_dst, IPV4_DST, IPV4_DST_MASKED))
     source, destination = (UDP_SRC, UDP_DST) if match.ip_proto == UDP else (TCP_SRC, TCP_DST)
     if match.l4_src is not None:
         fields.append(_U16.pack(source, match.l4_src))
@@ -202,7 +202,7 @@ def pack_oxm(fields: bytes) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _prefix(prefix: IPv4Network, exact: int, masked: int) -> bytes:
+def _pack_prefix(prefix: IPv4Network, exact: int, masked: int) -> bytes:
     address = int(prefix.network_address)
     if prefix.prefixlen == prefix.max_prefixlen:
         return _U32.pack(exact, address)
@@ -210,7 +210,7 @@ def _prefix(prefix: IPv4Network, exact: int, masked: int) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _instructions(actions: tuple[Action, ...]) -> bytes:
+def _pack_instructions(actions: tuple[Action, ...]) -> bytes:
     """The one instruction that applies the actions; none at all for an entry that drops."""
     if not actions:
         return b""
@@ -219,13 +219,13 @@ def _instructions(actions: tuple[Action, ...]) -> bytes:
 
 
 def _pack_actions(actions: tuple[Action, ...]) -> bytes:
-    return b"".join(_action(action) for action in actions)
+    return b"".join(_pack_action(action) for action in actions)
 
 
-def _action(action: Action) -> bytes:
+def _pack_action(action: Action) -> bytes:
     match action:
         case Output(port):
-            return _OUTPUT.pack(OUTPUT, 16, port, _WHOLE_PACKET)
+            return _OUTPUT.pack(OUTPUT, 16, port, _FULL_PACKET)
         case PushVlan(vlan):
             return _PUSH_VLAN.pack(PUSH_VLAN, 8, TPID) + _SET_VLAN.pack(SET_FIELD, 16, VLAN_VID, vlan | VID_PRESENT)
         case PopVlan():

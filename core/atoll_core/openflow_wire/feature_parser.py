@@ -36,19 +36,19 @@ _FIELD_NAMES = {  # class and number of a match field, in the upper 23 bits of i
 }
 
 
-def description(body: bytes) -> SwitchDescription:
+def parse_description(body: bytes) -> SwitchDescription:
     """The description in the body of its reply."""
     texts = (plain(text.split(b"\0")[0].decode(errors="replace").strip()) for text in _DESCRIPTION.unpack_from(body))
     return SwitchDescription(*("" if text == "None" else text for text in texts))  # Open vSwitch's word for nothing
 
 
-def tables(body: bytes) -> tuple[TableFeatures, ...]:
+def parse_tables(body: bytes) -> tuple[TableFeatures, ...]:
     """The tables in the body of a table features reply; neighbours that differ only in their names are merged.
 
     Raises MalformedError.
     """
     merged: list[TableFeatures] = []
-    for table in _tables(body):
+    for table in _parse_tables(body):
         last = merged[-1] if merged else None
         if last is not None and last == replace(table, first=last.first, last=table.first - 1, name=last.name):
             merged[-1] = replace(last, last=table.last)
@@ -57,12 +57,12 @@ def tables(body: bytes) -> tuple[TableFeatures, ...]:
     return tuple(merged)
 
 
-def _tables(body: bytes) -> Iterator[TableFeatures]:
-    for piece in encoder.split(body, _TABLE.size):
-        _, number, name, _, _, _, max_entries = _TABLE.unpack_from(piece)
-        properties = dict(_properties(piece[_TABLE.size :]))
-        matches = _fields(properties.get(_MATCH, b""))
-        wildcards = _fields(properties.get(_WILDCARDS, b""))
+def _parse_tables(body: bytes) -> Iterator[TableFeatures]:
+    for record in encoder.split(body, _TABLE.size):
+        _, number, name, _, _, _, max_entries = _TABLE.unpack_from(record)
+        properties = dict(_parse_properties(record[_TABLE.size :]))
+        matches = _field_names(properties.get(_MATCH, b""))
+        wildcards = _field_names(properties.get(_WILDCARDS, b""))
         yield TableFeatures(
             first=number,
             last=number,
@@ -70,17 +70,17 @@ def _tables(body: bytes) -> Iterator[TableFeatures]:
             max_entries=max_entries,
             matches=tuple(sorted(matches)),
             required=tuple(sorted(matches - wildcards)),
-            actions=_actions(properties.get(_APPLY_ACTIONS, b""), properties.get(_APPLY_SET_FIELD, b"")),
+            actions=_action_names(properties.get(_APPLY_ACTIONS, b""), properties.get(_APPLY_SET_FIELD, b"")),
         )
 
 
-def _properties(body: bytes) -> Iterator[tuple[int, bytes]]:
-    for piece in encoder.split(body, _PROPERTY.size, length_at=2, align=8):
-        yield int.from_bytes(piece[:2]), piece[_PROPERTY.size :]
+def _parse_properties(body: bytes) -> Iterator[tuple[int, bytes]]:
+    for record in encoder.split(body, _PROPERTY.size, length_offset=2, align=8):
+        yield int.from_bytes(record[:2]), record[_PROPERTY.size :]
 
 
 @lru_cache(maxsize=256)
-def _fields(ids: bytes) -> frozenset[str]:
+def _field_names(ids: bytes) -> frozenset[str]:
     fields = {_FIELD_NAMES[number] for number in _field_numbers(ids) if number in _FIELD_NAMES}
     matches = {name for name in fields if not name.startswith(("tcp", "udp"))}
     matches |= {"untagged"} if "vlan" in fields else set()
@@ -96,7 +96,7 @@ def _field_numbers(ids: bytes) -> Iterator[int]:
 
 
 @lru_cache(maxsize=256)
-def _actions(ids: bytes, settable: bytes) -> tuple[str, ...]:
+def _action_names(ids: bytes, settable: bytes) -> tuple[str, ...]:
     kinds: set[int] = set()
     offset = 0
     while offset + 4 <= len(ids):

@@ -2,7 +2,7 @@
 """Parse the flow entries of a switch (7.3.5.2 of OpenFlow 1.3.5).
 
 Like ``encoder``, made for tables of ten thousand entries. An entry is understood if its parsed match is packed to the
-bytes that were received. Other entries remain bytes, which ``foreign`` describes.
+bytes that were received. Other entries remain bytes, which ``switch_session.unmanaged_entry`` describes.
 """
 
 import struct
@@ -20,8 +20,8 @@ RECORD_HEAD = struct.Struct("!HBxIIHHHH4xQQQ")
 _AGGREGATE = struct.Struct("!QQI4x")
 _FIELD = struct.Struct("!I")
 _ACTION = struct.Struct("!HH")  # type and length, as of a match and an instruction
-_LEAST_RECORD = RECORD_HEAD.size + 8  # with an empty match
-_LEAST_INSTRUCTION, _LEAST_ACTION = 8, 8  # bytes (7.2.4, 7.2.5)
+_MIN_RECORD = RECORD_HEAD.size + 8  # with an empty match
+_MIN_INSTRUCTION, _MIN_ACTION = 8, 8  # bytes (7.2.4, 7.2.5)
 _APPLY, _SET_FIELD = (struct.pack("!H", kind) for kind in (encoder.APPLY_ACTIONS, encoder.SET_FIELD))
 _GOTO_TABLE = struct.pack("!H", 1)
 _WITH_ACTIONS = {3, 4, 5}  # write, apply, clear
@@ -67,13 +67,13 @@ class EntryStats:
     @property
     def is_pipeline(self) -> bool:
         """Whether it is a table miss (5.4) that drops or leads to another table: switches with several have such."""
-        goes_to_table = self.instructions[:2] == _GOTO_TABLE and len(self.instructions) == _LEAST_INSTRUCTION
+        goes_to_table = self.instructions[:2] == _GOTO_TABLE and len(self.instructions) == _MIN_INSTRUCTION
         return self.priority == 0 and not self.match and (goes_to_table or not self.instructions)
 
 
 def records(body: bytes) -> Iterator[EntryStats]:
     """The records of the body of a flow statistics reply. Raises MalformedError."""
-    for raw in encoder.split(body, _LEAST_RECORD):
+    for raw in encoder.split(body, _MIN_RECORD):
         head = RECORD_HEAD.unpack_from(raw)
         (_, match_length) = _ACTION.unpack_from(raw, RECORD_HEAD.size)
         match_end = RECORD_HEAD.size + match_length
@@ -92,7 +92,7 @@ def records(body: bytes) -> Iterator[EntryStats]:
         )
 
 
-def held_records(body: bytes, table: int) -> Iterator[EntryStats]:
+def entry_records(body: bytes, table: int) -> Iterator[EntryStats]:
     """The records of the body of a reply about all tables, without the pipeline between those that are not ``table``.
 
     Raises MalformedError.
@@ -104,10 +104,10 @@ def record_key(record: EntryStats, table: int) -> bytes:
     """All of a record but its counters and its age, as ``encoder.entry_key``; the table, too, if it is another one."""
     raw = record.raw
     table_mark = b"" if record.table == table else b"table" + bytes([record.table])
-    return table_mark + raw[12:20] + raw[24:32] + encoder.pack_oxm(ordered(record.match)) + record.instructions
+    return table_mark + raw[12:20] + raw[24:32] + encoder.pack_oxm(sort_fields(record.match)) + record.instructions
 
 
-def ordered(fields: bytes) -> bytes:
+def sort_fields(fields: bytes) -> bytes:
     """Match fields in the order of their numbers; switches send them in any order."""
     return b"".join(sorted(split_fields(fields)))
 
@@ -121,11 +121,11 @@ def split_fields(fields: bytes) -> Iterator[bytes]:
         offset = end
 
 
-def parsed_entry(record: EntryStats, switch: str) -> FlowEntry | None:
+def parse_entry(record: EntryStats, switch: str) -> FlowEntry | None:
     """The entry of a record, if a FlowEntry can express it completely."""
-    if not record.is_plain or (match := _match(record.match)) is None:
+    if not record.is_plain or (match := _parse_match(record.match)) is None:
         return None
-    actions = _actions(record.instructions)
+    actions = _parse_actions(record.instructions)
     return None if actions is None else FlowEntry(switch, record.priority, match, actions, record.cookie, "")
 
 
@@ -134,14 +134,14 @@ def entry_count(body: bytes) -> int:
     return _AGGREGATE.unpack_from(body)[2]
 
 
-def _match(fields: bytes) -> Match | None:
+def _parse_match(fields: bytes) -> Match | None:
     conditions: dict[str, Any] = {"in_port": None, "eth_type": None}
     for field in split_fields(fields):
         header, content = int.from_bytes(field[:4]), field[4:]
         if header in _NUMBER_FIELDS:
             conditions[_NUMBER_FIELDS[header]] = int.from_bytes(content)
         elif header in _PREFIX_FIELDS:
-            conditions[_PREFIX_FIELDS[header]] = _network(content)
+            conditions[_PREFIX_FIELDS[header]] = _parse_network(content)
         elif header == encoder.VLAN_VID:
             vid = int.from_bytes(content)
             conditions["vlan"] = vid & ~encoder.VID_PRESENT if vid else Vlan.UNTAGGED
@@ -151,11 +151,11 @@ def _match(fields: bytes) -> Match | None:
         return None
     match = Match(**conditions)
     # A mask that is no prefix, a VLAN id without its bit, a port of no protocol: none of them is packed as it came.
-    return match if encoder.pack_match(match) == encoder.pack_oxm(ordered(fields)) else None
+    return match if encoder.pack_match(match) == encoder.pack_oxm(sort_fields(fields)) else None
 
 
 @lru_cache(maxsize=65536)
-def _network(content: bytes) -> IPv4Network | None:
+def _parse_network(content: bytes) -> IPv4Network | None:
     address, mask = content[:4], content[4:] or b"\xff\xff\xff\xff"
     try:
         return IPv4Network((int.from_bytes(address), int.from_bytes(mask).bit_count()))
@@ -164,7 +164,7 @@ def _network(content: bytes) -> IPv4Network | None:
 
 
 @lru_cache(maxsize=4096)
-def _actions(instructions: bytes) -> tuple[Action, ...] | None:
+def _parse_actions(instructions: bytes) -> tuple[Action, ...] | None:
     """The actions of an entry's only instruction, apply-actions; None if there is more to it, or it is malformed."""
     if not instructions:
         return ()
@@ -194,8 +194,8 @@ def _actions(instructions: bytes) -> tuple[Action, ...] | None:
 def action_lists(instructions: bytes) -> list[list[bytes]]:
     """The actions of each instruction (7.2.4), without any for those of other kinds. Raises MalformedError."""
     return [
-        [*encoder.split(piece[8:], _LEAST_ACTION, length_at=2)] if int.from_bytes(piece[:2]) in _WITH_ACTIONS else []
-        for piece in encoder.split(instructions, _LEAST_INSTRUCTION, length_at=2)
+        [*encoder.split(piece[8:], _MIN_ACTION, length_offset=2)] if int.from_bytes(piece[:2]) in _WITH_ACTIONS else []
+        for piece in encoder.split(instructions, _MIN_INSTRUCTION, length_offset=2)
     ]
 
 

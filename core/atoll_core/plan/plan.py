@@ -176,7 +176,7 @@ class JobLimits:
 
 UNLIMITED = JobLimits()
 
-_BELOW_RUN = re.compile(r"\{run\}/([\w./-]+)")
+_RUN_FILE = re.compile(r"\{run\}/([\w./-]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class JobSpec:
     def files(self) -> frozenset[str]:
         """The files that it writes, by their paths below the run directory."""
         texts = (*self.argv, *(text for text in (self.config or {}).values() if isinstance(text, str)))
-        names = (name for word in texts for name in _BELOW_RUN.findall(word))
+        names = (name for text in texts for name in _RUN_FILE.findall(text))
         return frozenset({*names, *(text for text in (self.stdout, self.stderr) if text is not None)})
 
 

@@ -37,8 +37,8 @@ from atoll_core.experiment.experiment import (
     Link,
     LinkDirection,
     Loss,
+    LossPoint,
     LowPriority,
-    Where,
 )
 from atoll_core.lab.network import MTU, ChainBox, DelayBox, Network
 from atoll_core.platforms import VIRTUAL
@@ -48,14 +48,14 @@ USE_ENGINE = "--backend engine (in a study: `backend: engine`)"
 """The remedy for settings that tc cannot emulate."""
 
 _ETHERNET_HEADER = 14
-_BUCKET_SPARE = 40  # beyond one full-size packet: an inner VLAN tag, an Ethernet header if it counts, and some to spare
+_BUCKET_MARGIN = 40  # beyond one full-size packet: an inner VLAN tag, an Ethernet header if it counts, and a reserve
 _TICK_NS = 64  # the kernel shows a bucket as the ticks in which the rate fills it (PSCHED_SHIFT, linux/pkt_sched.h)
 _SHORTEST_PACKET_BYTES = 20  # IP header alone
-_SPARE_PACKETS = 1000
-_MOST_PACKETS = 2**31 - 1
-_MOST_JITTER = Duration(2**31 - 1)  # sch_netem.c, tabledist()
-_TOO_LONG = f"netem's jitter is {_MOST_JITTER.s:.3f} s at most"
-_LEAST_SHARE = 2**-32  # netem compares 32 random bits
+_PACKET_MARGIN = 1000
+_MAX_PACKETS = 2**31 - 1
+_MAX_JITTER = Duration(2**31 - 1)  # sch_netem.c, tabledist()
+_TOO_LONG = f"netem's jitter is {_MAX_JITTER.s:.3f} s at most"
+_MIN_SHARE = 2**-32  # netem compares 32 random bits
 _KEEP_ORDER_RATE = Rate(100 * 10**9)  # netem sends no packet before the one ahead of it only where it also has a rate
 _UNSHAPED_RATE = "100gbit"  # rate of an HTB class that is there to be chosen, not to shape
 
@@ -95,9 +95,9 @@ class Qdisc:
     @property
     def line(self) -> str:
         """The line for ``tc -batch``."""
-        where = f"parent {self.parent}" if self.parent else "root"
+        position = f"parent {self.parent}" if self.parent else "root"
         table = f"stab linklayer ethernet overhead -{_ETHERNET_HEADER} " if self.ip_bytes else ""
-        return f"qdisc add dev {self.dev} {where} handle {self.handle} {table}{self.kind} {self.arguments}".rstrip()
+        return f"qdisc add dev {self.dev} {position} handle {self.handle} {table}{self.kind} {self.arguments}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class TcSettings:
     @property
     def undo(self) -> dict[str, list[str]]:
         """Lines for ``tc -batch``, then for ``ip -batch``, that leave the interfaces as they were."""
-        deletions = [f"qdisc del dev {name} {which}" for name in self.interfaces for which in ("root", "clsact")]
+        deletions = [f"qdisc del dev {name} {qdisc}" for name in self.interfaces for qdisc in ("root", "clsact")]
         return {"tc": deletions, "ip": [f"link del {name}" for name in self.ifbs]}
 
     @property
@@ -147,7 +147,7 @@ def link_settings(
     ``peak_link``: its greatest rates and delays, if it changes; the packets of all of them have room.
     """
     if reasons := engine_only([link]):
-        raise PlanError("\n".join(_refusal(place, reason) for place, reason in reasons.items()))
+        raise PlanError("\n".join(_refusal(key, reason) for key, reason in reasons.items()))
     ends = (box.world.name, box.island.name)
     directions = (
         ("to_island", link.to_island, (peak_link or link).to_island, ends[0], ends[1]),
@@ -156,10 +156,10 @@ def link_settings(
     commands: list[Qdisc | str] = []
     counters: dict[str, Any] = {}
     ip_bytes = link.counts is Counted.IP
-    for name, direction, peak, _, out in directions:
+    for name, direction, peak, _, exit_dev in directions:
         ifb = _ifb(name)
-        queue = _queue(ifb, direction, bucket_bytes(direction.rate, slack, box.mtu), ip_bytes=ip_bytes)
-        delay = _delay(out, direction, _in_flight(peak.rate, peak.delays[1], peak.jitter), ip_bytes=ip_bytes)
+        queue = _queue_qdiscs(ifb, direction, bucket_bytes(direction.rate, slack, box.mtu), ip_bytes=ip_bytes)
+        delay = _delay_qdisc(exit_dev, direction, _in_flight(peak.rate, peak.delays[1], peak.jitter), ip_bytes=ip_bytes)
         two_queues = _two_queues(queue[-1], direction.queue, direction.low_priority) if direction.low_priority else []
         commands += [*queue, *two_queues, delay]
         counters[name] = {
@@ -172,10 +172,10 @@ def link_settings(
             "delay": _reference(delay) | {"limit_packets": delay.options["limit"]},
         }
     commands += [f"qdisc add dev {end} clsact" for end in ends]
-    for name, _, _, into, out in directions:
+    for name, _, _, entry_dev, exit_dev in directions:
         commands += [
-            f"filter add dev {out} egress {_ALL_FRAMES} {_redirect(_ifb(name))}",
-            f"filter add dev {into} ingress {_ALL_FRAMES} {_redirect(out)}",
+            f"filter add dev {exit_dev} egress {_ALL_FRAMES} {_redirect(_ifb(name))}",
+            f"filter add dev {entry_dev} ingress {_ALL_FRAMES} {_redirect(exit_dev)}",
         ]
     return TcSettings(link.box, box.mtu, ends, tuple(map(_ifb, DIRECTIONS)), tuple(commands), {"link": counters})
 
@@ -187,8 +187,8 @@ def delay_settings(box: DelayBox) -> TcSettings:
 
     Raises PlanError naming every class that the kernel's qdiscs cannot do.
     """
-    if wrong := [each.name for each in box.classes if each.jitter > _MOST_JITTER]:
-        raise PlanError("\n".join(_refusal(f"delay box {box.name}: class {name}", _TOO_LONG) for name in wrong))
+    if refused := [latency.name for latency in box.classes if latency.jitter > _MAX_JITTER]:
+        raise PlanError("\n".join(_refusal(f"delay box {box.name}: class {name}", _TOO_LONG) for name in refused))
     commands: list[Qdisc | str] = []
     ingress_filters: list[str] = []
     classes: dict[str, Any] = {}
@@ -202,12 +202,12 @@ def delay_settings(box: DelayBox) -> TcSettings:
         ends = box.ends(latency_class)
         if latency_class.ports:
             directions = ((ends.world.name, ends.island.name), (ends.island.name, ends.world.name))
-            for number, (into, out) in zip(latency_class.ids, directions, strict=True):
-                netem = Qdisc(out, "1:", None, "netem", arguments, options, ip_bytes=True)
+            for number, (entry_dev, exit_dev) in zip(latency_class.ids, directions, strict=True):
+                netem = Qdisc(exit_dev, "1:", None, "netem", arguments, options, ip_bytes=True)
                 commands.append(netem)
                 ingress_filters += [
-                    f"filter add dev {into} ingress prio 1 protocol 802.1Q matchall action drop",
-                    f"filter add dev {into} ingress prio 2 protocol all matchall {_redirect(out)}",
+                    f"filter add dev {entry_dev} ingress prio 1 protocol 802.1Q matchall action drop",
+                    f"filter add dev {entry_dev} ingress prio 2 protocol all matchall {_redirect(exit_dev)}",
                 ]
                 classes[str(number)] = _reference(netem)
             continue
@@ -223,7 +223,7 @@ def delay_settings(box: DelayBox) -> TcSettings:
         classes[str(latency_class.vlan)] = _reference(netem)
     first, unknown_prio = box.interfaces[0].name, 1
     if box.trunk:
-        unknown_prio = _LAST_PRIO
+        unknown_prio = _MAX_PRIO
         ingress_filters.append(f"filter add dev {first} ingress protocol all prio {unknown_prio} matchall action drop")
     names = tuple(interface.name for interface in box.interfaces)
     return TcSettings(
@@ -238,7 +238,7 @@ def delay_settings(box: DelayBox) -> TcSettings:
 
 _ALL_FRAMES = "protocol all prio 1 matchall"
 _FIRST_CLASS_HANDLE = 0x1000  # above 1:, the HTB itself
-_LAST_PRIO = 0xFFF0  # after every VLAN id
+_MAX_PRIO = 0xFFF0  # after every VLAN id
 
 
 def _ifb(direction: str) -> str:
@@ -257,20 +257,20 @@ def _losing_qdisc(direction: LinkDirection, loss_before: Qdisc, loss_after: Qdis
     """The qdisc that loses by chance, if one does."""
     if direction.loss is None:
         return None
-    return _reference(loss_before if direction.loss.where is Where.BEFORE else loss_after)
+    return _reference(loss_before if direction.loss.where is LossPoint.BEFORE else loss_after)
 
 
-def _queue(ifb: str, direction: LinkDirection, bucket: int, *, ip_bytes: bool) -> list[Qdisc]:
+def _queue_qdiscs(ifb: str, direction: LinkDirection, bucket: int, *, ip_bytes: bool) -> list[Qdisc]:
     """Queue and rate last, loss before them if there it is."""
     rate = direction.rate.bit_s // 8
     arguments = f"rate {direction.rate.bit_s}bit burst {bucket} limit {direction.queue.bytes}"
     # As many ticks as the kernel keeps, or one more: it rounds down to nanoseconds, then to ticks.
     options = {"rate": rate, "burst_raw": bucket * 10**9 // (rate * _TICK_NS), "limit": direction.queue.bytes}
-    if direction.loss is None or direction.loss.where is Where.AFTER:
+    if direction.loss is None or direction.loss.where is LossPoint.AFTER:
         return [Qdisc(ifb, "1:", None, "tbf", arguments, options, ip_bytes=ip_bytes)]
-    loss_arguments, loss_options = _loss(direction)
+    loss_arguments, loss_options = _loss_arguments(direction)
     capacity = direction.queue.bytes + (direction.low_priority.queue.bytes if direction.low_priority else 0)
-    limit = _packets(Size(capacity))  # netem includes the packets of the qdisc below it
+    limit = _packet_limit(Size(capacity))  # netem includes the packets of the qdisc below it
     loss = Qdisc(
         ifb, "1:", None, "netem", f"limit {limit} {loss_arguments}", {"limit": limit, **loss_options}, ip_bytes=ip_bytes
     )
@@ -310,7 +310,7 @@ def _two_queues(rate: Qdisc, queue: Size, low_priority: LowPriority) -> list[Qdi
 
 def bucket_bytes(rate: Rate, slack: Duration = TIMER_SLACK, mtu: int = MTU) -> int:
     """The burst of a link: one packet, the bytes of ``slack`` at this rate, and the kernel's rounding error."""
-    needed = (mtu + _BUCKET_SPARE) * 8 * 10**9 + rate.bit_s * slack.ns  # billionths of a bit
+    needed = (mtu + _BUCKET_MARGIN) * 8 * 10**9 + rate.bit_s * slack.ns  # billionths of a bit
     ticks = 1 - (-needed // (rate.bit_s * _TICK_NS))
     return -(-rate.bit_s * ticks * _TICK_NS // (8 * 10**9))
 
@@ -318,7 +318,7 @@ def bucket_bytes(rate: Rate, slack: Duration = TIMER_SLACK, mtu: int = MTU) -> i
 _NO_LOSS: dict[str, Any] = {"loss-random": None, "loss-gemodel": None}  # tc does not show them without loss
 
 
-def _loss(direction: LinkDirection) -> tuple[str, dict[str, Any]]:
+def _loss_arguments(direction: LinkDirection) -> tuple[str, dict[str, Any]]:
     match direction.loss:
         case Bernoulli(probability):  # tc does not show a loss of nothing
             options = {"loss-random": {"loss": probability}} if probability else {}
@@ -335,10 +335,10 @@ def _percent(share: float) -> str:
     return f"{100 * share:.10f}%"
 
 
-def _delay(dev: str, direction: LinkDirection, limit: int, *, ip_bytes: bool) -> Qdisc:
+def _delay_qdisc(dev: str, direction: LinkDirection, limit: int, *, ip_bytes: bool) -> Qdisc:
     arguments, options = _delay_arguments(direction.delay, direction.jitter, limit, reorder=direction.reorder)
-    loses_here = direction.loss and direction.loss.where is Where.AFTER
-    loss_arguments, loss_options = _loss(direction) if loses_here else ("", _NO_LOSS)
+    loses_after = direction.loss and direction.loss.where is LossPoint.AFTER
+    loss_arguments, loss_options = _loss_arguments(direction) if loses_after else ("", _NO_LOSS)
     return Qdisc(
         dev, "1:", None, "netem", f"{arguments} {loss_arguments}".rstrip(), options | loss_options, ip_bytes=ip_bytes
     )
@@ -346,7 +346,7 @@ def _delay(dev: str, direction: LinkDirection, limit: int, *, ip_bytes: bool) ->
 
 def _in_flight(rate: Rate, delay: Duration, jitter: Jitter | None) -> int:
     """The number of shortest packets that can be in flight."""
-    return _packets(Size(rate.bit_s * (delay.ns + (jitter.amount.ns if jitter else 0)) // (8 * 10**9)))
+    return _packet_limit(Size(rate.bit_s * (delay.ns + (jitter.amount.ns if jitter else 0)) // (8 * 10**9)))
 
 
 def _delay_arguments(
@@ -369,8 +369,8 @@ def _microseconds(time: Duration) -> str:
     return f"{time.ns // 1000}.{time.ns % 1000:03}us"  # netem reads no "ns" (iproute2 6.1)
 
 
-def _packets(content: Size) -> int:
-    return min(content.bytes // _SHORTEST_PACKET_BYTES + _SPARE_PACKETS, _MOST_PACKETS)
+def _packet_limit(content: Size) -> int:
+    return min(content.bytes // _SHORTEST_PACKET_BYTES + _PACKET_MARGIN, _MAX_PACKETS)
 
 
 def engine_only(links: Iterable[Link]) -> dict[str, str]:
@@ -378,7 +378,7 @@ def engine_only(links: Iterable[Link]) -> dict[str, str]:
     return {
         f"links.{link.box}.{name}.{setting}": reason
         for link, name, direction in _directions(links)
-        for setting, reason in _reasons(direction).items()
+        for setting, reason in _engine_only_reasons(direction).items()
         if reason
     }
 
@@ -405,11 +405,11 @@ def early_starts(network: Network, links: Iterable[Link]) -> Iterator[tuple[Link
     """
     for link, name, direction in _directions(links):
         serialisation = Duration(8 * network.box(link.box).mtu * 10**9 // direction.rate.bit_s)
-        if serialisation > _NOTICEABLY_EARLY and not any(_reasons(direction).values()):
+        if serialisation > _NOTICEABLY_EARLY and not any(_engine_only_reasons(direction).values()):
             yield link, name, serialisation
 
 
-def _reasons(direction: LinkDirection) -> dict[str, str | None]:
+def _engine_only_reasons(direction: LinkDirection) -> dict[str, str | None]:
     return {
         "queue_packets": None if direction.queue_packets is None else "the queue of tbf has a limit in bytes only",
         "low_priority.queue_packets": (
@@ -424,8 +424,8 @@ def _reasons(direction: LinkDirection) -> dict[str, str | None]:
     }
 
 
-def _refusal(place: str, reason: str) -> str:
-    return f"{place}: not possible with the tc backend ({reason}); remove it, or use {USE_ENGINE}"
+def _refusal(key: str, reason: str) -> str:
+    return f"{key}: not possible with the tc backend ({reason}); remove it, or use {USE_ENGINE}"
 
 
 def _jitter_refusal(jitter: Jitter) -> str | None:
@@ -433,7 +433,7 @@ def _jitter_refusal(jitter: Jitter) -> str | None:
         return "netem does not report its distribution, so it could not be verified"
     if jitter.correlation:
         return "netem's correlation narrows the distribution"
-    return _TOO_LONG if jitter.amount > _MOST_JITTER else None
+    return _TOO_LONG if jitter.amount > _MAX_JITTER else None
 
 
 def _loss_refusal(loss: Loss | None) -> str | None:
@@ -444,6 +444,6 @@ def _loss_refusal(loss: Loss | None) -> str | None:
         if isinstance(loss, GilbertElliott)
         else (loss.probability if loss else 0.0,)
     )
-    if any(0 < share < _LEAST_SHARE for share in shares):
-        return f"netem loses at least {_LEAST_SHARE:.1e} of the packets"
+    if any(0 < share < _MIN_SHARE for share in shares):
+        return f"netem loses at least {_MIN_SHARE:.1e} of the packets"
     return None

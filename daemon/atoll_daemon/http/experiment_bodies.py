@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import experiment_on, resolve_document
-from atoll_core.description.overrides import override, settings_about_lab
+from atoll_core.description.overrides import override, settings_under_lab
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.yaml_document import Document, label
 from atoll_core.errors import DescriptionError, PlanError, shown
@@ -68,7 +68,7 @@ def described_by_body(
 
     Raises RequestError, DescriptionError, PlanError.
     """
-    for setting in settings_about_lab(settings):
+    for setting in settings_under_lab(settings):
         raise PlanError(f"--set {shown(setting)}: the lab is up and keeps its settings; `atoll down` first")
     tree, unused_links = document.tree or {}, dict[str, Any]()
     if "name" not in tree:
@@ -251,7 +251,7 @@ def _figures_json(kind: BoxKind) -> dict[str, Any]:
     """The metrics that boxes of a kind have of their own; empty for those without any."""
     parts = {"counters": kind.counters, "levels": kind.levels}
     return {
-        part: [{"name": figure.name, "unit": figure.unit, "what": figure.what} for figure in fields]
+        part: [{"name": figure.name, "unit": figure.unit, "what": figure.meaning} for figure in fields]
         for part, fields in parts.items()
         if fields
     }

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from atoll_controller.fabric.flow_installer import table_of
 from atoll_controller.fabric.switch_report import switch_reports
-from atoll_controller.planner.entry_diff import explained
+from atoll_controller.planner.entry_diff import with_reasons
 from atoll_controller.planner.planner import plan_sha256
 from atoll_controller.tracing.packet_trace import trace
 from atoll_core.codec import to_json
@@ -124,7 +124,7 @@ async def get_entries(daemon: LabDaemon, request: web.Request) -> dict[str, Any]
     testbed = daemon.require_lab()[0]
     table = await table_of(testbed.controller, switch)
     installed = await testbed.controller.read(switch.dpid, switch.name, table)
-    explained_entries = explained(installed, testbed.plan.flows if testbed.plan else ())
+    explained_entries = with_reasons(installed, testbed.plan.flows if testbed.plan else ())
     entries = sorted((entry for entry in explained_entries if isinstance(entry, FlowEntry)), key=sort_key)
     return {
         "switch": switch.name,

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.planner import make_plan
-from atoll_core.description.loader import lab_of
+from atoll_core.description.loader import parse_lab
 from atoll_core.description.validation_messages import suggest
 from atoll_core.description.yaml_document import Document, label
 from atoll_core.errors import DescriptionError, shown
@@ -62,7 +62,7 @@ async def post_lab(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
     """Bring a lab up."""
     query = parameters(request, LabRequest)
     document = await read_body_document(request)
-    lab = await asyncio.to_thread(lab_of, replace(document, file=label(Path(query.file))), query.set)
+    lab = await asyncio.to_thread(parse_lab, replace(document, file=label(Path(query.file))), query.set)
 
     async def work() -> JsonObject:
         return await daemon.bring_up(lab, query.runtime)

@@ -478,15 +478,15 @@ def boxes_of_kind(kind: BoxKind) -> Dashboard:
     of_box = Series(kind.name, ("box",), {"box": "$box"})
     panels = [
         *(
-            _fine_plot(figure.name, unit, (of_box.rate(figure.name, factor), "$tag_box"), text=figure.what)
+            _fine_plot(figure.name, unit, (of_box.rate(figure.name, factor), "$tag_box"), text=figure.meaning)
             for figure in kind.counters
             for unit, factor in [_RATES.get(figure.unit, ("ops", 1))]
         ),
         *(
             _fine_plot(
-                figure.name, _UNITS.get(figure.unit, "none"), (of_box.level(figure.name), "$tag_box"), text=figure.what
+                level.name, _UNITS.get(level.unit, "none"), (of_box.level(level.name), "$tag_box"), text=level.meaning
             )
-            for figure in kind.levels
+            for level in kind.levels
         ),
     ]
     return dashboard_page(
@@ -501,7 +501,7 @@ def boxes_of_kind(kind: BoxKind) -> Dashboard:
 def files() -> dict[str, str]:
     """The text of each dashboard, by the name of its file; kinds of boxes with figures have one each."""
     dashboards = {page.__name__.replace("_", "-") + ".json": page() for page in DASHBOARDS}
-    dashboards |= {f"{kind.name}.json": boxes_of_kind(kind) for kind in BoxKind.known.values() if kind.measurement}
+    dashboards |= {f"{kind.name}.json": boxes_of_kind(kind) for kind in BoxKind.registered.values() if kind.measurement}
     return {
         name: json.dumps(dashboard, cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
         for name, dashboard in dashboards.items()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from atoll_core.lab.network import measurements_of_kinds
-from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS, Measurement
+from atoll_core.metrics.metrics_schema import COMMON_TAGS, MEASUREMENT_BY_NAME, Measurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Series:
 
     @property
     def _declared(self) -> Measurement:
-        return {**BY_NAME, **measurements_of_kinds()}[self.measurement]
+        return {**MEASUREMENT_BY_NAME, **measurements_of_kinds()}[self.measurement]
 
     @property
     def condition(self) -> str:

@@ -310,7 +310,7 @@ def flows(sources: Sources) -> Figure | None:
         # One round trip to connect, one to ask and be answered, then nothing but serialisation, by link or server.
         write_rate = sources.experiment.traffic.write_rate
         rtt_s = (link.to_island.delay.ns + link.to_world.delay.ns) / 1e9
-        bounds = sources.over_time(link).rates(*sources.measured_ns)
+        bounds = sources.over_time(link).rate_range(*sources.measured_ns)
         rates = sorted({min(rate, write_rate or rate) for rate in bounds}, reverse=True)
         for rate, dashes in zip(rates, ((4, 3), (1, 2)), strict=False):
             alone_s = 2 * rtt_s + 8 * sizes / rate.bit_s

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.experiment.setting_texts import part_text, parts, settings_table, version_differences
+from atoll_core.experiment.setting_texts import group_by_part, part_text, settings_table, version_differences
 from atoll_core.lab.network import Network
 from atoll_core.plural import counted
 
@@ -28,7 +28,7 @@ def one_line_summary(experiment: Experiment) -> str:
 
 def settings(experiment: Experiment, network: Network) -> list[Row]:
     """The settings of the experiment, a row for each part of its description and for each of its changes."""
-    described = parts(settings_table("", [experiment.described(network)]))
+    described = group_by_part(settings_table("", [experiment.described(network)]))
     rows = [(part, part_text(part, setting)) for part, setting in described.items() if part not in _UNLISTED_PARTS]
     for number, (before, after) in enumerate(pairwise(experiment.versions), start=1):
         rows.append((f"change {number}", f"at {after.at}: {'; '.join(version_differences(before, after))}"))

@@ -106,7 +106,7 @@ def _box_tables(sources: "Sources") -> Iterator[dict[str, Any]]:
             sums = [counters[name].get(counter.name) for name in names]
             unit = "" if counter.unit == "1" else counter.unit
             texts = [octets(number) if unit == "bytes" else count(number, unit) for number in sums]
-            rows.append((counter.name, counter.what, texts))
+            rows.append((counter.name, counter.meaning, texts))
         yield {"kind": kind.name, "boxes": names, "rows": rows}
 
 

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from atoll_core.description.link_trace import MOST_ROWS
+from atoll_core.description.link_trace import MAX_ROWS
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.units import Duration
@@ -20,9 +20,9 @@ def make_trace(states: Iterable[TraceRow], delay_step: Duration) -> LinkTrace:
             "the link is blocked at the beginning of the trace, but paths are tested then; choose another --seed or "
             "--start"
         )
-    if len(rows) > MOST_ROWS:
+    if len(rows) > MAX_ROWS:
         raise PlanError(
-            f"the trace would have {len(rows)} rows, but at most {MOST_ROWS} are possible; "
+            f"the trace would have {len(rows)} rows, but at most {MAX_ROWS} are possible; "
             "choose a shorter --duration or a longer --step"
         )
     return LinkTrace("", rows)

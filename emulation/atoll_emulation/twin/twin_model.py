@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from atoll_core.lab.twin import TwinBehaviour
 from atoll_core.openflow_wire import encoder
-from atoll_core.openflow_wire.flow_stats import RECORD_HEAD, ordered, records, split_fields
+from atoll_core.openflow_wire.flow_stats import RECORD_HEAD, records, sort_fields, split_fields
 from atoll_emulation.twin import twin_tables
 from atoll_emulation.twin.twin_tables import RefusedError, TwinTable
 
@@ -150,7 +150,7 @@ class TwinModel:
         self._reading = False
         self._read_s = now
         for record in records(body):
-            entry = self._entries.get((record.table, record.priority, ordered(record.match)))
+            entry = self._entries.get((record.table, record.priority, sort_fields(record.match)))
             if entry is not None:
                 entry.packets, entry.octets = record.packets, record.octets
 
@@ -199,7 +199,7 @@ class TwinModel:
             encoder.FLOW_MOD_HEAD.unpack_from(message)
         )
         match_bytes = int.from_bytes(message[50:52])
-        match = ordered(message[52 : 48 + match_bytes])
+        match = sort_fields(message[52 : 48 + match_bytes])
         instructions = message[48 + -(-match_bytes // 8) * 8 :]
         if command in (_DELETE, _DELETE_STRICT):
             for key in self._selected_keys(table, priority, match, strict=command == _DELETE_STRICT):

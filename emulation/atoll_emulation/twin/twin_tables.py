@@ -79,7 +79,7 @@ class TwinTable:
             raise RefusedError(BAD_MATCH, BAD_FIELD)
         if self.only_ipv4 and numbers.keys() != set() and numbers.get(_ETH_TYPE) != b"\x08\x00":
             raise RefusedError(BAD_MATCH, BAD_FIELD)
-        for instruction in encoder.split(instructions, 8, length_at=2):
+        for instruction in encoder.split(instructions, 8, length_offset=2):
             if int.from_bytes(instruction[:2]) not in _INSTRUCTIONS:
                 raise RefusedError(BAD_INSTRUCTION, UNSUPPORTED_INSTRUCTION)
         kinds = [int.from_bytes(action[:2]) for actions in action_lists(instructions) for action in actions]

@@ -217,7 +217,7 @@ def read_results(
     controlled = {
         number: request.experiment.first_load
         for number, request in requests.items()
-        if control and request.experiment.most_channels
+        if control and request.experiment.max_channels
     }
     runs: list[StudyRun] = []
     uncounted: list[StudyRun] = []

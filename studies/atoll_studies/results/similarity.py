@@ -18,11 +18,11 @@ from atoll_core.experiment.experiment import Chain, Experiment
 from atoll_core.experiment.setting_texts import (
     NO_COUNTERPART,
     Setting,
+    group_by_part,
+    key_within,
     part_text,
-    parts,
     settings_table,
     short_hash,
-    within,
 )
 from atoll_core.experiment.traffic import ChannelAllocation
 from atoll_core.lab.network import Network
@@ -65,7 +65,7 @@ class Similarity:
     @cached_property
     def settings(self) -> Rows:
         """Settings that differ; of a part with many differing settings, its number of members."""
-        by_part = parts(self.described)
+        by_part = group_by_part(self.described)
         details = sum(not s.alike for part, group in by_part.items() if part.startswith(_LAB) for s in group)
         most = {part: 0 if part.startswith(_LAB) and details > _MOST_DETAILS else _MOST_DETAILS for part in by_part}
         rows = (row for part, group in by_part.items() for row in _unlike_rows(part, group, most[part]))
@@ -74,7 +74,7 @@ class Similarity:
     @cached_property
     def alike(self) -> tuple[tuple[str, str], ...]:
         """Equal properties, a row for each part of the descriptions."""
-        by_part = parts(self.described)
+        by_part = group_by_part(self.described)
         equal = {part: _alike_text(part, [s for s in group if s.alike]) for part, group in by_part.items()}
         return (
             *((name, texts[0]) for name, texts in self.origins if not differs((name, texts))),
@@ -172,7 +172,7 @@ def _unlike_rows(part: str, settings: Sequence[Setting], most: int) -> Rows:
     unlike = [setting for setting in settings if not setting.alike]
     if len(unlike) <= most or [setting.key for setting in unlike] == [part]:
         return tuple((setting.key, setting.texts) for setting in unlike)
-    return (_counted(part, tuple((within(part, setting), setting.texts) for setting in settings)),)
+    return (_counted(part, tuple((key_within(part, setting), setting.texts) for setting in settings)),)
 
 
 def _alike_text(part: str, alike: Sequence[Setting]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from atoll_analysis.figures.run_figures import figure_limits, measured_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
-from atoll_core.description.raw_study import ATTEMPTS, MSER_5
+from atoll_core.description.raw_study import DEFAULT_ATTEMPTS, MSER_5
 from atoll_core.errors import RunDirError
 from atoll_core.platforms import VIRTUAL
 from atoll_studies.statistics.estimates import Limits
@@ -112,7 +112,7 @@ def settled(study: Mapping[str, Any]) -> Callable[[PointRuns], bool]:
 
     def is_settled(point: PointRuns) -> bool:
         attempts = [attempt for attempt in point.attempts if required in (None, attempt.provenance)]
-        return bool(point.chosen) or out_of_tries(attempts, study.get("attempts", ATTEMPTS), study["platform"])
+        return bool(point.chosen) or out_of_tries(attempts, study.get("attempts", DEFAULT_ATTEMPTS), study["platform"])
 
     return is_settled
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from atoll_analysis.figures.path_delays import base_rtts_ms
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.experiment.flow_sizes import ONE, FlowSizes, Interpolation
+from atoll_core.experiment.flow_sizes import SCALE, FlowSizes, Interpolation
 from atoll_core.experiment.link_over_time import link_over_time
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.network import Network
@@ -40,7 +40,7 @@ class ControlVariate:
 
     def expectation(self, traffic: Traffic) -> float:
         """The expectation over seeds, in bytes."""
-        return traffic.distribution.mean_with_largest(self.largest_bytes)
+        return traffic.distribution.capped_mean(self.largest_bytes)
 
 
 def first_sizes(sizes: FlowSizes, seed: int, channels: int, flows: int) -> Any:
@@ -51,7 +51,7 @@ def first_sizes(sizes: FlowSizes, seed: int, channels: int, flows: int) -> Any:
         state = _mix((state ^ coordinate) + _GAMMA)
     numbers = _mix(state + _GAMMA + _GAMMA)  # the second number of the flow's generator; the first one is its server
     probability = numbers.astype(float) / 2.0**64
-    knots = np.asarray([knot[0] for knot in sizes.knots], float) / ONE
+    knots = np.asarray([knot[0] for knot in sizes.knots], float) / SCALE
     octets = np.asarray([knot[1] for knot in sizes.knots], float)
     if sizes.kind is Interpolation.STEPS:
         index = cast("Any", np.searchsorted(knots, probability, side="right"))
@@ -83,7 +83,7 @@ class FlowBound:
 
 def flow_bound(network: Network, experiment: Experiment) -> FlowBound | None:
     """The bound of a run's flows, and the share of its flow sizes beyond it; None without channels or a bound."""
-    largest = largest_flow_bytes(network, experiment) if experiment.most_channels else None
+    largest = largest_flow_bytes(network, experiment) if experiment.max_channels else None
     if largest is None:
         return None
     sizes = experiment.first_load.distribution

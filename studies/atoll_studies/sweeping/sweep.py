@@ -23,7 +23,7 @@ from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDire
 from atoll_studies.sweeping.cluster import Cluster
 from atoll_studies.sweeping.pool import AttemptEnd, Pool
 from atoll_studies.sweeping.worker import provenance
-from atoll_testbed.preflight.requirements import fitting_runs, require_machine_for, require_runnable
+from atoll_testbed.preflight.requirements import max_parallel_runs, require_machine_for, require_runnable
 from atoll_testbed.virtual.precompile import compile_stale, module_folders
 
 _REAL_OVERHEAD_S = 20.0  # of a run in real time: lab, configuration test, analysis
@@ -197,7 +197,7 @@ class Sweep:
         if self.cluster is not None:
             return self.cluster.jobs()
         largest = max(self.study.configurations, key=lambda c: memory(c.network, c.experiment))
-        most_jobs = fitting_runs(largest.experiment, memory(largest.network, largest.experiment))
+        most_jobs = max_parallel_runs(largest.experiment, memory(largest.network, largest.experiment))
         return requested or min(usable_cores(), most_jobs)
 
     def predict(self, jobs: int, *, at_most: bool = False) -> Prediction:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from atoll_controller.planner.traffic_jobs import PING_PACKET_BYTES
-from atoll_core.experiment.experiment import Bernoulli, Counted, JitterShape, LinkDirection, Where, mean_loss
+from atoll_core.experiment.experiment import Bernoulli, Counted, JitterShape, LinkDirection, LossPoint, mean_loss
 from atoll_core.lab.network import MTU, LatencyClass
 
 ETHERNET_HEADER = 14
@@ -26,13 +26,13 @@ _FILL_S = 0.25
 _SMALL_PACKETS_PER_S = 4000
 _SMALLEST_PACKET_BYTES = 128
 # A flood of 1.25 of the rate still is one after this much loss.
-_MOST_LOSS = 0.1
+_MAX_LOSS = 0.1
 
-_MOST_CORRELATION = 0.5
+_MAX_CORRELATION = 0.5
 _NORMAL_QUARTILES = 1.349  # interquartile range of the normal distribution, in standard deviations
 
 # This share of a flood still fills the queue: it is at least 1.19 times the rate.
-_LEAST_ARRIVED = 0.95
+_MIN_ARRIVED = 0.95
 # Steps of the receiver's counters (100 ms) in one window whose rate is taken: half a second.
 _WINDOW_STEPS = 5
 
@@ -74,7 +74,7 @@ class LinkUnderTest:
             refusal = "its trace begins with a blocked link"
         elif narrower:
             refusal = "another link of the chain has a lower rate, so this one cannot be filled"
-        elif settings.loss and mean_loss(settings.loss, mtu + overhead_bytes) > _MOST_LOSS:
+        elif settings.loss and mean_loss(settings.loss, mtu + overhead_bytes) > _MAX_LOSS:
             refusal = "its loss model drops too many packets to fill it"
         return cls(box, name, settings, counts, refusal, terrestrial, mtu, overhead_bytes)
 
@@ -84,9 +84,9 @@ class LinkUnderTest:
         return self.terrestrial.rtt.ns // 2 if self.terrestrial else 0
 
     @property
-    def reach_ns(self) -> int:
+    def jitter_ns(self) -> int:
         """The maximum effect of the link's jitter."""
-        return self.settings.jitter.reach.ns if self.settings.jitter else 0
+        return self.settings.jitter.bound.ns if self.settings.jitter else 0
 
     @property
     def terrestrial_jitter_ns(self) -> int:
@@ -100,7 +100,7 @@ class LinkUnderTest:
     def lost_share(self, ip_bytes: int) -> float:
         """The share of packets of this size that are lost after they have used the link."""
         loss = self.settings.loss
-        return 0.0 if loss is None or loss.where is Where.BEFORE else mean_loss(loss, self.counted_bytes(ip_bytes))
+        return 0.0 if loss is None or loss.where is LossPoint.BEFORE else mean_loss(loss, self.counted_bytes(ip_bytes))
 
     @property
     def queue_bytes(self) -> int:
@@ -133,7 +133,7 @@ class LinkUnderTest:
     def drain_ns(self) -> int:
         """The time in which the packets of a flood leave the link."""
         empty_ns = int(self.serialisation_ns(self.queue_bytes + 2 * self.mtu))
-        return empty_ns + self.settings.delay.ns + self.reach_ns + self.terrestrial_ns + self.terrestrial_jitter_ns
+        return empty_ns + self.settings.delay.ns + self.jitter_ns + self.terrestrial_ns + self.terrestrial_jitter_ns
 
     @property
     def small_packet(self) -> int:
@@ -143,7 +143,7 @@ class LinkUnderTest:
     @property
     def probe_interval_ns(self) -> int:
         """The interval of packets on the idle link: long enough that none waits for one before it."""
-        return max(5_000_000, 2 * (self.reach_ns + self.terrestrial_jitter_ns), 2 * math.ceil(self.ping_ns))
+        return max(5_000_000, 2 * (self.jitter_ns + self.terrestrial_jitter_ns), 2 * math.ceil(self.ping_ns))
 
 
 class CheckState(StrEnum):
@@ -220,45 +220,45 @@ def row_of(link: LinkUnderTest, name: str, unit: str, configured: float) -> Cali
 
 
 def delay_row(
-    link: LinkUnderTest, one_way_ns: Sequence[int], others_ns: int, tolerance: _Tolerance
+    link: LinkUnderTest, one_way_ns: Sequence[int], other_links_ns: int, tolerance: _Tolerance
 ) -> CalibrationFigure:
     """The propagation delay: the least one-way delay of single packets, less their serialisation; median with jitter.
 
-    ``others_ns``: delays of the chain's other links and of the world end. Further delays of a path are not known, but
-    the bounds allow for them.
+    ``other_links_ns``: delays of the chain's other links and of the world end. Further delays of a path are not known,
+    but the bounds allow for them.
     """
     row = row_of(link, "delay", "ms", link.settings.delay.ms)
     if not one_way_ns:
         return replace(row, state=CheckState.OFF, why="no packet arrived")
-    other_ns = link.ping_ns + others_ns
+    subtracted_ns = link.ping_ns + other_links_ns
     base = statistics.median(one_way_ns) if link.settings.jitter or link.terrestrial_jitter_ns else min(one_way_ns)
     spread = ((link.settings.jitter.amount.ns if link.settings.jitter else 0) + link.terrestrial_jitter_ns) / 2
     delay = link.settings.delay.ns
     high = delay + spread + tolerance.lab_ns + tolerance.lab_ratio * delay
-    return row.judge((base - other_ns) / 1e6, (delay - spread - tolerance.early_ns) / 1e6, high / 1e6)
+    return row.judge((base - subtracted_ns) / 1e6, (delay - spread - tolerance.early_ns) / 1e6, high / 1e6)
 
 
 def jitter_row(
-    link: LinkUnderTest, one_way_ns: Sequence[int], *, others: bool, tolerance: _Tolerance
+    link: LinkUnderTest, one_way_ns: Sequence[int], *, is_ambiguous: bool, tolerance: _Tolerance
 ) -> CalibrationFigure:
     """The interquartile range of one-way delays, which a few late packets on a busy machine do not change.
 
-    ``others``: other links of the chain, or the world end's latency, have jitter, too.
+    ``is_ambiguous``: other links of the chain, or the world end's latency, have jitter, too.
     """
     jitter = link.settings.jitter
     row = row_of(link, "jitter (interquartile)", "ms", quartiles_ns(link.settings) / 1e6)
-    if others:
+    if is_ambiguous:
         return skipped_row(row, "another link of the chain, or the terrestrial latency, has jitter, too")
     if jitter is not None and jitter.distribution is JitterShape.PARETO:
         return skipped_row(row, "the spread of a Pareto distribution cannot be estimated from few packets")
-    if jitter is not None and jitter.correlation > _MOST_CORRELATION:
+    if jitter is not None and jitter.correlation > _MAX_CORRELATION:
         return skipped_row(row, "jitter with this correlation cannot be estimated from few packets")
     if len(one_way_ns) < 20:
         return skipped_row(row, f"only {len(one_way_ns)} packets arrived")
     low, _, high = statistics.quantiles(one_way_ns, n=4)
     expected = quartiles_ns(link.settings)
-    least, most = expected * (1 - tolerance.spread_ratio), expected * (1 + tolerance.spread_ratio)
-    return row.judge((high - low) / 1e6, least / 1e6, (most + tolerance.spread_ns) / 1e6)
+    minimum, maximum = expected * (1 - tolerance.spread_ratio), expected * (1 + tolerance.spread_ratio)
+    return row.judge((high - low) / 1e6, minimum / 1e6, (maximum + tolerance.spread_ns) / 1e6)
 
 
 def quartiles_ns(settings: LinkDirection) -> float:
@@ -321,12 +321,12 @@ def byte_row(
 def queue_row(link: LinkUnderTest, mark: dict[str, Any]) -> CalibrationFigure:
     """The maximum queue length under a flood, as counted by the box: within one packet of the configured size."""
     row = row_of(link, "queue", "kB", link.queue_bytes / 1e3)
-    fullest = mark.get("queue_max_bytes")
+    max_bytes = mark.get("queue_max_bytes")
     if link.settings.aqm:
         return skipped_row(row, "not judged, because the AQM keeps the queue short")
-    if fullest is None:
+    if max_bytes is None:
         return skipped_row(row, "this box does not measure its queue")
-    return row.judge(fullest / 1e3, (link.queue_bytes - link.counted_bytes(link.mtu)) / 1e3, link.queue_bytes / 1e3)
+    return row.judge(max_bytes / 1e3, (link.queue_bytes - link.counted_bytes(link.mtu)) / 1e3, link.queue_bytes / 1e3)
 
 
 def loaded_row(
@@ -353,7 +353,7 @@ def loaded_row(
 def offered_note(mark: dict[str, Any], sent_bytes: float) -> str:
     """The reason why a link may not have been filled: the flood did not reach it. Empty if it did."""
     arrived = mark.get("in_bytes")
-    if arrived is None or arrived >= _LEAST_ARRIVED * sent_bytes:
+    if arrived is None or arrived >= _MIN_ARRIVED * sent_bytes:
         return ""
     return (
         f"of {sent_bytes * 8 / 1e6:.1f} Mbit sent to the link only {arrived * 8 / 1e6:.1f} arrived: "

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from atoll_apps.segments.world_edge import class_by_host
-from atoll_controller.planner.path_checks import MOST_PING_SHARE
+from atoll_controller.planner.path_checks import MAX_PING_SHARE
 from atoll_core.errors import RunError
 from atoll_core.events.events import Progress
 from atoll_core.experiment.experiment import DIRECTIONS, Experiment, Protocol
@@ -30,7 +30,7 @@ from atoll_testbed.calibration.calibration_checks import (
     skipped_row,
     steady_rate,
 )
-from atoll_testbed.calibration.link_flood import Flood, flood, idle_rtts, one_way_delays, special_hosts
+from atoll_testbed.calibration.link_flood import Flood, flood, measure_idle_rtts, measure_one_way_delays, special_hosts
 from atoll_testbed.testbed import Testbed
 
 # Never in step with what fills the queue: pings at a multiple of a packet's serialisation time would all find it full,
@@ -38,7 +38,7 @@ from atoll_testbed.testbed import Testbed
 _PING_INTERVAL_NS = 19_937_000
 _IDLE_PING_S = 0.5
 _BRIEF_FLOOD_S = 0.3  # with full queues
-_LEAST_PACKETS = 8  # or for as long as these take to serialise
+_MIN_PACKETS = 8  # or for as long as these take to serialise
 _BRIEF_LONGEST_NS = 1_000_000_000  # longer queues are not filled before every run
 _BRIEF_LONGEST_RTT_NS = 5_000_000_000  # of pings with the flood, which lasts as long
 
@@ -57,7 +57,7 @@ def links_under_test(network: Network, experiment: Experiment) -> tuple[LinkUnde
             name,
             getattr(link, name),
             link.counts,
-            narrower=any(getattr(other, name).rate < getattr(link, name).rate for other in experiment.links),
+            narrower=any(getattr(other_link, name).rate < getattr(link, name).rate for other_link in experiment.links),
             terrestrial=latency and latency[0],
             mtu=mtu,
             overhead_bytes=overhead.get(link.box, 0),
@@ -79,31 +79,31 @@ async def calibrate(
     testbed.events.publish(Progress("pinging the idle path"))
     delays_ns = sum(link.settings.delay.ns for link in links) + _terrestrial_rtt_ns(links)
     interval_ns = max(_PING_INTERVAL_NS, *(2 * math.ceil(link.ping_ns) for link in links))
-    rtts = await idle_rtts(testbed, max(_IDLE_PING_S, seconds / 2), interval_ns, delays_ns)
+    rtts = await measure_idle_rtts(testbed, max(_IDLE_PING_S, seconds / 2), interval_ns, delays_ns)
     if not rtts:
         raise RunError("no ping crossed the chain; `atoll run` reports which paths are broken")
     lab_ns = max(0, min(rtts) - delays_ns)
     rows: list[CalibrationFigure] = []
     for link in links:
         if link.name in directions:
-            others = [other for other in links if other.name == link.name and other.box != link.box]
-            rows += await _idle_rows(testbed, link, others, seconds, min(rtts))
+            other_links = [other for other in links if other.name == link.name and other.box != link.box]
+            rows += await _idle_rows(testbed, link, other_links, seconds, min(rtts))
             rows += await _flooded_rows(testbed, links, link, seconds, min(rtts))
     return rows, min(rtts), lab_ns
 
 
 async def _idle_rows(
-    testbed: Testbed, link: LinkUnderTest, others: Sequence[LinkUnderTest], seconds: float, base_ns: int
+    testbed: Testbed, link: LinkUnderTest, other_links: Sequence[LinkUnderTest], seconds: float, base_ns: int
 ) -> list[CalibrationFigure]:
     testbed.events.publish(Progress(f"{link.box} {link.name}: testing delay alone"))
-    others_ns = sum(other.settings.delay.ns for other in others) + link.terrestrial_ns
-    others_jitter = link.terrestrial_jitter_ns > 0 or any(other.settings.jitter for other in others)
+    other_delays_ns = sum(other.settings.delay.ns for other in other_links) + link.terrestrial_ns
+    is_ambiguous = link.terrestrial_jitter_ns > 0 or any(other.settings.jitter for other in other_links)
 
     async def measure() -> list[CalibrationFigure]:
-        one_way = await one_way_delays(testbed, link, seconds, base_ns + _reach_ns([link, *others]))
+        delays = await measure_one_way_delays(testbed, link, seconds, base_ns + _jitter_ns([link, *other_links]))
         return [
-            delay_row(link, one_way, others_ns, PRECISE),
-            jitter_row(link, one_way, others=others_jitter, tolerance=PRECISE),
+            delay_row(link, delays, other_delays_ns, PRECISE),
+            jitter_row(link, delays, is_ambiguous=is_ambiguous, tolerance=PRECISE),
         ]
 
     return await _repeat_if_off(measure)
@@ -130,28 +130,28 @@ async def _flooded_rows(
         result = await flood(testbed, [link], seconds, packet_bytes=size)
         return [_with_reason(byte_row(link, _steady(result, link), size, PRECISE), _note(result, link))]
 
-    async def both() -> list[CalibrationFigure]:
-        why_no_pings = _filled_by_pings(links, [link], _PING_INTERVAL_NS)
-        pinging_ns = None if why_no_pings else _PING_INTERVAL_NS
+    async def together() -> list[CalibrationFigure]:
+        no_pings_reason = _filled_by_pings(links, [link], _PING_INTERVAL_NS)
+        pinging_ns = None if no_pings_reason else _PING_INTERVAL_NS
         result = await flood(
             testbed, [link], seconds, packet_bytes=link.mtu, ping_interval_ns=pinging_ns, rtt_ns=base_ns
         )
-        loaded = loaded_row([link], result.loaded_rtts([link]), base_ns, _reach_ns(links), PRECISE)
-        rows = [queue_row(link, _mark(result, link)), _skip_if_off(loaded, why_no_pings)]
+        loaded = loaded_row([link], result.loaded_rtts([link]), base_ns, _jitter_ns(links), PRECISE)
+        rows = [queue_row(link, _mark(result, link)), _skip_if_off(loaded, no_pings_reason)]
         return [_with_reason(row, _note(result, link)) for row in rows]
 
-    parts = {"rate alone": rate_alone, "bytes counted per packet": small_packets, "delay and rate together": both}
+    tests = {"rate alone": rate_alone, "bytes counted per packet": small_packets, "delay and rate together": together}
     rows: list[CalibrationFigure] = []
-    for name, part in parts.items():
+    for name, test in tests.items():
         testbed.events.publish(Progress(f"{link.box} {link.name}: testing {name}"))
-        rows += await _repeat_if_off(part)
+        rows += await _repeat_if_off(test)
     return rows
 
 
-async def _repeat_if_off(part: Callable[[], Awaitable[list[CalibrationFigure]]]) -> list[CalibrationFigure]:
+async def _repeat_if_off(test: Callable[[], Awaitable[list[CalibrationFigure]]]) -> list[CalibrationFigure]:
     """Repeat a test whose figures are off: once may be an effect of the machine."""
-    rows = await part()
-    return await part() if any(row.state is CheckState.OFF for row in rows) else rows
+    rows = await test()
+    return await test() if any(row.state is CheckState.OFF for row in rows) else rows
 
 
 async def brief_calibration(testbed: Testbed, experiment: Experiment, base_ns: int) -> tuple[CalibrationFigure, ...]:
@@ -164,8 +164,8 @@ async def brief_calibration(testbed: Testbed, experiment: Experiment, base_ns: i
     for box in dict.fromkeys(link.box for link in links):
         tested: list[LinkUnderTest] = []
         for link in links:
-            if link.box == box and (why := _why_skipped(link)):
-                rows.append(skipped_row(row_of(link, "queue", "kB", link.queue_bytes / 1e3), why))
+            if link.box == box and (reason := _skip_reason(link)):
+                rows.append(skipped_row(row_of(link, "queue", "kB", link.queue_bytes / 1e3), reason))
             elif link.box == box:
                 tested.append(link)
         if tested:
@@ -179,16 +179,16 @@ async def _brief_rows(
     tested: Sequence[LinkUnderTest],
     base_ns: int,
 ) -> list[CalibrationFigure]:
-    seconds = max(_BRIEF_FLOOD_S, *(link.serialisation_ns(_LEAST_PACKETS * link.mtu) / 1e9 for link in tested))
+    seconds = max(_BRIEF_FLOOD_S, *(link.serialisation_ns(_MIN_PACKETS * link.mtu) / 1e9 for link in tested))
     interval_ns = _PING_INTERVAL_NS // 2
-    why_no_pings = _filled_by_pings(links, tested, interval_ns)
+    no_pings_reason = _filled_by_pings(links, tested, interval_ns)
     if base_ns > _BRIEF_LONGEST_RTT_NS:
-        why_no_pings = f"the RTT is {base_ns / 1e9:.1f} s; only `atoll link calibrate` floods a link for so long"
-    pinging_ns = None if why_no_pings else interval_ns
+        no_pings_reason = f"the RTT is {base_ns / 1e9:.1f} s; only `atoll link calibrate` floods a link for so long"
+    pinging_ns = None if no_pings_reason else interval_ns
     result = rate_result = await flood(
         testbed, tested, seconds, packet_bytes=tested[0].mtu, ping_interval_ns=pinging_ns, rtt_ns=base_ns
     )
-    if not why_no_pings and any(link.ping_ns > MOST_PING_SHARE * interval_ns for link in tested):
+    if not no_pings_reason and any(link.ping_ns > MAX_PING_SHARE * interval_ns for link in tested):
         # On a slow link, pings reduce the rate of the flood.
         rate_result = await flood(testbed, tested, seconds, packet_bytes=tested[0].mtu)
     rows: list[CalibrationFigure] = []
@@ -196,8 +196,8 @@ async def _brief_rows(
         rows.append(_skip_if_off(queue_row(link, _mark(result, link)), _note(result, link)))
         rows.append(_skip_if_off(rate_row(link, _steady(rate_result, link), ROUGH), _note(rate_result, link)))
     note = next((text for link in tested if (text := _note(result, link))), "")
-    loaded = loaded_row(tested, result.loaded_rtts(tested), base_ns, _reach_ns(links), ROUGH)
-    rows.append(_skip_if_off(loaded, why_no_pings or note))
+    loaded = loaded_row(tested, result.loaded_rtts(tested), base_ns, _jitter_ns(links), ROUGH)
+    rows.append(_skip_if_off(loaded, no_pings_reason or note))
     return rows
 
 
@@ -207,7 +207,7 @@ def _filled_by_pings(links: Sequence[LinkUnderTest], flooded: Sequence[LinkUnder
     return f"pings every {interval_ns / 1e6:.0f} ms would fill {slow[0].box} {slow[0].name}" if slow else ""
 
 
-def _why_skipped(link: LinkUnderTest) -> str:
+def _skip_reason(link: LinkUnderTest) -> str:
     if link.refusal:
         return link.refusal
     full_ns = link.serialisation_ns(link.queue_bytes)
@@ -240,9 +240,9 @@ def _skip_if_off(row: CalibrationFigure, note: str) -> CalibrationFigure:
     return replace(row, state=CheckState.SKIPPED, why=note) if note and row.state is CheckState.OFF else row
 
 
-def _reach_ns(links: Sequence[LinkUnderTest]) -> int:
+def _jitter_ns(links: Sequence[LinkUnderTest]) -> int:
     """The maximum effect of jitter on one RTT."""
-    return sum(link.reach_ns for link in links) + 2 * max((link.terrestrial_jitter_ns for link in links), default=0)
+    return sum(link.jitter_ns for link in links) + 2 * max((link.terrestrial_jitter_ns for link in links), default=0)
 
 
 def _terrestrial_rtt_ns(links: Sequence[LinkUnderTest]) -> int:

@@ -16,21 +16,21 @@ from atoll_core.experiment.experiment import DIRECTIONS, Experiment, Link
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.metrics.line_protocol import Field, MetricPoint
-from atoll_core.metrics.metrics_schema import BY_NAME, Measurement
+from atoll_core.metrics.metrics_schema import MEASUREMENT_BY_NAME, Measurement
 from atoll_core.plan.plan import JobSpec, Phase
 from atoll_hosts.machine import ClockOffset
 
 FIGURES_OF_CHECKS = frozenset({"check", "terrestrial", "base_rtt", "calibration"})
 """Types of events with figures of the test before a run, one for each pair of hosts; they make no event points."""
 
-_BY_PHASE = {
+_MEASUREMENT_BY_PHASE = {
     Phase.SERVER: "server",
     Phase.CLIENT: "load",
     Phase.CAPTURE: "capture",
     Phase.TRANSFER: "transfer",
 }
 _UNSUPPORTED_COUNT = 2**64 - 1  # value of a counter that a switch does not have (OpenFlow 1.3.5, 7.3.5.6)
-_MOST_CHARACTERS = 500  # characters of an event; events.jsonl has the full text
+_MAX_CHARACTERS = 500  # characters of an event; events.jsonl has the full text
 
 
 def box_points(
@@ -56,11 +56,11 @@ def box_points(
 def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0) -> Iterator[MetricPoint]:
     """Points of a line of one of the plan's jobs; ``clock_offset_ns``: its machine's clock less this one's."""
     match line.get("type"):
-        case "counters" | "progress" if spec.phase in _BY_PHASE:
+        case "counters" | "progress" if spec.phase in _MEASUREMENT_BY_PHASE:
             tags = {"host": spec.host}
             if spec.phase is Phase.CAPTURE:
                 tags["point"] = spec.name.removeprefix("capture-")
-            yield _point(_BY_PHASE[spec.phase], tags, line, line["t_ns"])
+            yield _point(_MEASUREMENT_BY_PHASE[spec.phase], tags, line, line["t_ns"])
         case "done" if spec.phase is Phase.CLIENT and "active" in line:  # UDP senders have no flows
             yield _point("load", {"host": spec.host}, {"active": 0, "ended": 1}, line["t_ns"])
         case "done" if spec.phase is Phase.TRANSFER and line.get("end_ns") is not None:
@@ -85,8 +85,8 @@ def link_config_points(links: Iterable[Link], t_ns: int) -> Iterator[MetricPoint
     """Points with the configuration of links."""
     for link in links:
         for direction in DIRECTIONS:
-            way = getattr(link, direction)
-            configured = {"rate_bit_s": way.rate.bit_s, "delay_ns": way.delay.ns, "queue_bytes": way.queue.bytes}
+            d = getattr(link, direction)
+            configured = {"rate_bit_s": d.rate.bit_s, "delay_ns": d.delay.ns, "queue_bytes": d.queue.bytes}
             yield _point("link_config", {"box": link.box, "direction": direction}, configured, t_ns)
 
 
@@ -157,7 +157,7 @@ def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> MetricPoint:
     """The point of an event of the run or of the testbed."""
     state = str(fields.get("state", ""))
     text, _ = event_text({**fields, "type": kind, "t_ns": t_ns}) or (kind, "")
-    text = text[:_MOST_CHARACTERS]
+    text = text[:_MAX_CHARACTERS]
     return MetricPoint("event", {"kind": kind, "state": state}, {"text": text}, t_ns)
 
 
@@ -180,7 +180,7 @@ def _app(cookie: int) -> str:
 def _point(
     measurement: str | Measurement, tags: Mapping[str, str], figures: Mapping[str, Any], t_ns: Any
 ) -> MetricPoint:
-    schema = BY_NAME[measurement] if isinstance(measurement, str) else measurement
+    schema = MEASUREMENT_BY_NAME[measurement] if isinstance(measurement, str) else measurement
     names = (field.name for field in schema.fields)
     fields = {name: figures[name] for name in names if isinstance(figures.get(name), (int, float))}
     if not isinstance(t_ns, int):  # it goes into the line as it is

@@ -43,7 +43,7 @@ from atoll_testbed.metrics.metric_points import (
 from atoll_testbed.testbed import Testbed
 
 Write = Callable[[Iterable[MetricPoint]], None]
-Unread = Callable[[int], None]
+OnUnread = Callable[[int], None]
 
 # Eight requests to each agent; clocks without NTP drift apart by some microseconds a second.
 _CLOCK_INTERVAL_S = 10.0
@@ -68,7 +68,7 @@ class MetricsRecorder:
     ) -> None:
         """``events``: takes the points as well. Raises RunError if the spool cannot be created."""
         manifest = run_dir.manifest()
-        place = str(manifest.get("place", ""))
+        platform = str(manifest.get("place", ""))
         self.enabled = bool(manifest.get("metrics", True))
         self.write_error: RunError | None = None
         self._network = network
@@ -76,15 +76,15 @@ class MetricsRecorder:
         self._applied_experiment: Callable[[], Experiment] = lambda: experiment
         self._links: tuple[Link, ...] = experiment.links  # as they are configured now
         self._classes, self._kinds = class_names(network), box_kinds(network)
-        self._common = {
+        self._common_tags = {
             "testbed": network.name,
-            "place": place,
+            "place": platform,
             "experiment": experiment.name,
             "run": f"{experiment.name}-{run_dir.name}",
         }
         self._spool = MetricsSpool(run_dir.path / SPOOL) if self.enabled else None
         self._events = events or EventBus()
-        self._period_ns = SECOND_NS * (_VIRTUAL_PERIOD if place == VIRTUAL else 1)
+        self._period_ns = SECOND_NS * (_VIRTUAL_PERIOD if platform == VIRTUAL else 1)
         self._last_event_ns = 0
         self._unread = 0
 
@@ -98,11 +98,11 @@ class MetricsRecorder:
         if self._spool is not None:
             self._spool.flush()
 
-    def box_line(self, box: str, line: Mapping[str, Any]) -> None:
+    def record_box_line(self, box: str, line: Mapping[str, Any]) -> None:
         """Take a ``counters`` line of a link or delay box."""
         self._write(box_points(box, line, self._classes, self._kinds))
 
-    def job_line(self, spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int) -> None:
+    def record_job_line(self, spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int) -> None:
         """Take a line of one of the plan's jobs; ``clock_offset_ns``: of its machine's clock."""
         self._write(job_points(spec, line, clock_offset_ns))
 
@@ -180,14 +180,14 @@ class MetricsRecorder:
             return
         batch = tuple(points)
         try:
-            self._spool.write(replace(point, tags={**point.tags, **self._common}) for point in batch)
+            self._spool.write(replace(point, tags={**point.tags, **self._common_tags}) for point in batch)
         except RunError as error:
             self.write_error = self.write_error or error
         self._events.publish(MetricPoints(batch))
 
 
 @contextlib.asynccontextmanager
-async def _agent_metrics(testbed: Testbed, period_s: float, write: Write, unread: Unread) -> AsyncGenerator[None]:
+async def _agent_metrics(testbed: Testbed, period_s: float, write: Write, unread: OnUnread) -> AsyncGenerator[None]:
     """Call ``write`` with points of all agents every ``period_s`` while the block lasts, and once more at its end.
 
     ``unread`` takes the number of hosts that an agent could not read. An agent without metrics, because it has ended,
@@ -225,11 +225,11 @@ def machines_by_agent(testbed: Testbed) -> dict[Agent, tuple[str, list[Machine]]
 
 
 async def _begin_measuring(
-    testbed: Testbed, agent: Agent, name: str, machines: list[Machine], period_s: float, write: Write, unread: Unread
+    testbed: Testbed, agent: Agent, name: str, machines: list[Machine], period_s: float, write: Write, unread: OnUnread
 ) -> None:
     served = [machine.name for machine in machines]
 
-    def take(report: dict[str, Any]) -> None:
+    def on_report(report: dict[str, Any]) -> None:
         # Not cached: clocks are compared again before clients start.
         write(metrics_points(name, report, testbed.machine(served[0]).clock_offset_ns))
         unread(len(report["unread"]))
@@ -237,7 +237,7 @@ async def _begin_measuring(
     interfaces = {name: [leg.name for leg in legs] for name, legs in testbed.network.machines.items()}
     hosts = [(machine.name, machine.netns, interfaces[machine.name]) for machine in machines]
     try:
-        await agent.measure(period_s, hosts, take)
+        await agent.measure(period_s, hosts, on_report)
     except LabError as error:
         testbed.events.publish(Note(f"no metrics of {', '.join(served)}: {error}"))
         unread(len(served))

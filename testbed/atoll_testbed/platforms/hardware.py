@@ -38,7 +38,7 @@ from atoll_hosts.ssh.connections import Outcome, SshConnections, on_each
 from atoll_hosts.ssh.file_transfer import DiskQuota, fetch, offered_files
 from atoll_hosts.ssh.remote_agent import IN_BAND_SILENCE_S, SILENCE_S, start_agent
 from atoll_testbed.platforms.base import Platform
-from atoll_testbed.platforms.machine_checks import address_conflict, clock_lines, missing_prerequisites, without_carrier
+from atoll_testbed.platforms.machine_checks import address_conflict, carrier_lines, clock_lines, missing_prerequisites
 
 # A NIC that was down takes 2 to 4 s to negotiate with a gigabit switch's port, longer with spanning tree.
 _CARRIER_TIMEOUT_S = 15.0
@@ -48,11 +48,11 @@ _CARRIER_POLL_S = 0.5
 _SWITCHES_TIMEOUT_S = 70.0
 
 # Waiting for other machines' answers would count as round-trip time and make the offsets less certain.
-_MOST_CLOCKS = 4
+_MAX_PARALLEL_CLOCKS = 4
 
 
 @dataclass(slots=True)
-class _Reached:
+class _RemoteMachine:
     """A connected machine with its agent's description."""
 
     machine: InventoryMachine
@@ -77,18 +77,16 @@ class HardwarePlatform(Platform):
     name = HARDWARE
 
     def __init__(
-        self, network: Network, inventory: Inventory, connections: SshConnections, reached: dict[str, _Reached]
+        self, network: Network, inventory: Inventory, connections: SshConnections, remotes: dict[str, _RemoteMachine]
     ) -> None:
-        super().__init__(
-            network, {name: Machine(name, one.agent, None, one.clock.known_ns) for name, one in reached.items()}
-        )
+        super().__init__(network, {name: Machine(name, r.agent, None, r.clock.known_ns) for name, r in remotes.items()})
         self._inventory = inventory
         self._listen = f"{inventory.address}:{inventory.port}"
         self._connections = connections
-        self._reached = reached
+        self._remotes = remotes
         self._directories: dict[tuple[str, Path], Path] = {}
         self._file_names: dict[tuple[str, Path], set[str]] = {}  # that jobs were configured to write
-        self._watchers = [asyncio.create_task(self._watch(one.agent)) for one in reached.values()]
+        self._watchers = [asyncio.create_task(self._watch(r.agent)) for r in remotes.values()]
 
     @classmethod
     async def start(
@@ -104,7 +102,7 @@ class HardwarePlatform(Platform):
             if network.in_band_hosts:
                 controller, _ = await controller_with_control(network, inventory, runtime, events)
                 undo.push_async_callback(controller.close)
-            platform = await cls.reach(network, inventory, events)
+            platform = await cls.connect(network, inventory, events)
             if controller is None:
                 undo.push_async_callback(platform.stop)
                 events.publish(Progress("controller and switches"))
@@ -113,26 +111,26 @@ class HardwarePlatform(Platform):
         return platform, controller
 
     @classmethod
-    async def reach(cls, network: Network, inventory: Inventory, events: EventBus) -> "HardwarePlatform":
+    async def connect(cls, network: Network, inventory: Inventory, events: EventBus) -> "HardwarePlatform":
         """As :meth:`start`, the machines alone."""
         events.publish(Progress(f"connecting to {len(inventory.machines)} machines"))
         connections = SshConnections()
         in_band = {host.name for host in network.in_band_hosts}
         outcomes = await on_each(
             inventory.machines,
-            lambda machine: _reach(connections, machine, inventory, in_band=machine.name in in_band),
+            lambda machine: _connect(connections, machine, inventory, in_band=machine.name in in_band),
         )
-        reached = {one.machine: one.result for one in outcomes if one.result is not None}
+        remotes = {outcome.machine: outcome.result for outcome in outcomes if outcome.result is not None}
         if problems := _problems(outcomes, network, inventory):
-            await asyncio.gather(*(one.close() for one in reached.values()))
+            await asyncio.gather(*(remote.close() for remote in remotes.values()))
             await connections.close()
             raise LabError("\n".join(problems))
         macs = {
-            (name, interface.slot): one.facts["interfaces"][interface.name]["mac"].lower()
-            for name, one in reached.items()
-            for interface in one.machine.interfaces
+            (name, interface.slot): remote.facts["interfaces"][interface.name]["mac"].lower()
+            for name, remote in remotes.items()
+            for interface in remote.machine.interfaces
         }
-        return cls(apply_inventory(network, inventory, macs), inventory, connections, reached)
+        return cls(apply_inventory(network, inventory, macs), inventory, connections, remotes)
 
     async def start_controller(self, runtime: Runtime) -> Controller:
         """Start a controller on this machine, at the address of the inventory. Raises LabError."""
@@ -152,8 +150,8 @@ class HardwarePlatform(Platform):
 
         Raises LabError with a line for each interface without one.
         """
-        reached = [self._reached[name] for name in machines]
-        lines = [line for lines in await asyncio.gather(*(_without_carrier(one) for one in reached)) for line in lines]
+        remotes = [self._remotes[name] for name in machines]
+        lines = [line for lines in await asyncio.gather(*(_carrier_lines(r) for r in remotes)) for line in lines]
         if lines:
             raise LabError("\n".join(lines))
 
@@ -166,20 +164,20 @@ class HardwarePlatform(Platform):
         if problems := [line for name, clock in clocks.items() for line in clock_lines(name, clock)]:
             raise LabError("\n".join(problems))
         for name, clock in clocks.items():
-            self._reached[name].clock = clock
+            self._remotes[name].clock = clock
             self._machines[name] = replace(self._machines[name], clock_offset_ns=clock.known_ns)
         return clocks
 
     async def measure_clocks(self) -> Mapping[str, ClockOffset]:
         """Measure the clock offsets, of a few machines at a time. Raises LabError if an agent ends."""
-        slots = asyncio.Semaphore(_MOST_CLOCKS)
+        slots = asyncio.Semaphore(_MAX_PARALLEL_CLOCKS)
 
-        async def measure(one: _Reached) -> ClockOffset:
+        async def measure(remote: _RemoteMachine) -> ClockOffset:
             async with slots:
-                return await clock_offset(one.agent)
+                return await clock_offset(remote.agent)
 
-        clocks = await asyncio.gather(*map(measure, self._reached.values()))
-        return dict(zip(self._reached, clocks, strict=True))
+        clocks = await asyncio.gather(*map(measure, self._remotes.values()))
+        return dict(zip(self._remotes, clocks, strict=True))
 
     async def directory(self, machine: str, run: Path, files: Collection[str]) -> Path:
         """The machine's directory for a run's files, from which files with these names are fetched. Raises LabError."""
@@ -196,7 +194,7 @@ class HardwarePlatform(Platform):
 
         A client writes little, and an SD card that is written to delays its programs. Captures are large.
         """
-        machine_entry = self._reached[machine].machine
+        machine_entry = self._remotes[machine].machine
         is_host = machine in {host.name for host in self.network.hosts}
         in_memory = is_host if machine_entry.files_in_memory is None else machine_entry.files_in_memory
         return machine_entry.files_limit if in_memory else None
@@ -208,13 +206,13 @@ class HardwarePlatform(Platform):
         is connected again. Files that are none of its jobs', and those beyond its disk quota, are refused.
         """
         quota = DiskQuota(shutil.disk_usage(run).free)
-        machines = [machine for machine, run_of in self._directories if run_of == run]
+        machines = [machine for machine, machine_run in self._directories if machine_run == run]
         outcomes = await on_each(
-            [self._reached[machine].machine for machine in machines], lambda one: self._collect_from(one, run, quota)
+            [self._remotes[name].machine for name in machines], lambda machine: self._collect_from(machine, run, quota)
         )
         for machine in machines:
             del self._directories[machine, run], self._file_names[machine, run]
-        return tuple(one.error for one in outcomes if one.error is not None)
+        return tuple(outcome.error for outcome in outcomes if outcome.error is not None)
 
     def describe(self) -> dict[str, Any]:
         """Facts about the machines, with their clock offsets."""
@@ -222,14 +220,14 @@ class HardwarePlatform(Platform):
             "inventory": self._inventory.file,
             "machines": {
                 name: {
-                    **{fact: one.facts[fact] for fact in ("hostname", "kernel", "cpus", "memory_bytes")},
-                    "atoll_host": one.agent.hello["version"],
-                    "arch": one.agent.hello["arch"],
-                    "clock_offset_ns": one.clock.offset_ns,
-                    "clock_bound_ns": one.clock.bound_ns,
-                    "interfaces": {interface.slot: interface.name for interface in one.machine.interfaces},
+                    **{fact: remote.facts[fact] for fact in ("hostname", "kernel", "cpus", "memory_bytes")},
+                    "atoll_host": remote.agent.hello["version"],
+                    "arch": remote.agent.hello["arch"],
+                    "clock_offset_ns": remote.clock.offset_ns,
+                    "clock_bound_ns": remote.clock.bound_ns,
+                    "interfaces": {interface.slot: interface.name for interface in remote.machine.interfaces},
                 }
-                for name, one in self._reached.items()
+                for name, remote in self._remotes.items()
             },
         }
 
@@ -237,13 +235,13 @@ class HardwarePlatform(Platform):
         """End all agents, which undo their settings, and close the connections."""
         for watcher in self._watchers:
             watcher.cancel()
-        await asyncio.gather(*(one.close() for one in self._reached.values()))
+        await asyncio.gather(*(remote.close() for remote in self._remotes.values()))
         await self._connections.close()
 
     async def _collect_from(self, machine: InventoryMachine, run: Path, quota: DiskQuota) -> int:
         """Fetch the files of one machine; returns their number. Raises LabError."""
-        one = self._reached[machine.name]
-        agent, connection = one.agent, one.connection
+        remote = self._remotes[machine.name]
+        agent, connection = remote.agent, remote.connection
 
         async def connect() -> asyncssh.SSHClientConnection:
             nonlocal connection
@@ -294,16 +292,16 @@ async def _wait_for_switches(controller: Controller, network: Network, listen: s
         raise LabError(f"{error}; configure tcp:{listen} as the controller of the switches") from None
 
 
-async def _reach(
+async def _connect(
     connections: SshConnections, machine: InventoryMachine, inventory: Inventory, *, in_band: bool
-) -> _Reached:
+) -> _RemoteMachine:
     connection = await connections.connect(machine.name, machine.access)
     try:
         silence_s = IN_BAND_SILENCE_S if in_band else SILENCE_S
         agent = await start_agent(connection, machine.name, machine.access, silence_s)
         try:
             await agent.request("claim", owner=f"{getpass.getuser()}@{socket.gethostname()}, {inventory.file}")
-            return _Reached(machine, connection, agent, await agent.describe(), await clock_offset(agent))
+            return _RemoteMachine(machine, connection, agent, await agent.describe(), await clock_offset(agent))
         except BaseException:
             await agent.close()
             raise
@@ -312,35 +310,37 @@ async def _reach(
         raise
 
 
-async def _without_carrier(one: _Reached) -> list[str]:
+async def _carrier_lines(remote: _RemoteMachine) -> list[str]:
     """A line for each interface of a machine without a carrier after the timeout. Raises LabError."""
     deadline = time.monotonic() + _CARRIER_TIMEOUT_S
-    while lines := without_carrier(one.machine, await one.agent.describe()):
+    while lines := carrier_lines(remote.machine, await remote.agent.describe()):
         if time.monotonic() >= deadline:
             break
         await asyncio.sleep(_CARRIER_POLL_S)
     return lines
 
 
-def _problems(outcomes: list[Outcome[_Reached]], network: Network, inventory: Inventory) -> list[str]:
+def _problems(outcomes: list[Outcome[_RemoteMachine]], network: Network, inventory: Inventory) -> list[str]:
     problems = address_conflict("the controller's address", inventory.address, network)
-    owners: Counter[str] = Counter()
+    mac_counts: Counter[str] = Counter()
     for outcome in outcomes:
-        one = outcome.result
-        if one is None:
+        remote = outcome.result
+        if remote is None:
             problems.append(outcome.error or outcome.machine)
             continue
-        problems += missing_prerequisites(one.machine, one.facts, one.clock, one.address, network)
-        if one.address:
-            reached_by = ip_address(one.address.partition("%")[0])
-            problems += address_conflict(f"{one.machine.name}: its management address", reached_by, network)
-        interfaces = one.facts["interfaces"]
-        owners.update(
-            interfaces[name]["mac"] for name in (entry.name for entry in one.machine.interfaces) if name in interfaces
+        problems += missing_prerequisites(remote.machine, remote.facts, remote.clock, remote.address, network)
+        if remote.address:
+            management_address = ip_address(remote.address.partition("%")[0])
+            problems += address_conflict(f"{remote.machine.name}: its management address", management_address, network)
+        interfaces = remote.facts["interfaces"]
+        mac_counts.update(
+            interfaces[name]["mac"]
+            for name in (entry.name for entry in remote.machine.interfaces)
+            if name in interfaces
         )
     problems += [
         f"MAC address {mac} is used by {count} interfaces; give each its own"
-        for mac, count in owners.items()
+        for mac, count in mac_counts.items()
         if count > 1
     ]
     return problems

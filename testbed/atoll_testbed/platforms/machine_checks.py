@@ -14,17 +14,17 @@ from atoll_hosts.machine import ClockOffset
 CLOCK_LIMIT_NS = 20_000_000
 """A run combines times of different machines; all hosts start within 50 ms of each other."""
 
-_LEAST_FREE_BYTES = 1 << 30
+_MIN_FREE_BYTES = 1 << 30
 
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")  # it goes into other machines' neighbour tables
 
 
 def missing_prerequisites(
-    machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOffset, reached_at: str, network: Network
+    machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOffset, ssh_address: str, network: Network
 ) -> Iterator[str]:
     """A line with a remedy for each prerequisite that a machine does not meet.
 
-    ``facts``: its agent's description. ``reached_at``: the address of the SSH connection on that machine.
+    ``facts``: its agent's description. ``ssh_address``: the address of the SSH connection on that machine.
     """
     name, user = machine.name, facts["user"]
     if facts["missing_tools"]:
@@ -34,23 +34,23 @@ def missing_prerequisites(
         yield f"{name}: user {user} may not configure interfaces; log in as root, or write 'sudo: true'"
     if not facts["may_capture"]:
         yield f"{name}: user {user} may not capture; log in as root, or write 'sudo: true'"
-    if facts["free_bytes"] < _LEAST_FREE_BYTES:
+    if facts["free_bytes"] < _MIN_FREE_BYTES:
         free = f"{facts['free_bytes'] / 1e9:.1f} GB"
         yield f"{name}: only {free} free in /var/tmp, where captures are stored; at least 1 GB is needed"
     yield from clock_lines(name, clock)
     if "ip" not in facts["missing_tools"]:
         for interface in machine.interfaces:
-            yield from _wrong_interface(name, interface, facts["interfaces"], reached_at, network)
+            yield from _wrong_interface(name, interface, facts["interfaces"], ssh_address, network)
 
 
 def _wrong_interface(
-    name: str, interface: NamedInterface, interfaces: Mapping[str, Any], reached_at: str, network: Network
+    name: str, interface: NamedInterface, interfaces: Mapping[str, Any], ssh_address: str, network: Network
 ) -> Iterator[str]:
     control = {host.name: host.control for host in network.in_band_hosts}.get(name)
     actual = interfaces.get(interface.name)
     if actual is None:
-        others = ", ".join(other for other in interfaces if other != "lo")
-        yield f"{name}: no interface {interface.name}; there are: {others}"
+        names = ", ".join(name_there for name_there in interfaces if name_there != "lo")
+        yield f"{name}: no interface {interface.name}; there are: {names}"
     elif not _MAC.fullmatch(actual["mac"]):
         yield f"{name}: {interface.name} has an invalid MAC address: {shown(actual['mac'])}"
     elif interface.mac is not None and interface.mac != actual["mac"].lower():
@@ -61,13 +61,13 @@ def _wrong_interface(
     elif control is not None:
         if str(control) not in {address.partition("/")[0] for address in actual["addresses"]}:
             yield f"{name}: {interface.name} does not have its control address {control}; give it that address there"
-        elif reached_at and reached_at != str(control):
-            yield f"{name}: it is reached at {reached_at}, not at its control address {control}; name that under ssh"
-    elif any(address.partition("/")[0] == reached_at for address in actual["addresses"]):
+        elif ssh_address and ssh_address != str(control):
+            yield f"{name}: it is reached at {ssh_address}, not at its control address {control}; name that under ssh"
+    elif any(address.partition("/")[0] == ssh_address for address in actual["addresses"]):
         remedy = "name the interface of the experiment network"
         if name in {host.name for host in network.hosts}:
             remedy += ", or, if it is the only one, add 'control' to the lab and to this host (in-band control)"
-        yield f"{name}: {interface.name} is the interface of the management network ({reached_at}); {remedy}"
+        yield f"{name}: {interface.name} is the interface of the management network ({ssh_address}); {remedy}"
 
 
 def address_conflict(subject: str, address: IPv4Address | IPv6Address, network: Network) -> list[str]:
@@ -78,7 +78,7 @@ def address_conflict(subject: str, address: IPv4Address | IPv6Address, network: 
     return []
 
 
-def without_carrier(machine: InventoryMachine, facts: Mapping[str, Any]) -> list[str]:
+def carrier_lines(machine: InventoryMachine, facts: Mapping[str, Any]) -> list[str]:
     """A line with a remedy for each interface that is up without a carrier. ``facts``: its agent's description."""
     interfaces = facts["interfaces"]
     return [

@@ -33,14 +33,14 @@ _EARLY_ALLOWANCE_NS = 100_000
 # machine may be busy, until the time limit of the test.
 _PATH_ATTEMPTS = 5  # from the second on, only of paths that are off
 _LINK_ATTEMPTS = 3  # each fills the links again
-_MOST_PATHS = 10  # in the error message
+_MAX_PATHS = 10  # in the error message
 _BUSY_HINT = (
     "a terrestrial RTT slightly out of tolerance is often caused by a busy machine; repeat the run when the machine "
     "is idle, or use --on virtual"
 )
 
 
-Measured = dict[tuple[str, str], list[int]]
+RttsByPath = dict[tuple[str, str], list[int]]
 """RTTs in ns by (source, destination); a path without any reply has an empty list."""
 
 
@@ -64,7 +64,7 @@ async def check_paths(
     deviations of each attempt, become events. Raises RunError with the paths that are off.
     """
     start_ns = time.monotonic_ns()
-    measured: Measured = {(check.src, check.dst): [] for check in plan.checks}
+    measured: RttsByPath = {(check.src, check.dst): [] for check in plan.checks}
     pings, attempt = plan, 0
     while True:
         attempt += 1
@@ -76,13 +76,13 @@ async def check_paths(
         if not deviations:
             return _record(plan, measured, testbed.network, run_dir)
         paths = frozenset[tuple[str, str]]().union(*(deviation.paths for deviation in deviations))
-        left_ns = None if full_matrix else LONGEST_TEST_NS - (time.monotonic_ns() - start_ns)
+        budget_ns = None if full_matrix else LONGEST_TEST_NS - (time.monotonic_ns() - start_ns)
         may_be_busy = emulated and all(deviation.terrestrial for deviation in deviations)
         attempts = max(_PATH_ATTEMPTS - attempt, 1 if may_be_busy and not full_matrix else 0)
-        retest = retest_plan(plan, paths, left_ns, attempts=attempts)
+        retest = retest_plan(plan, paths, budget_ns, attempts=attempts)
         if retest is None:
-            more = f"\n... and {len(deviations) - _MOST_PATHS} more paths" if len(deviations) > _MOST_PATHS else ""
-            lines = "\n".join(deviation.message for deviation in deviations[:_MOST_PATHS])
+            more = f"\n... and {len(deviations) - _MAX_PATHS} more paths" if len(deviations) > _MAX_PATHS else ""
+            lines = "\n".join(deviation.message for deviation in deviations[:_MAX_PATHS])
             if emulated and any(deviation.terrestrial for deviation in deviations):
                 more += f"\n{_BUSY_HINT}"
             raise RunError(f"the configuration test failed; the experiment's load was not started\n{lines}{more}")
@@ -111,7 +111,7 @@ async def check_links(
     raise RunError(f"a link differs from its configuration; the experiment's load was not started\n{lines}")
 
 
-def _record(plan: Plan, measured: Measured, network: Network, run_dir: _EventRecord) -> int:
+def _record(plan: Plan, measured: RttsByPath, network: Network, run_dir: _EventRecord) -> int:
     """Record the paths' figures as events; returns the base RTT between the special hosts in ns."""
     now = time.time_ns()
     for check in plan.checks:
@@ -131,10 +131,10 @@ def _record(plan: Plan, measured: Measured, network: Network, run_dir: _EventRec
     for server, configured_ns, measured_ns in terrestrial(plan, measured, network):
         figures = {"configured_ns": configured_ns, "measured_ns": measured_ns, "scatter_ns": scatter_ns}
         run_dir.event("terrestrial", now, server=server, **figures)
-    special = network.with_role(HostRole.WORLD_SPECIAL)[0].name
+    world = network.with_role(HostRole.WORLD_SPECIAL)[0].name
     island = network.with_role(HostRole.ISLAND_SPECIAL)[0].name
-    jitter_ns = next(check.jitter_ns for check in plan.checks if (check.src, check.dst) == (special, island))
-    base_ns = base_rtt(measured[special, island], jitter_ns)
+    jitter_ns = next(check.jitter_ns for check in plan.checks if (check.src, check.dst) == (world, island))
+    base_ns = base_rtt(measured[world, island], jitter_ns)
     run_dir.event("base_rtt", now, rtt_ns=base_ns)
     return base_ns
 
@@ -167,21 +167,21 @@ async def _duplicates(machine: Machine, interface: InterfaceSettings) -> list[st
     ]
 
 
-async def measure_paths(testbed: Testbed, plan: Plan, run: Path) -> Measured:
+async def measure_paths(testbed: Testbed, plan: Plan, run: Path) -> RttsByPath:
     """Ping every path of the plan; returns RTTs by path.
 
     The hosts start one after the other, so that pings of the first round have the same interval as later ones.
     """
-    measured: Measured = {(check.src, check.dst): [] for check in plan.checks}
+    measured: RttsByPath = {(check.src, check.dst): [] for check in plan.checks}
 
-    async def ping_from(turn: int, spec: JobSpec) -> None:
-        def take(line: dict[str, Any]) -> None:
+    async def ping_from(index: int, spec: JobSpec) -> None:
+        def on_line(line: dict[str, Any]) -> None:
             if line.get("type") == "reply":
                 measured[spec.host, line["target"]].append(line["rtt_ns"])
 
         interval_ns = (spec.config or {})["interval_ns"]
-        await asyncio.sleep(turn * interval_ns / len(plan.checks) / 1e9)
-        job = await testbed.start_job(spec, run, on_line=take)
+        await asyncio.sleep(index * interval_ns / len(plan.checks) / 1e9)
+        job = await testbed.start_job(spec, run, on_line=on_line)
         await job.wait()
 
     checks = [spec for spec in plan.jobs if spec.phase is Phase.CHECK]
@@ -207,7 +207,7 @@ class _Deviation:
     """Whether it is a server's latency, whose measurement is inexact on a busy machine."""
 
 
-def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[_Deviation]:
+def judge_paths(plan: Plan, measured: RttsByPath, network: Network) -> list[_Deviation]:
     """Deviations of paths; if there are none, deviations of servers' latencies."""
     deviations = [
         _Deviation(message, frozenset({(check.src, check.dst)}))
@@ -233,34 +233,34 @@ def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[_Devia
 
 
 def _judge_path(check: PathCheck, rtts: list[int]) -> str | None:
-    where = f"{check.src} -> {check.dst} ({check.address})"
+    path_text = f"{check.src} -> {check.dst} ({check.address})"
     if not rtts:
         trace = f"`atoll trace EXPERIMENT {check.src} {check.dst} --live`"
         remedy = f"`atoll up EXPERIMENT` and {trace} show where packets are lost"
-        return f"{where}: no answer; expected an RTT of {check.rtt_ns / 1e6:g} ms; {remedy}"
+        return f"{path_text}: no answer; expected an RTT of {check.rtt_ns / 1e6:g} ms; {remedy}"
     rtt = base_rtt(rtts, check.jitter_ns)
     low = check.rtt_ns - check.jitter_ns - _EARLY_ALLOWANCE_NS
     high = check.rtt_ns + check.serialisation_ns + check.jitter_ns + _PATH_ALLOWANCE_NS + 0.02 * check.rtt_ns
     if low <= rtt <= high:
         return None
     allowed = f"{low / 1e6:.2f} to {high / 1e6:.2f}"
-    return f"{where}: RTT {rtt / 1e6:.2f} ms, expected {check.rtt_ns / 1e6:g} ms (allowed {allowed})"
+    return f"{path_text}: RTT {rtt / 1e6:.2f} ms, expected {check.rtt_ns / 1e6:g} ms (allowed {allowed})"
 
 
-def terrestrial(plan: Plan, measured: Measured, network: Network) -> list[tuple[str, int, int]]:
+def terrestrial(plan: Plan, measured: RttsByPath, network: Network) -> list[tuple[str, int, int]]:
     """(world host, configured, measured) terrestrial RTT in ns of every server and of other delayed hosts.
 
     Measured: the host's base RTT less that of the links and of the lab itself. The lab's RTT is the minimum over hosts
     without latency of their base RTT less that of the links; if all hosts have latencies, these are subtracted, too.
     """
     configured = {check.src: check.terrestrial_rtt_ns for check in plan.checks}
-    rest_ns = {src: _beyond_links([check for check in plan.checks if check.src == src], measured) for src in configured}
-    lab_ns = min(rest_ns[src] - configured[src] for src in _references(plan))
+    own_ns = {src: _beyond_links([check for check in plan.checks if check.src == src], measured) for src in configured}
+    lab_ns = min(own_ns[src] - configured[src] for src in _references(plan))
     servers = {host.name for host in network.with_role(HostRole.WORLD_SERVER)}
-    return [(src, rtt, rest_ns[src] - lab_ns) for src, rtt in configured.items() if rtt or src in servers]
+    return [(src, rtt, own_ns[src] - lab_ns) for src, rtt in configured.items() if rtt or src in servers]
 
 
-def scatter(plan: Plan, measured: Measured) -> float:
+def scatter(plan: Plan, measured: RttsByPath) -> float:
     """The typical difference between the lab's own RTT and its minimum, in ns; it is large on a busy machine.
 
     The minimum of many pings of a host without latency may be lower by this than that of a server's few pings.
@@ -278,12 +278,12 @@ def _references(plan: Plan) -> list[str]:
     return [src for src, rtt_ns in configured.items() if not rtt_ns] or list(configured)
 
 
-def _beyond_links(checks: Sequence[PathCheck], measured: Measured) -> int:
+def _beyond_links(checks: Sequence[PathCheck], measured: RttsByPath) -> int:
     """The base RTT of a world host's paths less that of the links on each."""
     return base_rtt(_rtts_beyond_links(checks, measured), max(check.jitter_ns for check in checks))
 
 
-def _rtts_beyond_links(checks: Sequence[PathCheck], measured: Measured) -> list[int]:
+def _rtts_beyond_links(checks: Sequence[PathCheck], measured: RttsByPath) -> list[int]:
     return [
         rtt - (check.rtt_ns - check.terrestrial_rtt_ns) for check in checks for rtt in measured[check.src, check.dst]
     ]

@@ -82,7 +82,7 @@ def require_memory(experiment: Experiment, needed: Size) -> tuple[Diagnostic, ..
     return warnings
 
 
-def fitting_runs(experiment: Experiment, needed: Size) -> int:
+def max_parallel_runs(experiment: Experiment, needed: Size) -> int:
     """The number of runs at a time for which there is free memory, each of which needs so much: at least one.
 
     Raises as `require_memory`.

@@ -31,7 +31,7 @@ class RunJobs:
         self._started: dict[str, Job] = {}
         self._scheduled: dict[str, asyncio.Task[None]] = {}
 
-    def plan(self, specs: tuple[JobSpec, ...]) -> None:
+    def set_jobs(self, specs: tuple[JobSpec, ...]) -> None:
         """Set the jobs; none is started yet."""
         self._specs = {spec.name: spec for spec in specs}
 
@@ -39,13 +39,13 @@ class RunJobs:
         """The jobs of some phases, in the plan's order."""
         return [spec for spec in self._specs.values() if spec.phase in phases]
 
-    def job(self, name: str) -> JobSpec:
-        """The job with a name (KeyError: no such job)."""
+    def spec_of(self, name: str) -> JobSpec:
+        """The specification of a job (KeyError: no such job)."""
         return self._specs[name]
 
     async def start(self, spec: JobSpec) -> None:
         """Start a job. If it is one of our own programs, wait until it is ready. Raises LabError."""
-        record = self._recording.job_line(spec, self._testbed.machine(spec.host).clock_offset_ns)
+        record = self._recording.line_recorder(spec, self._testbed.machine(spec.host).clock_offset_ns)
         job = self._started[spec.name] = await self._testbed.start_job(spec, self._directory, on_line=record)
         if job.unapplied_limit is not None:
             self._recording.event("note", message=f"{spec.name}: {job.unapplied_limit}")
@@ -61,12 +61,12 @@ class RunJobs:
 
         Other programs (iperf3) are started at that time. Raises LabError.
         """
-        own_specs = [
+        builtin_specs = [
             replace(spec, config={**spec.config, "start_at_ns": at_ns})
             for spec, at_ns in instants
             if spec.config is not None
         ]
-        await asyncio.gather(*map(self.start, own_specs))
+        await asyncio.gather(*map(self.start, builtin_specs))
 
         async def start_later(spec: JobSpec, at_ns: int) -> None:
             await clock.sleep_until(at_ns)
@@ -76,10 +76,10 @@ class RunJobs:
             if spec.config is None:
                 self._scheduled[spec.name] = asyncio.create_task(start_later(spec, at_ns))
 
-    def raise_for_failed(self, *, left_ns: int) -> None:
+    def raise_for_failed(self, *, remaining_ns: int) -> None:
         """Raise RunError if a job could not be started, has failed, or has ended while it was still needed.
 
-        ``left_ns``: remaining time of the measurement. A broken transfer is no failure (:meth:`broken_transfer`).
+        ``remaining_ns``: remaining time of the measurement. A broken transfer is no failure (:meth:`broken_transfer`).
         """
         for name, task in self._scheduled.items():
             if task.done() and (error := task.exception()) is not None:
@@ -89,9 +89,9 @@ class RunJobs:
                 continue
             if job.exit.code != 0:
                 raise _failure(name, job)
-            if left_ns > _END_TOLERANCE_NS and _must_last(self._specs[name]):
-                left = f"{left_ns / 1e9:.1f} s before the end of the measurement"
-                raise RunError(f"{name} ended too early, {left}: {job.exit_text()}")
+            if remaining_ns > _END_TOLERANCE_NS and _must_run_to_end(self._specs[name]):
+                text = f"{remaining_ns / 1e9:.1f} s before the end of the measurement"
+                raise RunError(f"{name} ended too early, {text}: {job.exit_text()}")
 
     def broken_transfer(self) -> str | None:
         """The reason why the transfer broke off; None if it did not. The bytes received until then are a result."""
@@ -151,7 +151,7 @@ class RunJobs:
             await asyncio.gather(*(_end(job) for job in jobs if job.exit is None))
 
 
-def _must_last(spec: JobSpec) -> bool:
+def _must_run_to_end(spec: JobSpec) -> bool:
     """Whether a job must run until the measurement ends; a UDP sender may send its last packet before."""
     return spec.phase in (Phase.SERVER, Phase.PING, Phase.CAPTURE) or is_load(spec)
 

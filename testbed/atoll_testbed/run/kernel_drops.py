@@ -72,7 +72,7 @@ async def sample_drops(testbed: Testbed) -> dict[str, DropSample]:
             counters = DropSample(unknown=str(error))
         return name, await _with_ports(counters, testbed.lab, network) if name == EMULATION else counters
 
-    return dict(await asyncio.gather(*(sample(agent, *of) for agent, of in machines_by_agent(testbed).items())))
+    return dict(await asyncio.gather(*(sample(agent, *served) for agent, served in machines_by_agent(testbed).items())))
 
 
 def backlog_limit() -> int | None:
@@ -96,7 +96,7 @@ def drop_increase(begin: Mapping[str, DropSample], end: Mapping[str, DropSample]
         if unknown := before.unknown or after.unknown:
             uncounted[name] = unknown
             continue
-        emulated = name == EMULATION
+        is_emulated = name == EMULATION
         unread = sorted({*before.sample["unread"], *after.sample["unread"]})
         uncounted |= dict.fromkeys(unread, "its counters could not be read")
         in_backlog = increase(before.sample["machine"], after.sample["machine"], "backlog_dropped_packets")
@@ -104,8 +104,8 @@ def drop_increase(begin: Mapping[str, DropSample], end: Mapping[str, DropSample]
             uncounted[name] = "its kernel does not show /proc/net/softnet_stat"
         machines[name] = {
             "backlog_dropped_packets": in_backlog,
-            "on_cables_packets": _cable_drops(before.sample, after.sample) if emulated and not unread else None,
-            "backlog_limit_packets": limit if emulated else after.sample["machine"]["backlog_limit_packets"],
+            "on_cables_packets": _cable_drops(before.sample, after.sample) if is_emulated and not unread else None,
+            "backlog_limit_packets": limit if is_emulated else after.sample["machine"]["backlog_limit_packets"],
         }
         for host, counters in after.sample["hosts"].items():
             increases = _socket_drops(before.sample["hosts"].get(host, {}), counters)
@@ -128,15 +128,15 @@ async def _with_ports(counters: DropSample, lab: EmulatedLab, network: Network) 
         sockets = await lab.packet_sockets()
     except LabError as error:
         return replace(counters, ports_unknown=str(error))
-    return replace(counters, ports={ports[name]: one for name, one in sockets.items() if name in ports})
+    return replace(counters, ports={ports[name]: socket for name, socket in sockets.items() if name in ports})
 
 
 def _cable_drops(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
     """Packets that the other end of a veth pair dropped; the sender counts them (drivers/net/veth.c, ``veth_xmit``)."""
     return sum(
-        increase(before["hosts"].get(host, {}).get("interfaces", {}).get(name, {}), counted, "tx_dropped") or 0
+        increase(before["hosts"].get(host, {}).get("interfaces", {}).get(name, {}), counts, "tx_dropped") or 0
         for host, counters in after["hosts"].items()
-        for name, counted in counters["interfaces"].items()
+        for name, counts in counters["interfaces"].items()
     )
 
 

@@ -30,7 +30,7 @@ from atoll_testbed.run.job_runner import RunJobs
 from atoll_testbed.run.kernel_drops import backlog_limit, drop_increase, heat_between, sample_drops
 from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_clock import RunClock, start_event, start_lead_ns
-from atoll_testbed.run.run_recorder import RunRecorder, describe_lab, hold_packets
+from atoll_testbed.run.run_recorder import RunRecorder, are_packets_held, describe_lab
 from atoll_testbed.run.run_request import PlannedRun
 from atoll_testbed.testbed import Testbed, while_up
 
@@ -107,23 +107,23 @@ class LiveRun:
             plan, changes = await self._testbed.apply(self._experiment, backend, at_once=True, plan=planned)
             if self._request.options.full_matrix:
                 plan = await asyncio.to_thread(with_full_matrix, plan, self._testbed.network, self._experiment)
-            self._jobs.plan(plan.jobs)
+            self._jobs.set_jobs(plan.jobs)
             self._recording.event("applied", changes=len(changes))
-            await self._recording.plan(self._testbed, plan)
+            await self._recording.record_plan(self._testbed, plan)
             if self._request.platform == MININET:  # in virtual time it would take twenty times as long
-                await self._recording.network_state(self._testbed.lab)
+                await self._recording.record_network_state(self._testbed.lab)
         async with self._step("check"):
             await self._check(plan)
         async with contextlib.AsyncExitStack() as restore:
             async with self._step("settings"):
                 pinned = pinned_tcp(self._testbed, self._experiment, self._record_note)
-                sysctls, before = await restore.enter_async_context(pinned)
-                await self._recording.manifest.update({"tcp_sysctls": to_json(sysctls), "tcp_sysctls_before": before})
+                sysctls, former = await restore.enter_async_context(pinned)
+                await self._recording.manifest.update({"tcp_sysctls": to_json(sysctls), "tcp_sysctls_before": former})
             await restore.enter_async_context(self._recording.metrics.sampling(self._testbed))
             async with self._step("captures"):
                 await self._start_captures(plan)
                 begin = await sample_drops(self._testbed)
-                self._recording.marks("begin", await self._testbed.mark_boxes())
+                self._recording.record_marks("begin", await self._testbed.mark_boxes())
             async with self._step("servers"):
                 await self._jobs.start_all(Phase.SERVER, Phase.TRANSFER_SERVER)
             async with self._step("clients"):
@@ -135,10 +135,10 @@ class LiveRun:
                 await self._end_load()
             async with self._step("drain"):
                 limit_s = _DRAIN_LIMIT_S + 2 * (self._quiet_s - _DRAIN_QUIET_S)
-                wait_for_drain = partial(self._recording.drained, self._quiet_s, limit_s)
+                wait_for_drain = partial(self._recording.wait_until_drained, self._quiet_s, limit_s)
                 await wait_for_drain()
                 await self._jobs.stop(Phase.PING)  # pings without an answer by now are lost
-                await self._recording.end_marks(self._testbed.mark_boxes, wait_for_drain)
+                await self._recording.record_end_marks(self._testbed.mark_boxes, wait_for_drain)
                 end = await sample_drops(self._testbed)
                 outside: dict[str, Any] = {"lost_outside": drop_increase(begin, end, backlog_limit())}
                 if heat := heat_between(begin, end):
@@ -151,8 +151,8 @@ class LiveRun:
             await self._jobs.start_all(Phase.REPORT)  # commands of users' programs
             for spec in self._jobs.of_phases(Phase.REPORT):
                 await self._jobs.wait_for_success(spec)
-            await self._testbed.settled()
-            await self._recording.tables_after(self._testbed)
+            await self._testbed.wait_until_settled()
+            await self._recording.record_final_tables(self._testbed)
             await self._collect()
 
     async def _conclude(self, outcome: str, started_ns: int) -> None:
@@ -192,8 +192,8 @@ class LiveRun:
         if full_matrix:
             self.note(f"full matrix: {len(plan.checks)} paths; pinging takes {pinging_ns(plan) / 1e9:.0f} s")
         await check_addresses(self._testbed, plan)
-        wait_for_drain = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)
-        if hold_packets(await self._testbed.mark_boxes()):  # probes fill the queue of a slow link for seconds
+        wait_for_drain = partial(self._recording.wait_until_drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)
+        if are_packets_held(await self._testbed.mark_boxes()):  # probes fill the queue of a slow link for seconds
             await wait_for_drain()
         emulated = self._request.platform == MININET
         base_ns = await check_paths(self._testbed, plan, self._recording, full_matrix=full_matrix, emulated=emulated)
@@ -202,18 +202,18 @@ class LiveRun:
     async def _start_captures(self, plan: Plan) -> None:
         points = sorted(plan.captures, key=lambda point: (point.name != "island", point.name == "world"))
         for point in points:
-            await self._jobs.start(self._jobs.job(f"capture-{point.name}"))
+            await self._jobs.start(self._jobs.spec_of(f"capture-{point.name}"))
 
     async def _start_clients(self) -> tuple[RunClock, int]:
         transfer = self._experiment.transfer
-        after_ns = {Phase.CLIENT: 0, Phase.PING: 0, Phase.TRANSFER: transfer.start.ns if transfer else 0}
-        delays = [(spec, after_ns[spec.phase]) for spec in self._jobs.of_phases(*after_ns)]
-        delays.append((self._jobs.job("whistle-start"), 0))
+        delays_ns = {Phase.CLIENT: 0, Phase.PING: 0, Phase.TRANSFER: transfer.start.ns if transfer else 0}
+        delays = [(spec, delays_ns[spec.phase]) for spec in self._jobs.of_phases(*delays_ns)]
+        delays.append((self._jobs.spec_of("whistle-start"), 0))
         clocks = await self._testbed.platform.compare_clocks()
         clock = RunClock(clocks)
         begin_ns = clock.now_ns() + start_lead_ns(len(delays))
         self._recording.event("start", **start_event(begin_ns, clocks))
-        await self._jobs.start_at([(spec, begin_ns + ns) for spec, ns in delays], clock)
+        await self._jobs.start_at([(spec, begin_ns + delay_ns) for spec, delay_ns in delays], clock)
         late_ns = clock.now_ns() - begin_ns
         if late_ns > 0:
             msg = f"the clients were not ready in time: {late_ns / 1e6:.0f} ms late; the machine is too busy"
@@ -222,7 +222,7 @@ class LiveRun:
 
     async def _start_traces(self, clock: RunClock, begin_ns: int) -> None:
         """Make links that follow a trace begin it with the load."""
-        if not any(way.trace for link in self._experiment.links for way in (link.to_island, link.to_world)):
+        if not any(direction.trace for link in self._experiment.links for direction in (link.to_island, link.to_world)):
             return
         await clock.sleep_until(begin_ns)
         boxes = await self._testbed.start_traces()
@@ -248,11 +248,11 @@ class LiveRun:
         record this (docs/contracts.md).
         """
         testbed, event = self._testbed, self._recording.event
-        for change, before in zip(self._planned.schedule, self._experiment.versions, strict=False):
-            due_ns = begin_ns + change.version.at.ns
-            await clock.sleep_until(due_ns)
-            what = list(version_differences(before, change.version))
-            event("change", change=change.number, state="begin", planned_ns=due_ns, what=what)
+        for change, previous in zip(self._planned.schedule, self._experiment.versions, strict=False):
+            planned_ns = begin_ns + change.version.at.ns
+            await clock.sleep_until(planned_ns)
+            differences = list(version_differences(previous, change.version))
+            event("change", change=change.number, state="begin", planned_ns=planned_ns, what=differences)
 
             def record_swap(swap: SwapEvent, number: int = change.number) -> None:
                 event("swap", swap.t_ns, state=swap.state, change=number, **swap.details)
@@ -270,16 +270,16 @@ class LiveRun:
 
     async def _wait_for_end(self, clock: RunClock, begin_ns: int) -> None:
         end_ns = begin_ns + self._experiment.duration.ns
-        self._recording.measurement_begins()
+        self._recording.begin_measurement()
         with contextlib.closing(ControlCount(self._testbed)) as control:
-            while (left_ns := end_ns - clock.now_ns()) > 0:
-                await asyncio.sleep(min(0.5, left_ns / 1e9))
+            while (remaining_ns := end_ns - clock.now_ns()) > 0:
+                await asyncio.sleep(min(0.5, remaining_ns / 1e9))
                 if clock.now_ns() >= begin_ns:  # what started the clients is not counted
                     control.begin()
                 clock.check_step()
                 now_ns = clock.now_ns()
-                self._recording.live(begin_ns, now_ns)
-                self._jobs.raise_for_failed(left_ns=end_ns - now_ns)
+                self._recording.publish_live(begin_ns, now_ns)
+                self._jobs.raise_for_failed(remaining_ns=end_ns - now_ns)
             await self._record_control(control)
         self._jobs.raise_for_missing()
         if (reason := self._jobs.broken_transfer()) is not None:
@@ -296,7 +296,7 @@ class LiveRun:
 
     async def _end_load(self) -> None:
         await self._jobs.stop(Phase.CLIENT, Phase.TRANSFER)
-        whistle = self._jobs.job("whistle-end")
+        whistle = self._jobs.spec_of("whistle-end")
         await self._jobs.start(whistle)
         await self._jobs.wait_for_success(whistle, _WHISTLE_S)
         await asyncio.sleep(self._hold_s)  # whistles are not held
@@ -337,20 +337,20 @@ async def pinned_tcp(
         if machine(host).netns is not None:  # hosts in virtual time have one kernel: it is set, and restored, once
             settings[host] = tuple(pair for pair in settings[host] if pair[0] != HYSTART)
     answers = await asyncio.gather(*(machine(host).sysctl(settings[host]) for host in hosts), return_exceptions=True)
-    before: HostSysctls = {}
+    previous: HostSysctls = {}
     errors: list[BaseException] = []
     for host, answer in zip(hosts, answers, strict=True):
         if isinstance(answer, BaseException):
             errors.append(answer)
         else:
-            before[host] = answer
+            previous[host] = answer
     try:
         if errors:
             raise errors[0]
-        yield settings, before
+        yield settings, previous
     finally:
         with contextlib.suppress(LabError):
-            await asyncio.gather(*(machine(host).sysctl(pairs) for host, pairs in before.items()))
+            await asyncio.gather(*(machine(host).sysctl(pairs) for host, pairs in previous.items()))
 
 
 async def _permitted(testbed: Testbed, settings: HostSysctls, note: Callable[[str], None]) -> HostSysctls:
@@ -366,7 +366,7 @@ async def _permitted(testbed: Testbed, settings: HostSysctls, note: Callable[[st
             before = await machine.sysctl([pair])
         except LabError as error:
             note(f"set for each socket, because the default cannot be changed: {error}")
-            settings = {host: tuple(each for each in pairs if each != pair) for host, pairs in settings.items()}
+            settings = {host: tuple(item for item in pairs if item != pair) for host, pairs in settings.items()}
         else:
             await machine.sysctl(before)
     return settings

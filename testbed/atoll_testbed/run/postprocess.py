@@ -22,18 +22,18 @@ async def compress_and_analyse(run_dir: RunDir) -> dict[str, Any]:
     """Compress the captures, analyse the run, write its report; returns the summary. Raises RunError, MachineError."""
     binary = str(find_binary())
     async with (
-        _loaded("atoll_analysis", run_dir, "--binary", binary) as analysis,
-        _loaded("atoll_dashboards.report.report", run_dir) as report,
+        _started_module("atoll_analysis", run_dir, "--binary", binary) as analysis,
+        _started_module("atoll_dashboards.report.report", run_dir) as report,
     ):
         await asyncio.to_thread(run_dir.compress_captures)
-        await _finish("atoll_analysis", run_dir, analysis)
-        await _finish("atoll_dashboards.report.report", run_dir, report)
+        await _run_to_end("atoll_analysis", run_dir, analysis)
+        await _run_to_end("atoll_dashboards.report.report", run_dir, report)
     summary: dict[str, Any] = json.loads((run_dir.path / "summary.json").read_text())
     return summary
 
 
 @contextlib.asynccontextmanager
-async def _loaded(module: str, run_dir: RunDir, *options: str) -> AsyncGenerator[asyncio.subprocess.Process]:
+async def _started_module(module: str, run_dir: RunDir, *options: str) -> AsyncGenerator[asyncio.subprocess.Process]:
     """Start a module, which loads its libraries and waits for a line; it has ended after the block."""
     process = await asyncio.create_subprocess_exec(
         *("setpriv", "--pdeathsig", "KILL"),  # it does not outlive its parent, even after `kill -9`
@@ -55,7 +55,7 @@ async def _loaded(module: str, run_dir: RunDir, *options: str) -> AsyncGenerator
             await process.wait()
 
 
-async def _finish(module: str, run_dir: RunDir, process: asyncio.subprocess.Process) -> None:
+async def _run_to_end(module: str, run_dir: RunDir, process: asyncio.subprocess.Process) -> None:
     """Let a module begin, and wait for its end. Raises RunError."""
     _, errors = await process.communicate(b"\n")
     if process.returncode:

@@ -15,14 +15,14 @@ from atoll_hosts.machine import ClockOffset
 
 _READINGS = 5
 
-_LEAST_LEAD_NS = 1_000_000_000
+_MIN_LEAD_NS = 1_000_000_000
 _LEAD_PER_PROGRAM_NS = 30_000_000
 """An agent starts programs one after another; three times what one takes on a busy two-core machine."""
 
 
 def start_lead_ns(programs: int) -> int:
     """The time from the start of this number of programs to the start of the load."""
-    return max(_LEAST_LEAD_NS, programs * _LEAD_PER_PROGRAM_NS)
+    return max(_MIN_LEAD_NS, programs * _LEAD_PER_PROGRAM_NS)
 
 
 def start_event(at_ns: int, clocks: Mapping[str, ClockOffset]) -> dict[str, Any]:

@@ -29,8 +29,8 @@ from atoll_testbed.testbed import Testbed
 
 # Limits for the output of a job or box, so that none fills the disk: a link prints 10 to 20 kB a second, a delay box
 # with 200 latency classes 410 kB, a ping every millisecond 93 kB.
-_MOST_OUTPUT_BYTES = 64 << 20
-_MOST_OUTPUT_BYTES_S = 1 << 20
+_MAX_OUTPUT_BYTES = 64 << 20
+_MAX_OUTPUT_BYTES_S = 1 << 20
 
 
 class RunRecorder:
@@ -52,10 +52,10 @@ class RunRecorder:
         self.metrics = MetricsRecorder(run_dir, network, experiment, events)
         self._job_files: dict[str, Appender] = {}
         self._output_bytes: Counter[str] = Counter()  # by job, and by box for link.jsonl
-        self._most_output_bytes = _MOST_OUTPUT_BYTES + round(experiment.duration.s * _MOST_OUTPUT_BYTES_S)
+        self._max_output_bytes = _MAX_OUTPUT_BYTES + round(experiment.duration.s * _MAX_OUTPUT_BYTES_S)
         self._latest: dict[str, Mapping[str, Any]] = {}  # by link box
         self._queue_max = 0  # of the first link's island-bound queue, since the last live line
-        self._dropped_before = 0  # by that queue's link, when the measurement began
+        self._initial_drops = 0  # by that queue's link, when the measurement began
         self._previous_live: tuple[int, int] | None = None
         self._link_live: dict[str, Any] = {}  # figures of the link for live lines, until there are new counters
         self._write_error: RunError | None = None
@@ -68,8 +68,8 @@ class RunRecorder:
         Raises at its end what could not be recorded, unless the block raises.
         """
         with (
-            self._events.subscribe(lambda event: self.box_line(event.box, event.line), Counters),
-            self._events.subscribe(lambda event: self.program_line(event.job, event.line), ProgramOutput),
+            self._events.subscribe(lambda event: self.record_box_line(event.box, event.line), Counters),
+            self._events.subscribe(lambda event: self.record_program_line(event.job, event.line), ProgramOutput),
             self._events.subscribe(lambda event: self.event("note", message=event.message), Note),
         ):
             yield
@@ -88,9 +88,9 @@ class RunRecorder:
             file.close()
         self.metrics.close()
 
-    def box_line(self, box: str, line: Mapping[str, Any]) -> None:
+    def record_box_line(self, box: str, line: Mapping[str, Any]) -> None:
         """Take a ``counters`` line of a link or delay box."""
-        self.metrics.box_line(box, line)
+        self.metrics.record_box_line(box, line)
         with self._keep_errors():
             self._write(box, line)
         if "to_island" in line:
@@ -98,51 +98,51 @@ class RunRecorder:
             if box == next(iter(self._latest)):
                 self._queue_max = max(self._queue_max, line["to_island"]["queue_max_bytes"])
 
-    def job_line(self, spec: JobSpec, clock_offset_ns: int) -> Callable[[dict[str, Any]], None]:
+    def line_recorder(self, spec: JobSpec, clock_offset_ns: int) -> Callable[[dict[str, Any]], None]:
         """A function that takes the lines of a job: they are written to logs/<job>.out, and make metrics.
 
         ``clock_offset_ns``: of its machine's clock.
         """
 
-        def take(line: dict[str, Any]) -> None:
-            self.metrics.job_line(spec, line, clock_offset_ns)
+        def record(line: dict[str, Any]) -> None:
+            self.metrics.record_job_line(spec, line, clock_offset_ns)
             with self._keep_errors():
-                self._append(self._log(spec.name), spec.name, _line(line))
+                self._append(self._log_file(spec.name), spec.name, _json_line(line))
 
-        return take
+        return record
 
-    def program_line(self, job: str, line: str) -> None:
+    def record_program_line(self, job: str, line: str) -> None:
         """Take a line of a user's program on a box: it is written to logs/<job>.out, up to the limit."""
-        output, was_over = line.encode() + b"\n", self._output_bytes[job] > self._most_output_bytes
+        output, was_exceeded = line.encode() + b"\n", self._output_bytes[job] > self._max_output_bytes
         with self._keep_errors():
             if self._count(job, output):
-                self._log(job).append(output)
-            elif not was_over:
-                limit = f"{self._most_output_bytes / 1e6:.0f} MB"
+                self._log_file(job).append(output)
+            elif not was_exceeded:
+                limit = f"{self._max_output_bytes / 1e6:.0f} MB"
                 self.event("note", message=f"{job} prints more than {limit}; the rest is not recorded")
 
-    def _log(self, job: str) -> Appender:
+    def _log_file(self, job: str) -> Appender:
         if job not in self._job_files:
             self._job_files[job] = Appender(self._dir.path / "logs" / f"{job}.out")
         return self._job_files[job]
 
-    def marks(self, name: str, answers: dict[str, dict[str, Any]]) -> None:
+    def record_marks(self, name: str, answers: dict[str, dict[str, Any]]) -> None:
         """Record a mark of every box, with its counters since the previous mark."""
         for box, answer in answers.items():
             self._write(box, {**answer, "mark": name})
         self.raise_if_broken()
 
-    async def end_marks(
+    async def record_end_marks(
         self, mark: Callable[[], Awaitable[dict[str, dict[str, Any]]]], drain: Callable[[], Awaitable[None]]
     ) -> None:
         """Record the marks "end", at which no link holds a packet.
 
         A packet may enter after the counters that showed an empty link, such as one that TCP sends again seconds later.
         """
-        while hold_packets(answers := await mark()):
-            self.marks("drain", answers)
+        while are_packets_held(answers := await mark()):
+            self.record_marks("drain", answers)
             await drain()
-        self.marks("end", answers)
+        self.record_marks("end", answers)
 
     def raise_if_broken(self) -> None:
         """Raise RunError if anything could not be written."""
@@ -159,32 +159,32 @@ class RunRecorder:
             self._write_error = self._write_error or error
 
     def _write(self, box: str, line: Mapping[str, Any]) -> None:
-        self._append(self._lines, box, _line({"box": box, **line}))
+        self._append(self._lines, box, _json_line({"box": box, **line}))
 
     def _append(self, file: Appender, source: str, line: bytes) -> None:
         """Append a line of a job or box. Raises RunError if its output exceeds the limit."""
         if not self._count(source, line):
-            limit = f"{self._most_output_bytes / 1e6:.0f} MB"
+            limit = f"{self._max_output_bytes / 1e6:.0f} MB"
             raise RunError(f"{source} prints more than a job is allowed in a run of this length ({limit})")
         file.append(line)
 
     def _count(self, source: str, line: bytes) -> bool:
         """Count the output of a job or box; returns whether it is within the limit."""
         self._output_bytes[source] += len(line)
-        return self._output_bytes[source] <= self._most_output_bytes
+        return self._output_bytes[source] <= self._max_output_bytes
 
-    def measurement_begins(self) -> None:
+    def begin_measurement(self) -> None:
         """Reset queue and drops of the live lines, which until now are those of the tests before the measurement."""
         self._queue_max = 0
-        if (first := self._first_link()) is not None:
-            _, line = first
-            self._dropped_before = line["to_island"]["dropped_packets"]
+        if (link := self._first_link()) is not None:
+            _, line = link
+            self._initial_drops = line["to_island"]["dropped_packets"]
 
-    def live(self, begin_ns: int, now_ns: int) -> None:
+    def publish_live(self, begin_ns: int, now_ns: int) -> None:
         """Publish a live line: time, the link's rate, queue and drops."""
         self.raise_if_broken()
-        if (first := self._first_link()) is not None:
-            box, line = first
+        if (link := self._first_link()) is not None:
+            box, line = link
             if self._previous_live is None or line["t_ns"] > self._previous_live[0]:
                 self._link_live = self._link_figures(box, line)
         elapsed_s = max(0.0, (now_ns - begin_ns) / 1e9)
@@ -198,7 +198,7 @@ class RunRecorder:
     def _link_figures(self, box: str, line: Mapping[str, Any]) -> dict[str, Any]:
         """The link's figures since the previous live line."""
         island = line["to_island"]
-        dropped = island["dropped_packets"] - self._dropped_before
+        dropped = island["dropped_packets"] - self._initial_drops
         figures: dict[str, Any] = {"box": box, "queue_max_bytes": self._queue_max, "dropped_packets": dropped}
         self._queue_max = 0
         if self._previous_live is not None:
@@ -207,31 +207,31 @@ class RunRecorder:
         self._previous_live = (line["t_ns"], island["out_bytes"])
         return figures
 
-    async def drained(self, quiet_s: float, limit_s: float) -> None:
+    async def wait_until_drained(self, quiet_s: float, limit_s: float) -> None:
         """Wait until no packet has entered any link for ``quiet_s`` and all links are empty.
 
         Raises RunError if that is not so ``limit_s`` after the longest queue has had time to drain, and packets to pass
         all links three times in both directions: a host sends again until it gets an acknowledgement, and the other
         one answers these packets, too.
         """
-        ways = [way for link in self._experiment.links_over_time for way in (link.to_island, link.to_world)]
-        limit_s += max((way.full_queue.s for way in ways), default=0.0) + 3 * sum(way.delays[1].s for way in ways)
+        directions = [d for link in self._experiment.links_over_time for d in (link.to_island, link.to_world)]
+        limit_s += max((d.full_queue.s for d in directions), default=0.0) + 3 * sum(d.delays[1].s for d in directions)
         deadline = time.monotonic() + limit_s
-        last_entered, since_s = -1, time.monotonic()
+        previous_entered, since_s = -1, time.monotonic()
         while time.monotonic() < deadline:
             entered = held = 0
             for line in self._latest.values():
                 entered += sum(line[direction]["in_packets"] for direction in DIRECTIONS)
                 held += sum(line[direction]["held_packets"] for direction in DIRECTIONS)
-            if entered != last_entered or held:
-                last_entered, since_s = entered, time.monotonic()
+            if entered != previous_entered or held:
+                previous_entered, since_s = entered, time.monotonic()
             elif time.monotonic() - since_s >= quiet_s:
                 return
             await asyncio.sleep(0.1)
         msg = f"the link did not drain within {limit_s:g} s after the load had stopped: a program is still sending"
         raise RunError(msg)
 
-    async def plan(self, testbed: Testbed, plan: Plan) -> None:
+    async def record_plan(self, testbed: Testbed, plan: Plan) -> None:
         """Record the plan and the flow tables of the switches after it was applied."""
         await self.manifest.update(
             {
@@ -242,7 +242,7 @@ class RunRecorder:
             }
         )
 
-    async def network_state(self, lab: EmulatedLab) -> None:
+    async def record_network_state(self, lab: EmulatedLab) -> None:
         """Record interfaces, queueing disciplines, routes and neighbours of the lab's hosts and boxes."""
         try:
             hosts = await lab.network_state()
@@ -251,7 +251,7 @@ class RunRecorder:
         else:
             await self.manifest.update({"network_state": hosts})
 
-    async def tables_after(self, testbed: Testbed) -> None:
+    async def record_final_tables(self, testbed: Testbed) -> None:
         """Record the flow tables of the switches after the run, with their counters."""
         counters = {
             switch.name: await testbed.controller.counters(switch.dpid, await table_of(testbed.controller, switch))
@@ -260,13 +260,13 @@ class RunRecorder:
         await self.manifest.update({"tables_after": await _tables(testbed), "switch_counters": counters})
 
 
-def hold_packets(marks: Mapping[str, Mapping[str, Any]]) -> bool:
+def are_packets_held(marks: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether a link holds packets at its mark."""
-    return any(mark.get(way, {}).get("held_packets") for mark in marks.values() for way in DIRECTIONS)
+    return any(mark.get(direction, {}).get("held_packets") for mark in marks.values() for direction in DIRECTIONS)
 
 
-def _line(thing: dict[str, Any]) -> bytes:
-    return json.dumps(thing, separators=(",", ":")).encode() + b"\n"
+def _json_line(line: dict[str, Any]) -> bytes:
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
 def describe_lab(testbed: Testbed, started_ns: int) -> dict[str, Any]:

@@ -117,13 +117,13 @@ def revision() -> str | None:
     try:
         _git(file.parent, "ls-files", "--error-unmatch", file.name)  # a package installed inside of other work has none
         version = _git(file.parent, "describe", "--always", "--dirty=+", "--abbrev=12")
-        changes = _changes(file.parent)
-        return f"{version.removesuffix('+')}+{changes}" if changes else version or None
+        changes_hash = _changes_hash(file.parent)
+        return f"{version.removesuffix('+')}+{changes_hash}" if changes_hash else version or None
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def _changes(folder: Path) -> str:
+def _changes_hash(folder: Path) -> str:
     """The beginning of the SHA-256 of all changed files of packages, new ones included; empty without any.
 
     An editor's own files (swap files, backups, locks) are no changes.

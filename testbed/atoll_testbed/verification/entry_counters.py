@@ -33,28 +33,28 @@ def are_counters_prompt(network: Network, steps: Iterable[Step]) -> bool:
 
 async def read_counts(controller: Controller, network: Network, entries: Iterable[FlowEntry]) -> dict[FlowEntry, int]:
     """The packet counters of these entries; entries that no switch has are left out. Raises LabError."""
-    by_switch: defaultdict[str, list[FlowEntry]] = defaultdict(list)
+    entries_by_switch: defaultdict[str, list[FlowEntry]] = defaultdict(list)
     for entry in dict.fromkeys(entries):
-        by_switch[entry.switch].append(entry)
+        entries_by_switch[entry.switch].append(entry)
 
     async def read(name: str) -> tuple[int | None, ...]:
         switch = network.switch(name)
-        return await controller.packets(switch.dpid, by_switch[name], await table_of(controller, switch))
+        return await controller.packets(switch.dpid, entries_by_switch[name], await table_of(controller, switch))
 
-    counters = itertools.chain.from_iterable(await asyncio.gather(*map(read, by_switch)))
-    counted_entries = itertools.chain.from_iterable(by_switch.values())
+    counters = itertools.chain.from_iterable(await asyncio.gather(*map(read, entries_by_switch)))
+    counted_entries = itertools.chain.from_iterable(entries_by_switch.values())
     return {entry: packets for entry, packets in zip(counted_entries, counters, strict=True) if packets is not None}
 
 
 async def count_increase(
-    controller: Controller, network: Network, before: Counts, expected: Collection[FlowEntry], least: int = 1
+    controller: Controller, network: Network, before: Counts, expected: Collection[FlowEntry], needed: int = 1
 ) -> dict[FlowEntry, int]:
-    """The increase of each counter since ``before``; waits until all ``expected`` increase by ``least``, or 1.5 s."""
+    """The increase of each counter since ``before``; waits until all ``expected`` increase by ``needed``, or 1.5 s."""
     deadline = asyncio.get_running_loop().time() + _COUNT_TIMEOUT_S
     while True:
         current = await read_counts(controller, network, before)
         increases = {entry: current.get(entry, 0) - packets for entry, packets in before.items()}
-        if all(increases.get(entry, 0) >= least for entry in expected) or asyncio.get_running_loop().time() > deadline:
+        if all(increases.get(entry, 0) >= needed for entry in expected) or asyncio.get_running_loop().time() > deadline:
             return increases
         await asyncio.sleep(_POLL_S)
 

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
 from atoll_controller.tracing.packet_trace import HopKind, PacketTrace, TraceHop, trace
-from atoll_controller.tracing.probe_paths import limit_ns
+from atoll_controller.tracing.probe_paths import max_rtt_ns
 from atoll_controller.tracing.trace_report import LiveStation, LiveTrace
 from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Protocol
@@ -43,11 +43,11 @@ async def trace_live(
     before = await read_counts(testbed.controller, network, entries)
     stations = {hop: at for hop in hops if (at := _station_of(network, hop)) is not None}
     watch = Watch()
-    await _send(testbed, watch, forward, protocol, end, set(stations.values()), count, limit_ns(network, experiment))
+    await _send(testbed, watch, forward, protocol, end, set(stations.values()), count, max_rtt_ns(network, experiment))
     arrivals = len({probe.attempt for probe in watch.seen if probe.machine == end and not probe.answer})
     prompt = prompt_switches(network)
     prompt_entries = [entry for entry in entries if entry.switch in prompt]
-    increases = await count_increase(testbed.controller, network, before, prompt_entries, least=max(1, arrivals))
+    increases = await count_increase(testbed.controller, network, before, prompt_entries, needed=max(1, arrivals))
     observations = tuple(_observation(hop, watch, stations.get(hop), increases, prompt) for hop in hops)
     rtts = tuple(
         probe.t_ns - watch.sent_ns[probe.number, probe.attempt]
@@ -65,7 +65,7 @@ async def _send(
     end: str,
     stations: Collection[Station],
     count: int,
-    limit_ns: int,
+    max_rtt_ns: int,
 ) -> None:
     """Send the probes; wait until all probes and their answers have arrived, or until none can arrive any more."""
     source, target = testbed.network.host(forward.src), testbed.network.host(forward.dst)
@@ -83,7 +83,7 @@ async def _send(
         receiving_probes(testbed.machine, watch, machines, promiscuous),
         sending(testbed.machine, watch, probes, count, _INTERVAL_NS),
     ):
-        await watch.wait_until(all_arrived, (count * _INTERVAL_NS + limit_ns) / 1e9 + _SCHEDULING_S)
+        await watch.wait_until(all_arrived, (count * _INTERVAL_NS + max_rtt_ns) / 1e9 + _SCHEDULING_S)
 
 
 def _end(network: Network, path: PacketTrace) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
-from atoll_controller.tracing.probe_paths import Path, covering_paths, limit_ns
+from atoll_controller.tracing.probe_paths import Path, covering_paths, max_rtt_ns
 from atoll_controller.tracing.table_model import Lookup
-from atoll_controller.tracing.trace_report import where_to_look
+from atoll_controller.tracing.trace_report import suspected_part
 from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import Network
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _PROGRAM_START_S = 10.0  # users' programs do not report when they are ready to forward
 _ENDS_PER_S = 100  # cable ends that one Linux activates per second after they came up (net/core/link_watch.c)
-_MOST_EXPLAINED = 10  # paths: where one switch or box fails, so do many
+_MAX_EXPLAINED = 10  # paths: where one switch or box fails, so do many
 
 
 async def verify_paths(testbed: "Testbed", plan: Plan, experiment: Experiment) -> int:
@@ -38,8 +38,8 @@ async def verify_paths(testbed: "Testbed", plan: Plan, experiment: Experiment) -
     """
     paths = await asyncio.to_thread(covering_paths, testbed.network, experiment, plan.flows)
     if failed := await _failed_paths(testbed, experiment, paths):
-        lines = await _explain(testbed, experiment, failed[:_MOST_EXPLAINED])
-        more = [f"and {len(failed) - _MOST_EXPLAINED} more paths"] if len(failed) > _MOST_EXPLAINED else []
+        lines = await _explain(testbed, experiment, failed[:_MAX_EXPLAINED])
+        more = [f"and {len(failed) - _MAX_EXPLAINED} more paths"] if len(failed) > _MAX_EXPLAINED else []
         raise LabError("\n".join([*lines, *more, _remedy(failed[0])]))
     return len(paths)
 
@@ -69,7 +69,7 @@ async def _failed_paths(testbed: "Testbed", experiment: Experiment, paths: Seque
         receiving_probes(testbed.machine, watch, machines),
         sending(testbed.machine, watch, senders, attempts, int(INTERVAL_S * 1e9), until_answered=True),
     ):
-        limit_s = attempts * INTERVAL_S + limit_ns(network, experiment) / 1e9
+        limit_s = attempts * INTERVAL_S + max_rtt_ns(network, experiment) / 1e9
         await watch.wait_until(lambda: all(is_proven(number, path) for number, path in enumerate(paths)), limit_s)
     return [path for number, path in enumerate(paths) if not is_proven(number, path)]
 
@@ -88,8 +88,8 @@ def _attempts(network: Network, experiment: Experiment) -> int:
     programs = {box.name for box in network.boxes if box.kind.has_program}
     starts_programs = any(hop in programs for chain in experiment.chains for hop in chain.hops)
     cable_ends = 2 * sum(len(interfaces) for interfaces in network.machines.values())
-    patience_s = max(_PROGRAM_START_S if starts_programs else 0, cable_ends // _ENDS_PER_S)
-    return ATTEMPTS + round(patience_s / INTERVAL_S)
+    start_s = max(_PROGRAM_START_S if starts_programs else 0, cable_ends // _ENDS_PER_S)
+    return ATTEMPTS + round(start_s / INTERVAL_S)
 
 
 async def _explain(testbed: "Testbed", experiment: Experiment, paths: Sequence[Path]) -> list[str]:
@@ -106,8 +106,8 @@ async def _explain(testbed: "Testbed", experiment: Experiment, paths: Sequence[P
         if path not in failed:
             lines.append(f"{probe}: it arrived only at the second attempt")
         elif are_counters_prompt(network, path.steps):
-            look = where_to_look(network, path.steps, increases, taps)
-            lines.append(f"{probe}: no answer: {counted_path(path.steps, increases, taps)}; look at {look}")
+            part = suspected_part(network, path.steps, increases, taps)
+            lines.append(f"{probe}: no answer: {counted_path(path.steps, increases, taps)}; look at {part}")
         else:  # hardware whose counters are too slow
             lines.append(f"{probe}: no answer")
     return lines

@@ -117,13 +117,13 @@ class Watch:
             self.sent_ns[line["number"], line["attempt"]] = line["t_ns"]
         if line.get("type") == "seen":
             fields = (line[key] for key in ("number", "attempt", "answer", "t_ns"))
-            seen = SeenProbe(machine, line["interface"], line.get("vlan"), *fields)
-            self.seen.append(seen)
-            self._arrived[machine, seen.answer].add(seen.number)
-            if not seen.answer:
-                self._reached[machine, seen.interface].add(seen.number)
-                if (machine, seen.interface) in self._path_stations:
-                    self._attempts[seen.number][seen.attempt].add((machine, seen.interface, seen.vlan))
+            probe = SeenProbe(machine, line["interface"], line.get("vlan"), *fields)
+            self.seen.append(probe)
+            self._arrived[machine, probe.answer].add(probe.number)
+            if not probe.answer:
+                self._reached[machine, probe.interface].add(probe.number)
+                if (machine, probe.interface) in self._path_stations:
+                    self._attempts[probe.number][probe.attempt].add((machine, probe.interface, probe.vlan))
             self._change.set()
 
     def arrived(self, number: int, machine: str, *, answer: bool) -> bool:

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 from atoll_controller.fabric.flow_installer import read_tables
 from atoll_controller.fabric.swap_probes import Probe
 from atoll_controller.probing.probe_frames import ProbeEnd, ProbeMark, probe_frame
-from atoll_controller.tracing.probe_paths import limit_ns, path_of_sender
+from atoll_controller.tracing.probe_paths import max_rtt_ns, path_of_sender
 from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, SwitchTables
-from atoll_controller.tracing.trace_report import where_to_look
+from atoll_controller.tracing.trace_report import suspected_part
 from atoll_core.errors import LabError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Host, Network
@@ -116,14 +116,14 @@ async def verify_entries(testbed: "Testbed", probes: Sequence[Probe], experiment
     machines: dict[str, IPv4Address | None] = dict.fromkeys(promiscuous)
     machines |= {host.name: host.address for path in paths for host in (path.src, path.dst)}
     async with receiving_probes(testbed.machine, watch, machines, promiscuous):
-        await _send_until_proven(testbed, paths, watch, max(limit_ns(network, version) for version in versions) / 1e9)
+        await _send_until_proven(testbed, paths, watch, max(max_rtt_ns(network, version) for version in versions) / 1e9)
     prompt = prompt_switches(network)
     proven_paths = [path for path in paths if _is_proven(path, watch)]
     unwatched = [path for path in proven_paths if any(station is None for _, station in path.stations)]
     old_effects = {_effect(entry) for entry in (testbed.plan.flows if testbed.plan else ())}
-    must_count = {e for path in unwatched for e in path.entries if e.switch in prompt and _effect(e) not in old_effects}
-    increases = await count_increase(controller, network, before, must_count)
-    if lines := [line for path in paths if (line := _failure_text(network, path, watch, increases, must_count))]:
+    required = {e for path in unwatched for e in path.entries if e.switch in prompt and _effect(e) not in old_effects}
+    increases = await count_increase(controller, network, before, required)
+    if lines := [line for path in paths if (line := _failure_text(network, path, watch, increases, required))]:
         raise LabError("\n".join(lines))
 
 
@@ -137,7 +137,7 @@ async def verify_drained(testbed: "Testbed", probes: Sequence[Probe], experiment
         return
     versions = [version for version in (experiment, testbed.experiment) if version is not None]
     paths = await _probe_paths(testbed, probes)
-    limit_s = max(limit_ns(testbed.network, version) for version in versions) / 1e9 + _LATENESS_S
+    limit_s = max(max_rtt_ns(testbed.network, version) for version in versions) / 1e9 + _LATENESS_S
     deadline = asyncio.get_running_loop().time() + limit_s
     watch = Watch()
 
@@ -202,17 +202,17 @@ async def _send_until_proven(testbed: "Testbed", paths: Sequence[_ProbePath], wa
 
 
 async def _send(testbed: "Testbed", paths: Iterable[_ProbePath], session: int, attempt: int) -> None:
-    by_switch: defaultdict[str, list[_ProbePath]] = defaultdict(list)
+    paths_by_switch: defaultdict[str, list[_ProbePath]] = defaultdict(list)
     for path in paths:
-        by_switch[path.probe.entry.switch].append(path)
+        paths_by_switch[path.probe.entry.switch].append(path)
 
     async def send(name: str) -> None:
-        frames = [(path.probe.entry, path.frame(session, attempt)) for path in by_switch[name]]
+        frames = [(path.probe.entry, path.frame(session, attempt)) for path in paths_by_switch[name]]
         refusals = await testbed.controller.send(testbed.network.switch(name).dpid, frames)
-        for path, refusal in zip(by_switch[name], refusals, strict=True):
+        for path, refusal in zip(paths_by_switch[name], refusals, strict=True):
             path.refusal = refusal
 
-    await asyncio.gather(*map(send, by_switch))
+    await asyncio.gather(*map(send, paths_by_switch))
 
 
 def _is_proven(path: _ProbePath, watch: Watch) -> bool:
@@ -231,9 +231,9 @@ def _effect(entry: FlowEntry) -> tuple[EntryId, tuple[Action, ...]]:
 
 
 def _failure_text(
-    network: Network, path: _ProbePath, watch: Watch, increases: Counts, must_count: Collection[FlowEntry]
+    network: Network, path: _ProbePath, watch: Watch, increases: Counts, required: Collection[FlowEntry]
 ) -> str | None:
-    """The failure of a probe in one line; None if it has not failed. ``must_count``: entries that must have counted."""
+    """The failure of a probe in one line; None if it has not failed. ``required``: entries that must have counted."""
     probe = _probe_text(path.probe)
     if path.refusal:
         return f"{probe}: the switch refused to send it: {path.refusal}"
@@ -246,19 +246,19 @@ def _failure_text(
         failure = f"{probe}: it was sent {ATTEMPTS} times and did not arrive at {path.end}"
         if not are_counters_prompt(network, path.steps[1:]):
             return failure
-        return f"{failure}: {progress()}; look at {where_to_look(network, path.steps[1:], increases, taps)}"
+        return f"{failure}: {progress()}; look at {suspected_part(network, path.steps[1:], increases, taps)}"
     unreached = [name for name, at in path.stations if at is not None and not watch.reached(path.number, at)]
     if unreached:
         return f"{probe}: it arrived at {path.end}, but did not reach {', '.join(unreached)}: {progress()}"
     if not _followed_path(path, watch):
         other_machines = {machine for seen in watch.attempts_of(path.number) for machine, _, _ in seen - path.sightings}
-        where = "none of the attempts followed the whole path"
+        detail = "none of the attempts followed the whole path"
         if other_machines:
-            where = f"also reached {', '.join(sorted(other_machines))}"
-        return f"{probe}: it arrived at {path.end}, but {where}: {progress()}"
+            detail = f"also reached {', '.join(sorted(other_machines))}"
+        return f"{probe}: it arrived at {path.end}, but {detail}: {progress()}"
     if not _is_proven(path, watch):
         return f"{probe}: it arrived at {path.end}, but no answer came back to {path.src.name}"
-    if any(increases.get(entry, 0) <= 0 for entry in path.entries if entry in must_count):
+    if any(increases.get(entry, 0) <= 0 for entry in path.entries if entry in required):
         return f"{probe}: it arrived at {path.end}, but not by the planned path: {progress()}"
     return None
 
@@ -288,8 +288,8 @@ class _CutoverProbe:
 
         If the old path contains the new one, two frames are needed: the copy for a tap may have been lost.
         """
-        least = 2 if self.new_sightings < self.old_sightings else 1
-        return watch.attempts_on_path(self.number, self.new_sightings, exact=self.is_exact) >= least
+        min_attempts = 2 if self.new_sightings < self.old_sightings else 1
+        return watch.attempts_on_path(self.number, self.new_sightings, exact=self.is_exact) >= min_attempts
 
     def failure(self, watch: Watch) -> str:
         """The failure in one line."""
@@ -320,7 +320,7 @@ async def verify_cutover(
     start_s = clock()
     missing_probes = await asyncio.to_thread(_cutover_probes, network, probes, before, after)
     is_indistinct = any(probe.is_indistinct for probe in missing_probes)
-    deadline_s = start_s + LAG_S + max(limit_ns(network, version) for version in experiments) / 1e9
+    deadline_s = start_s + LAG_S + max(max_rtt_ns(network, version) for version in experiments) / 1e9
     while missing_probes:
         watch = Watch(stations(network))
         await _watch_until_taken(testbed, missing_probes, watch, deadline_s - clock())
@@ -336,7 +336,7 @@ async def _watch_until_taken(testbed: "Testbed", probes: Sequence[_CutoverProbe]
     """Have hosts send probes until all were seen on their new paths, or until the limit."""
     network = testbed.network
     senders = {host.name: (host.address, list[SentProbe]()) for host in network.hosts}
-    for number, probe in ((each.number, each.probe) for each in probes):
+    for number, probe in ((cutover_probe.number, cutover_probe.probe) for cutover_probe in probes):
         senders[probe.src][1].append(SentProbe(number, network.host(probe.dst).address, probe.protocol))
     senders = {name: (address, sent) for name, (address, sent) in senders.items() if sent}
     promiscuous = boxes_and_taps(network)

@@ -17,7 +17,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import Appender
 from atoll_analysis.run_directory.directory import PROGRESS_FILE
 from atoll_core.errors import AtollError
-from atoll_core.events.event_bus import EventBus, reporting
+from atoll_core.events.event_bus import EventBus, with_error_report
 from atoll_core.events.events import STREAMED, StepBegun
 from atoll_core.plan.tc_settings import timer_slack
 from atoll_emulation.this_machine.congestion_controls import allow_all_controls
@@ -42,13 +42,13 @@ async def measure(directory: Path) -> int:
     def write(line: dict[str, Any]) -> None:
         progress.append(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
-    def pace(event: StepBegun) -> None:
+    def set_read_interval(event: StepBegun) -> None:
         if isinstance(testbed.platform, EmulatedPlatform) and len(request.experiment.versions) == 1:
             testbed.platform.set_read_interval(_READ_INTERVAL_S if event.step == "measure" else 0)
 
     events = EventBus()
-    events.subscribe(reporting(lambda event: write(event.to_line()), _report), *STREAMED)
-    events.subscribe(reporting(pace, _report), StepBegun)
+    events.subscribe(with_error_report(lambda event: write(event.to_line()), _report), *STREAMED)
+    events.subscribe(with_error_report(set_read_interval, _report), StepBegun)
     try:
         started_ns = time.time_ns()
         allow_all_controls()

@@ -38,10 +38,10 @@ STUCK_TIMEOUT_S = 120.0
 100 ms of virtual time."""
 _STUCK_PER_CHANNEL_S = 0.01  # all may connect at one instant of virtual time: 5 ms each through two PEPs, busy machine
 
-_OTHER_STEPS_S = 600  # virtual time for steps other than the load; the sum of their limits is less
+_MAX_OTHER_STEPS_S = 600  # virtual time for steps other than the load; the sum of their limits is less
 
 _POLL_S = 0.1
-_LEAST_PACE_S = 1.0  # of measuring: before that the pace is a guess
+_MIN_PACE_S = 1.0  # of measuring: before that the pace is a guess
 _MEMORY_MB = 2048  # the host allocates only the part in use
 
 # None of the caller's variables, which must not affect a run. Nor must the path of this installation: Python would
@@ -54,7 +54,7 @@ _ENVIRONMENT = {
 }
 
 
-def stuck_after_s(channels: int) -> float:
+def stuck_timeout_s(channels: int) -> float:
     """The time by the machine's clock after which a kernel without progress is taken to hang."""
     return STUCK_TIMEOUT_S + _STUCK_PER_CHANNEL_S * channels
 
@@ -76,10 +76,10 @@ async def measure_in_kernel(
     that starts it.
     """
     experiment = request.experiment
-    clock = VirtualClock(experiment.seed, limit_s=math.ceil(experiment.duration.s) + _OTHER_STEPS_S)
+    clock = VirtualClock(experiment.seed, limit_s=math.ceil(experiment.duration.s) + _MAX_OTHER_STEPS_S)
     facts: dict[str, Any] = {"kernel": kernel.release, "mode": kernel.mode, "build": kernel.executable.parent.name}
     facts["clock"] = asdict(clock)
-    follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s or stuck_after_s(experiment.most_channels))
+    follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s or stuck_timeout_s(experiment.max_channels))
     host = {"kernel": platform.release(), "cpus": os.cpu_count(), "core": core, "root": os.geteuid() == 0}
     try:
         facts["stale_modules"] = await compile_stale(module_folders(), lambda text: progress(Progress(text).to_line()))
@@ -116,25 +116,25 @@ def kernel_memory_mb(estimated: Size) -> int:
 
 
 def inside_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a manifest that tell a run of the same experiment from another: as they are inside the kernel.
+    """The values inside the kernel for keys of a manifest that differ between runs of the same experiment.
 
-    Where a description is, on which lines, what was given on the command line, and whose program it is: all that would
-    take memory inside, and the instants at which a program asks for more change the order in which others go on.
+    Paths and line numbers of descriptions, settings of the command line and the revision would take memory inside, and
+    the instants at which a program requests memory change the order in which others continue.
     """
-    experiment = _without_lines(manifest["experiment"]) | {"file": "experiment.yaml", "lab": "lab.yaml", "given": []}
-    network = _without_lines(manifest["network"])
+    experiment = _zero_lines(manifest["experiment"]) | {"file": "experiment.yaml", "lab": "lab.yaml", "given": []}
+    network = _zero_lines(manifest["network"])
     if all(box["program"] is None for box in network["boxes"]):  # a program's folder is that of the lab's file
         network["file"] = "lab.yaml"
     return {"experiment": experiment, "network": network, "revision": None, "virtual": None}
 
 
-def _without_lines(described: Any) -> Any:
+def _zero_lines(described: Any) -> Any:
     """A description as JSON whose line numbers are all 0."""
     if isinstance(described, dict):
         keys = cast("dict[str, Any]", described)
-        return {key: 0 if key == "line" else _without_lines(value) for key, value in keys.items()}
+        return {key: 0 if key == "line" else _zero_lines(value) for key, value in keys.items()}
     if isinstance(described, list):
-        return [_without_lines(value) for value in cast("list[Any]", described)]
+        return [_zero_lines(value) for value in cast("list[Any]", described)]
     return described
 
 
@@ -144,12 +144,12 @@ def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> Non
     Then record the files. Raises RunError.
     """
     recorded = str(run_dir.manifest()["outcome"])
-    final_outcome = outcome if outcome is not None and recorded == RUNNING else _outside(recorded, run_dir)
+    final_outcome = outcome if outcome is not None and recorded == RUNNING else _host_path_text(recorded, run_dir)
     run_dir.restore_manifest({"outcome": final_outcome, "host": host})
     run_dir.write_checksums()
 
 
-def _outside(text: str, run_dir: RunDir) -> str:
+def _host_path_text(text: str, run_dir: RunDir) -> str:
     """A message from inside with the run directory's path outside."""
     return text.replace(f"{OUTPUT}/", f"{run_dir.path}/")
 
@@ -205,7 +205,7 @@ class _Follower:
         kind, wall_s = line["type"], time.monotonic() - self._start_s
         if kind == "error":
             self.has_error = True
-            error = RunError(_outside(line["message"], self._dir))
+            error = RunError(_host_path_text(line["message"], self._dir))
             error.exit_code = int(line["exit_code"])
             raise error
         if kind == "step":
@@ -219,7 +219,7 @@ class _Follower:
         """Further keys of a live line: wall time, virtual seconds per wall second, and remaining wall time."""
         self._first_live = self._first_live or (wall_s, elapsed_s)
         wall, virtual = wall_s - self._first_live[0], elapsed_s - self._first_live[1]
-        if wall < _LEAST_PACE_S or virtual <= 0:
+        if wall < _MIN_PACE_S or virtual <= 0:
             return {"wall_s": wall_s}
         factor = virtual / wall
         return {"wall_s": wall_s, "factor": factor, "left_s": max(0.0, self._duration_s - elapsed_s) / factor}

@@ -215,7 +215,7 @@ async def test_a_controller_that_is_killed_is_replaced(kept: Kept) -> None:
     kept.switches.ofctl("del-flows", "br1", "--strict", W3)
     note = await kept.answer("controller restarted")
     assert note == "controller restarted; 1 flow entries repaired: add 'w3 -> island: class rtt-50 of delay'"
-    await asyncio.wait_for(kept.reconciler.settled(), LIMIT_S)
+    await asyncio.wait_for(kept.reconciler.wait_until_settled(), LIMIT_S)
     after = kept.ages("br1")
     assert sum(after[match] < before[match] for match in before) == 1
 

@@ -17,7 +17,7 @@ import pytest
 from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_core.description.loader import load_experiment
 from atoll_core.lab.network import HostRole, measurements_of_kinds
-from atoll_core.metrics.metrics_schema import BY_NAME
+from atoll_core.metrics.metrics_schema import MEASUREMENT_BY_NAME
 from atoll_dashboards.grafana.grafana_client import Grafana, dashboard_files
 from atoll_dashboards.influx.influx_load import ALIGNED_NS
 from atoll_dashboards.influx.sink_supervisor import sink_for
@@ -127,7 +127,7 @@ def test_every_place_has_points(changed: Made) -> None:
     for line in changed.lines:
         measurement, tags, _ = identity(line)
         found.setdefault(measurement, []).append(dict(tags))
-    assert set(found) == {*BY_NAME, *measurements_of_kinds()}
+    assert set(found) == {*MEASUREMENT_BY_NAME, *measurements_of_kinds()}
 
     def places(measurement: str, *tags: str) -> set[tuple[str, ...]]:
         return {tuple(each.get(tag, "") for tag in tags) for each in found[measurement]}

@@ -16,7 +16,7 @@ import pytest_asyncio
 from _pytest.capture import CaptureManager
 
 from atoll_controller.probing.switch_probe import refuse_occupied
-from atoll_core.description.loader import load_any
+from atoll_core.description.loader import load_lab_or_experiment
 from atoll_core.errors import AtollError, LabError, PlanError
 from tests.support.bridges import open_vswitch
 from tests.support.switch_under_test import CONNECTS_S, PORTS, SwitchUnderTest, Target, is_of_tests
@@ -101,7 +101,7 @@ def _chosen(config: pytest.Config) -> Target:
     """The user's switch. Ends the tests if it is none, or without a confirmation."""
     file, _, name = str(config.getoption("--switch")).rpartition(":")
     try:
-        network, _ = load_any(Path(file))
+        network, _ = load_lab_or_experiment(Path(file))
     except AtollError as error:
         pytest.exit(str(error), returncode=2)
     found = {each.name: each for each in network.switches}

@@ -124,7 +124,7 @@ async def test_a_switch_that_carries_something_else_is_left_alone(
     await controller.change(2, [], [other], 100)
     with pytest.raises(LabError, match=r"carries something else: a flow entry \('sw-2: priority 7"):
         await SwitchProbe(controller, "sw-2", 2, profile("procurve-v2"), lambda _: None).run()
-    assert await controller.holds(2, [other], 100)
+    assert await controller.has_exactly(2, [other], 100)
     await controller.change(2, [other], [], 100)
 
 

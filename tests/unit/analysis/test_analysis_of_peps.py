@@ -56,7 +56,7 @@ def test_connections_of_clients_are_compared_with_those_of_the_box(tmp_path: Pat
 
 def test_a_finding_about_bypassed_boxes_names_their_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     accelerator = replace(PEP, name="tcp-accelerator")
-    monkeypatch.setitem(BoxKind.known, accelerator.name, accelerator)
+    monkeypatch.setitem(BoxKind.registered, accelerator.name, accelerator)
     summary = analyse(with_pep(tmp_path, 0, kind=accelerator), find_binary())
     assert any(reason.startswith("TCP_ACCELERATOR_BYPASSED: pep-w saw no connection") for reason in summary["reasons"])
 

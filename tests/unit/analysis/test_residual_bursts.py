@@ -65,7 +65,7 @@ def test_packets_that_stay_lost_are_counted_by_burst_length(tmp_path: Path) -> N
 
 def test_packets_that_coders_may_hold_for_so_long_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All packets arrive 4 s later than the link delivers them. Few are compared at once, as in a long run."""
-    few = partial(lost_packets, at_once=1000)
+    few = partial(lost_packets, packets_at_once=1000)
     monkeypatch.setattr("atoll_analysis.figures.loss_bursts.lost_packets", few)
     lost: list[int] = []
     for hold_s in (5, 2):

@@ -12,7 +12,7 @@ import pytest
 from atoll_cli.commands.check import check, summary
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import MachineError
-from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, offered_here
+from atoll_emulation.this_machine.congestion_controls import local_controls, virtual_controls
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.sweeping.sweep import Sweep
@@ -115,7 +115,7 @@ def test_a_congestion_control_that_this_machine_does_not_have_is_named_where_the
     project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the controls that it has; `atoll sweep` refuses the study with the same line."""
-    here, virtual = offered_here(), offered_by_virtual_kernel()
+    here, virtual = local_controls(), virtual_controls()
     absent = sorted(virtual.usable - here.usable - here.unloaded)
     if not absent:
         return  # this kernel has all
@@ -123,7 +123,7 @@ def test_a_congestion_control_that_this_machine_does_not_have_is_named_where_the
     head = f"name: s\nexperiment: {project}/examples/geo.yaml\nplatform: mininet\nfigures: [goodput]\nfactors:\n"
     study.write_text(f"{head}  tcp.congestion_control:\n  - reno\n  - {absent[0]}\n")
     line = (
-        f"{study}:8: tcp.congestion_control: congestion control {absent[0]!r} is not in {here.kernel}, which has "
+        f"{study}:8: tcp.congestion_control: congestion control {absent[0]!r} is not in {here.name}, which has "
         f"{here}; --on virtual has it"
     )
     assert check([study], as_json=False) == 1

@@ -57,7 +57,7 @@ def test_a_link_can_lose_the_packets_that_it_lost_in_a_run(run: RunDir, tmp_path
 def test_a_trace_that_is_too_long_is_cut_and_said_so(
     run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("atoll_analysis.figures.packet_fates.MOST_TRACE_PACKETS", 100)
+    monkeypatch.setattr("atoll_analysis.figures.packet_fates.MAX_TRACE_PACKETS", 100)
     said = exported(run.path, "--out", tmp_path / "x.txt")
     came = run.summary()["loss_bursts"]["sat"]["packets"]
     assert f"x.txt: 100 packets to the island through sat, the first of {came}, " in said

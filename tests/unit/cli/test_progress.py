@@ -50,7 +50,7 @@ def test_of_two_runs_the_one_that_goes_on_is_shown_and_said_to_be_the_second(
     turns.end_run(0)
     turns.take(1, StepBegun("analyse").to_line())
     turns.end_run(1)
-    show.step("comparing the runs")
+    show.show_step("comparing the runs")
     show.close()
     answer = capsys.readouterr().err.splitlines()
     assert [line.split(": ")[:2] for line in answer[:-1]] == [

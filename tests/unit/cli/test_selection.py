@@ -24,7 +24,7 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_rack_whose_file_was_moved_is_meant_as_long_as_a_daemon_holds_it(inventory: Path) -> None:
     target = LabTarget(HARDWARE, inventory)
     with contextlib.closing(bind_daemon_socket(target)):
-        assert lab_target(inventory, may_be_gone=True) == lab_target(may_be_gone=True) == target
+        assert lab_target(inventory, may_be_missing=True) == lab_target(may_be_missing=True) == target
         with pytest.raises(DescriptionError, match="there is no such file"):
             lab_target(inventory)
 
@@ -32,7 +32,7 @@ def test_a_rack_whose_file_was_moved_is_meant_as_long_as_a_daemon_holds_it(inven
 def test_of_a_file_that_is_nowhere_no_lab_is_up(inventory: Path) -> None:
     for named in (inventory, None):
         with pytest.raises(DescriptionError, match="there is no such file"):
-            lab_target(named, may_be_gone=True)
+            lab_target(named, may_be_missing=True)
 
 
 def test_an_inventory_means_hardware_unless_another_platform_is_named(
@@ -54,6 +54,6 @@ def test_hardware_needs_an_inventory_except_on_paper(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv(INVENTORY_VARIABLE, raising=False)
     with pytest.raises(UsageError, match=f"name an inventory with --inventory FILE or {INVENTORY_VARIABLE}"):
         lab_target(None, HARDWARE)
-    assert lab_target(None, HARDWARE, on_paper=True) == LabTarget(HARDWARE)
+    assert lab_target(None, HARDWARE, planning_only=True) == LabTarget(HARDWARE)
     with pytest.raises(UsageError, match="--on mininett: unknown platform; did you mean 'mininet'"):
         lab_target(None, "mininett")

@@ -4,7 +4,7 @@
 import dataclasses
 from pathlib import Path
 
-from atoll_controller.planner.job_limits import MODEST
+from atoll_controller.planner.job_limits import MEMORY_CAP
 from atoll_controller.planner.planner import make_plan
 from atoll_core.codec import from_json, to_json
 from atoll_core.description.loader import load_experiment
@@ -34,14 +34,14 @@ def test_an_open_loop_may_have_any_number_of_connections(project: Path) -> None:
     network, experiment = load_experiment(project / "examples/geo.yaml")
     traffic = dataclasses.replace(experiment.traffic, flows_per_s=20.0)
     found = limits(network, dataclasses.replace(experiment, traffic=traffic))
-    assert found["load-i1"] == found["serve-w1"] == MODEST
+    assert found["load-i1"] == found["serve-w1"] == MEMORY_CAP
 
 
 def test_no_file_is_bounded(project: Path) -> None:
     """Captures grow with the run."""
     found = limits(*load_experiment(project / "examples/geo.yaml"))
     assert {limit.file_bytes for limit in found.values()} == {None}
-    assert found["capture-world"].memory_bytes == MODEST.memory_bytes
+    assert found["capture-world"].memory_bytes == MEMORY_CAP.memory_bytes
 
 
 def test_links_and_delay_boxes_have_a_limit_of_memory_that_follows_from_their_settings(project: Path) -> None:

@@ -15,11 +15,11 @@ from atoll_core.experiment.experiment import (
     JitterShape,
     LinkDirection,
     LinkTrace,
+    LossPoint,
     LossTrace,
     LowPriority,
     Red,
     TraceRow,
-    Where,
 )
 from atoll_core.units import Duration, Rate, Size
 
@@ -56,7 +56,7 @@ def test_a_plain_direction_is_configured_as_ever():
         ),
         ({"loss": BitError(1e-7)}, "loss", {"kind": "bit-error", "probability": 1e-7}),
         (
-            {"loss": Bernoulli(0.5, Where.BEFORE)},
+            {"loss": Bernoulli(0.5, LossPoint.BEFORE)},
             "loss",
             {"kind": "bernoulli", "probability": 0.5, "where": "before"},
         ),

@@ -103,7 +103,7 @@ def test_an_experiment_over_time_has_what_it_ever_has(written) -> None:
             "{at: 45 s, traffic: {channels: 5}, links: {sat: {to_island: {queue: 200 kB}}}}",
         )
     )
-    assert experiment.most_channels == 40
+    assert experiment.max_channels == 40
     assert experiment.first_load == experiment.traffic
     assert experiment.mean_udp_rate == Rate.parse("3500 kbit/s")
     (sat,) = experiment.links_over_time

@@ -13,7 +13,7 @@ from os_ken.ofproto import ofproto_v1_3_parser as parser
 from atoll_controller.openflow.app import parse_message
 from atoll_controller.openflow.switch_session import unmanaged_entry
 from atoll_core.openflow_wire import encoder, feature_parser
-from atoll_core.openflow_wire.flow_stats import parsed_entry, records
+from atoll_core.openflow_wire.flow_stats import parse_entry, records
 from atoll_core.plan.flow_entry import FlowEntry, Match
 from tests.unit.controller.test_openflow_codec import DATAPATH, as_told
 
@@ -51,8 +51,8 @@ def flow_record(instructions: bytes) -> bytes:
     [
         lambda: encoder.group_numbers(bytes(16)),
         lambda: encoder.meter_numbers(bytes(16)),
-        lambda: feature_parser.tables(table_features(b"", length=0)),
-        lambda: feature_parser.tables(table_features(bytes(8))),
+        lambda: feature_parser.parse_tables(table_features(b"", length=0)),
+        lambda: feature_parser.parse_tables(table_features(bytes(8))),
         lambda: list(records(bytes(64))),
         lambda: list(records(flow_record(b"")[:-1])),
         lambda: parse_message(DATAPATH, 4, ofp.OFPT_HELLO, 16, 1, bytes(8) + struct.pack("!HH4x", 7, 0)),
@@ -76,7 +76,7 @@ def test_a_record_of_no_length_is_refused(read: Callable[[], Any]) -> None:
 def test_an_entry_with_malformed_instructions_is_foreign(instructions: bytes) -> None:
     """It can still be shown and deleted: its match is known."""
     (record,) = records(flow_record(instructions))
-    assert parsed_entry(record, "sw") is None
+    assert parse_entry(record, "sw") is None
     entry = unmanaged_entry(record, "sw", 0)
     assert "its instructions are malformed: a record of 0 bytes at byte " in entry.why
     assert (entry.priority, entry.cookie) == (9, 4)

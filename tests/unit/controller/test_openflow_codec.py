@@ -16,7 +16,7 @@ from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from atoll_controller.openflow.switch_session import unmanaged_entry
 from atoll_core.openflow_wire import encoder
-from atoll_core.openflow_wire.flow_stats import entry_count, held_records, parsed_entry, record_key, records
+from atoll_core.openflow_wire.flow_stats import entry_count, entry_records, parse_entry, record_key, records
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, UnmanagedEntry, Vlan
 
 DATAPATH = ProtocolDesc(version=ofp.OFP_VERSION)
@@ -109,7 +109,7 @@ def framework_flow_mod(entry: FlowEntry, **fields: Any) -> bytes:
 
 def essences(body: bytes) -> list[bytes]:
     """What a reply about all tables holds, the plan's being table 0."""
-    return [record_key(record, 0) for record in held_records(body, 0)]
+    return [record_key(record, 0) for record in entry_records(body, 0)]
 
 
 def as_told(entry: FlowEntry, instructions: list[Any], match: Any, **fields: Any) -> bytes:
@@ -171,7 +171,7 @@ def test_requests_are_those_of_os_ken() -> None:
 def test_what_is_told_is_what_was_added(entries: list[FlowEntry]) -> None:
     """Entries come back from a switch's statistics as they went, with their counters."""
     body = told_by_switch(entries)
-    assert [parsed_entry(record, "sw") for record in records(body)] == entries
+    assert [parse_entry(record, "sw") for record in records(body)] == entries
     assert all((record.packets, record.octets) == (3, 4) for record in records(body))
 
 
@@ -209,7 +209,7 @@ def test_fields_told_in_another_order_make_no_difference() -> None:
     body = record.raw[:48] + encoder.pack_oxm(moved) + record.instructions
     assert body != record.raw
     assert encoder.table_digest(essences(body)) == encoder.table_digest([encoder.entry_key(entry)])
-    assert [parsed_entry(each, "sw") for each in records(body)] == [entry]
+    assert [parse_entry(each, "sw") for each in records(body)] == [entry]
 
 
 def test_a_time_out_shows_in_the_digest() -> None:
@@ -257,7 +257,7 @@ def test_what_no_plan_could_ask_for_is_foreign(
     wanted = FlowEntry("sw", 9, Match(1), (), 4, "")
     match = parser.OFPMatch(**fields)
     (record,) = records(as_told(wanted, instructions, match, **options))
-    assert parsed_entry(record, "sw") is None
+    assert parse_entry(record, "sw") is None
     entry = unmanaged_entry(record, "sw", 0)
     assert isinstance(entry, UnmanagedEntry)
     assert (entry.switch, entry.priority, entry.cookie) == ("sw", 9, 4)

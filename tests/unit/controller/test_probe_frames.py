@@ -11,7 +11,7 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
-from atoll_controller.probing.probe_frames import OTHER, ProbeEnd, ProbeMark, probe_frame, probe_packet
+from atoll_controller.probing.probe_frames import OTHER_PROTOCOL, ProbeEnd, ProbeMark, probe_frame, probe_packet
 
 WORLD = ProbeEnd("02:00:00:00:00:01", IPv4Address("10.10.0.1"))
 ISLAND = ProbeEnd("02:00:00:00:00:02", IPv4Address("10.20.0.2"))
@@ -34,7 +34,7 @@ def test_frames_go_from_the_source_to_the_true_mac_of_the_destination(vlan: int 
     assert len(bytes(frame)) >= 60
 
 
-@pytest.mark.parametrize(("protocol", "layer"), [(1, ICMP), (6, TCP), (17, UDP), (OTHER, IP)])
+@pytest.mark.parametrize(("protocol", "layer"), [(1, ICMP), (6, TCP), (17, UDP), (OTHER_PROTOCOL, IP)])
 def test_every_protocol_carries_the_mark_and_right_checksums(protocol: int, layer: Any) -> None:
     """Those that scapy computes anew are those that are there."""
     packet = read(None, protocol)[IP]

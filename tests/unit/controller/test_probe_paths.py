@@ -9,9 +9,9 @@ import pytest
 
 from atoll_controller.planner.planner import make_plan
 from atoll_controller.tracing.packet_trace import HopKind, trace
-from atoll_controller.tracing.probe_paths import covering_paths, limit_ns, path_of_sender
+from atoll_controller.tracing.probe_paths import covering_paths, max_rtt_ns, path_of_sender
 from atoll_controller.tracing.table_model import Lookup
-from atoll_controller.tracing.trace_report import LiveStation, LiveTrace, live_trace_text, where_to_look
+from atoll_controller.tracing.trace_report import LiveStation, LiveTrace, live_trace_text, suspected_part
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.lab.box_kind import BoxKind, Forwarding
@@ -87,7 +87,7 @@ def test_tcp_ends_at_a_box_that_ends_connections(demo: Described) -> None:
 
 def test_the_limit_holds_full_queues_and_delays_both_ways(demo: Described) -> None:
     """Twice: 250 ms, 200 ms of a full queue at the slower rate, 100 ms in the delay box, 0.2 s for the unknown."""
-    assert limit_ns(*demo) == 2 * (250_000_000 + 200_000_000 + 100_000_000 + 200_000_000)
+    assert max_rtt_ns(*demo) == 2 * (250_000_000 + 200_000_000 + 100_000_000 + 200_000_000)
 
 
 def test_how_far_is_told_by_the_last_entry_that_counted(demo: Described) -> None:
@@ -146,7 +146,7 @@ def test_where_to_look_is_the_cable_behind_the_last_entry_that_counted(demo: Des
     assert at == ["sw-w1/1", "sw-c/1", "sw-c/10", "sw-c/16", "sw-i/24"]
 
     def answer(number: int) -> str:
-        return where_to_look(network, path.steps, dict.fromkeys(entries[:number], 1), taps)
+        return suspected_part(network, path.steps, dict.fromkeys(entries[:number], 1), taps)
 
     assert [answer(number) for number in range(6)] == [
         "w1 and the cable from its w1-eth0 to sw-w1/1, by `atoll switches counters sw-w1`",
@@ -157,7 +157,7 @@ def test_where_to_look_is_the_cable_behind_the_last_entry_that_counted(demo: Des
         "i1 and the cable from sw-i/1 to its i1-eth0, by `atoll switches counters sw-i`",
     ]
     gap = tuple(replace(step, entry=None) if step == path.steps[0] else step for step in path.steps)
-    assert where_to_look(network, gap, {}, taps) == "the table of sw-w1, by `atoll switches entries sw-w1`"
+    assert suspected_part(network, gap, {}, taps) == "the table of sw-w1, by `atoll switches entries sw-w1`"
 
 
 def test_a_live_trace_says_what_is_proven(demo: Described) -> None:

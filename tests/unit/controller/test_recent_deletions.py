@@ -30,9 +30,9 @@ def test_an_entry_may_be_forwarded_by_for_as_long_as_its_switch_lags() -> None:
     """Whatever its actions were; others, and those of switches that do not lag, are not waited for."""
     now_s = [100.0]
     deleted = Deletions(NETWORK, lambda: now_s[0])
-    deleted.remember([entry("slow", 1, 2), entry("prompt", 1, 2)])
+    deleted.record([entry("slow", 1, 2), entry("prompt", 1, 2)])
     now_s[0] = 102.0
-    deleted.remember([entry("slow", 2, 3)])
+    deleted.record([entry("slow", 2, 3)])
     assert deleted.wait_s([entry("slow", 1, 7)]) == 3.0
     assert deleted.wait_s([entry("slow", 1, 2), entry("slow", 2, 3)]) == 5.0
     assert deleted.wait_s([entry("slow", 3, 2), entry("prompt", 1, 2)]) == 0.0
@@ -43,7 +43,7 @@ def test_an_entry_may_be_forwarded_by_for_as_long_as_its_switch_lags() -> None:
 def test_an_entry_that_dropped_is_not_waited_for() -> None:
     """No probe passes by it."""
     deleted = Deletions(NETWORK, lambda: 0.0)
-    deleted.remember([entry("slow", 1)])
+    deleted.record([entry("slow", 1)])
     assert deleted.wait_s([entry("slow", 1, 2)]) == 0.0
 
 

@@ -100,7 +100,7 @@ async def test_a_controller_is_replaced_while_a_switch_is_away(known: bool, monk
     lab.controller.die()
     note = await lab.answer("controller restarted")
     assert note == f"controller restarted; not connected: sw-2; 1 flow entries repaired: add '{missing['sw-1'].why}'"
-    await asyncio.wait_for(lab.reconciler.settled(), LIMIT_S)
+    await asyncio.wait_for(lab.reconciler.wait_until_settled(), LIMIT_S)
     assert SwitchConnection("sw-2", "down") in lab.seen
     lab.next.switches[2] = SwitchState(2, up=True)
     tell(lab.next, 2, "up")
@@ -123,7 +123,7 @@ async def test_an_unforeseen_error_fails_the_testbed(where: str, monkeypatch: py
         raise KeyError("nobody has thought of this")
 
     if where == "repair":
-        monkeypatch.setattr(lab.controller, "holds", unforeseen)
+        monkeypatch.setattr(lab.controller, "has_exactly", unforeseen)
         monkeypatch.setattr(lab.controller, "read", unforeseen)
         monkeypatch.setattr(reconciler, "_COUNT_INTERVAL_S", 100.0)
         tell(lab.controller, 2, "down")

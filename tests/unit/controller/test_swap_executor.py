@@ -15,7 +15,7 @@ import pytest
 
 from atoll_controller.fabric import reconciler
 from atoll_controller.fabric.reconciler import Reconciler
-from atoll_controller.fabric.swap_executor import StageReport, Swapping, SwapStep, SwapVerifier, steps_of
+from atoll_controller.fabric.swap_executor import RunningSwap, StageReport, SwapStep, SwapVerifier, steps_of
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap, plan_swap
 from atoll_controller.planner.entry_diff import diff
 from atoll_controller.planner.planner import make_plan
@@ -131,7 +131,7 @@ class Trial:
     """A swap on switches in memory, and what became of it."""
 
     switches: MemorySwitches
-    swapping: Swapping
+    swapping: RunningSwap
     old: Plan
     new: Plan
     swap: Swap
@@ -224,7 +224,7 @@ async def trial(
         if seconds:
             traffic.under_way.clear()
 
-    swapping = Swapping(kept, steps, Verifier(), Owner(), sleep)
+    swapping = RunningSwap(kept, steps, Verifier(), Owner(), sleep)
     return Trial(switches, swapping, old, new, swap, reports, lambda: kept.plan, turned, slept, parts)
 
 
@@ -387,11 +387,11 @@ async def test_connections_that_cannot_be_looked_at_undo_the_swap() -> None:
 
 async def test_who_waits_for_a_switch_that_stays_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The swap goes back all the same, as soon as the switch is there."""
-    monkeypatch.setattr("atoll_controller.fabric.swap_executor.PATIENCE_S", 0.0)
+    monkeypatch.setattr("atoll_controller.fabric.swap_executor.BLOCKED_AFTER_S", 0.0)
     tried = await trial(Fault("switch", 3, away=200))
     with pytest.raises(LabError):
         await tried.swapping.run()
-    assert "is not connected" in tried.swapping.held_up.result()
+    assert "is not connected" in tried.swapping.blocked.result()
     assert tried.held(tried.old)
 
 

@@ -16,7 +16,7 @@ from atoll_core.plan.plan import Backend
 from atoll_core.platforms import MININET, VIRTUAL
 from atoll_core.units import Size
 from atoll_emulation.this_machine.host_requirements import free_memory
-from atoll_testbed.preflight.requirements import fitting_runs, require_memory
+from atoll_testbed.preflight.requirements import max_parallel_runs, require_memory
 from atoll_testbed.virtual.virtual_run import kernel_memory_mb
 
 FAST = ("links.sat.to_island.rate=320 Mbit/s", "links.sat.to_world.rate=320 Mbit/s", "tcp.buffer_max=100 MB")
@@ -102,17 +102,17 @@ def test_a_run_that_may_not_fit_the_machine_is_doubted_and_one_that_cannot_is_re
     free = Size(2 * 10**9)
     monkeypatch.setattr("atoll_testbed.preflight.requirements.free_memory", lambda: free)
     assert require_memory(experiment, needed) == ()
-    assert (fitting_runs(experiment, needed), fitting_runs(experiment, Size(10**9))) == (1, 2)
+    assert (max_parallel_runs(experiment, needed), max_parallel_runs(experiment, Size(10**9))) == (1, 2)
     free = Size(10**9)
     (doubt,) = require_memory(experiment, needed)
     assert doubt.message.endswith(CROWDED)
-    assert fitting_runs(experiment, needed) == 1
+    assert max_parallel_runs(experiment, needed) == 1
     free = Size(5 * 10**8)
     with pytest.raises(MachineError, match=r"need about 1\.3 GB of memory") as refused:
         require_memory(experiment, needed)
     assert "\n" not in str(refused.value)
     with pytest.raises(MachineError):
-        fitting_runs(experiment, needed)
+        max_parallel_runs(experiment, needed)
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemFree: 1 kB\nMemAvailable:    2000 kB\n")
     assert free_memory(tmp_path / "meminfo") == Size(2_048_000)
 

@@ -84,7 +84,7 @@ def toy() -> Iterator[BoxKind]:
         levels=(MetricField("held_bytes", "bytes", "waiting"),),
     )
     yield register(kind)
-    del BoxKind.known["toy"]
+    del BoxKind.registered["toy"]
 
 
 @pytest.fixture
@@ -350,7 +350,7 @@ def test_what_its_program_counts_has_a_dashboard(toy: BoxKind) -> None:
     assert panels == [("copied_packets", "pps"), ("held_bytes", "bytes")]
     queries = [target["query"] for each in page["panels"] for target in each["targets"]]
     assert all('FROM "toy"' in query for query in queries)
-    del BoxKind.known["toy"]
+    del BoxKind.registered["toy"]
     assert files().keys() & {"toy.json", "router.json", "link.json"} == set()
     register(toy)
 

@@ -8,7 +8,7 @@ import pytest
 
 from atoll_core.codec import from_json, to_json
 from atoll_core.description.loader import load_experiment
-from atoll_core.experiment.experiment import Bernoulli, Experiment, TcpSettings, Where
+from atoll_core.experiment.experiment import Bernoulli, Experiment, LossPoint, TcpSettings
 from atoll_core.experiment.flow_sizes import fixed
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.network import Network
@@ -107,8 +107,8 @@ def test_an_unknown_or_incomplete_action_is_refused(action):
 def test_losses_recorded_before_they_said_where_were_before_the_queue():
     """Runs of that time lost packets there; such a run does not become another when it is read again."""
     recorded = {"kind": "Bernoulli", "probability": 0.01}
-    assert from_json(Bernoulli, recorded) == Bernoulli(0.01, Where.BEFORE)
-    assert from_json(Bernoulli, to_json(Bernoulli(0.01))) == Bernoulli(0.01, Where.AFTER)
+    assert from_json(Bernoulli, recorded) == Bernoulli(0.01, LossPoint.BEFORE)
+    assert from_json(Bernoulli, to_json(Bernoulli(0.01))) == Bernoulli(0.01, LossPoint.AFTER)
 
 
 def test_tags_of_older_plans_are_read() -> None:

@@ -3,7 +3,7 @@
 
 import pytest
 
-from atoll_core.events.event_bus import EventBus, reporting
+from atoll_core.events.event_bus import EventBus, with_error_report
 from atoll_core.events.events import Event, Note, Progress, StepBegun
 
 
@@ -75,7 +75,7 @@ def test_a_subscriber_may_end_its_subscription_while_it_is_called() -> None:
 
 def test_errors_of_a_subscription_that_is_never_closed_are_reported_once() -> None:
     bus, lines = EventBus(), list[str]()
-    bus.subscribe(reporting(full, lines.append), Note)
+    bus.subscribe(with_error_report(full, lines.append), Note)
     for message in ("one", "one", "two"):
         assert len(bus.publish(Note(message))) == 1
     assert lines == [

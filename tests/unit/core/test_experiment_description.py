@@ -10,11 +10,11 @@ import pytest
 
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.planner import make_plan
-from atoll_core.description.loader import load_any, load_experiment, load_lab
+from atoll_core.description.loader import load_experiment, load_lab, load_lab_or_experiment
 from atoll_core.errors import DescriptionError
 from atoll_core.experiment.experiment import Counted, Experiment
 from atoll_core.experiment.flow_sizes import published
-from atoll_core.experiment.traffic import LEAST_IP_BYTES, SizesCount
+from atoll_core.experiment.traffic import MIN_IP_BYTES, SizeMeaning
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Phase
 from atoll_core.units import Duration, Rate, Size
@@ -315,18 +315,18 @@ def test_the_lab_is_found_from_the_folder_of_the_experiment(tmp_path, monkeypatc
 
 def test_a_file_tells_by_its_keys_what_it_is(project, tmp_path):
     lab, experiment = project / "emulation/labs/island.yaml", project / "examples/geo.yaml"
-    assert load_any(lab) == (load_lab(lab), None)
-    assert load_any(experiment) == load_experiment(experiment)
+    assert load_lab_or_experiment(lab) == (load_lab(lab), None)
+    assert load_lab_or_experiment(experiment) == load_experiment(experiment)
     (tmp_path / "x.yaml").write_text("name: x\nspeed: 5\n")
     with pytest.raises(DescriptionError, match=r"x.yaml:1: neither a lab \(networks, .*\) nor an experiment \(lab, "):
-        load_any(tmp_path / "x.yaml")
+        load_lab_or_experiment(tmp_path / "x.yaml")
 
 
 def test_every_shipped_description_is_right(project):
     labs, experiments = ([*(project / each).glob("*.yaml")] for each in ("emulation/labs", "examples"))
     assert min(len(labs), len(experiments)) > 2
     for lab in labs:
-        assert load_any(lab) == (load_lab(lab), None)
+        assert load_lab_or_experiment(lab) == (load_lab(lab), None)
     for experiment in experiments:
         assert description_warnings(*load_experiment(experiment)) == (), experiment
 
@@ -339,7 +339,7 @@ def test_congestion_controls_for_all_for_single_servers_and_for_the_transfer(loa
     tcp = "tcp: {congestion_control: bbr, servers: {w1: hybla, w6: htcp}}"
     _, experiment = load(with_tcp(text, tcp, ", congestion_control: hybla"))
     assert [experiment.congestion_control(host) for host in ("w1", "w2", "w6", "i1")] == ["hybla", "bbr", "htcp", "bbr"]
-    assert experiment.transfer_control == "hybla"
+    assert experiment.transfer_congestion_control == "hybla"
     assert experiment.congestion_controls == {
         "bbr": ("tcp.congestion_control",),
         "hybla": ("tcp.servers.w1", "transfer.congestion_control"),
@@ -381,11 +381,11 @@ def test_captures_are_as_the_experiment_asks(load, text):
 def test_recorded_sizes_are_ip_bytes_of_which_the_smallest_are_put_together(load, text):
     _, asked = load(edited(text, ("flow_sizes: published", "flow_sizes: {distribution: published, counts: ip}")))
     found = asked.traffic
-    assert (found.flow_sizes, found.sizes_count) == ("published", SizesCount.IP)
-    assert found.pro_rate == Size(LEAST_IP_BYTES)
-    assert found.distribution == published().pro_rated(LEAST_IP_BYTES)
+    assert (found.flow_sizes, found.sizes_count) == ("published", SizeMeaning.IP)
+    assert found.pro_rate == Size(MIN_IP_BYTES)
+    assert found.distribution == published().pro_rated(MIN_IP_BYTES)
     as_before = load(text)[1].traffic
-    assert (as_before.sizes_count, as_before.pro_rate, as_before.sizes) == (SizesCount.PAYLOAD, None, None)
+    assert (as_before.sizes_count, as_before.pro_rate, as_before.sizes) == (SizeMeaning.PAYLOAD, None, None)
 
 
 @pytest.mark.parametrize(

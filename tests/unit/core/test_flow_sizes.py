@@ -12,8 +12,8 @@ import pytest
 
 from atoll_core.description.flow_size_file import flow_sizes_text, read_flow_sizes
 from atoll_core.experiment.flow_sizes import (
-    MOST_STEPS,
-    ONE,
+    MAX_STEPS,
+    SCALE,
     FlowSizes,
     Interpolation,
     curve,
@@ -55,7 +55,7 @@ FORMS = {
 @pytest.mark.parametrize("text", FORMS.values(), ids=list(FORMS))
 def test_files_of_counts_in_any_form_are_the_same_distribution(text: str) -> None:
     sizes = read(text)
-    knots = ((500_000_000, 40), (750_000_000, 100), (990_000_000, 1500), (ONE, 1_000_000))
+    knots = ((500_000_000, 40), (750_000_000, 100), (990_000_000, 1500), (SCALE, 1_000_000))
     assert (sizes.kind, sizes.knots) == (Interpolation.STEPS, knots)
     assert sizes.mean_bytes == pytest.approx(0.5 * 40 + 0.25 * 100 + 0.24 * 1500 + 10_000)
     assert [sizes.quantile(p) for p in (0, 0.5, 0.7499, 0.75, 1)] == [40, 100, 100, 1500, 1_000_000]
@@ -140,7 +140,7 @@ def test_pro_rating_below_the_smallest_size_changes_nothing() -> None:
 def test_too_many_sizes_are_put_together_with_the_mean_kept_and_each_nearly_where_it_was() -> None:
     counts = {size: 1 + size % 3 for size in range(40, 60_000)}
     sizes = from_counts("", counts)
-    assert MOST_STEPS / 2 < len(sizes.knots) <= MOST_STEPS
+    assert MAX_STEPS / 2 < len(sizes.knots) <= MAX_STEPS
     total = sum(counts.values())
     assert sizes.mean_bytes == pytest.approx(sum(size * count for size, count in counts.items()) / total, rel=1e-4)
     ordered = [size for size in counts for _ in range(counts[size])]

@@ -98,7 +98,7 @@ def test_a_rack_has_capacities_of_its_own(tmp_path: Path, lab: Network) -> None:
 def test_a_plan_for_a_rack_has_its_names_and_capacities(tmp_path: Path, lab: Network, project: Path) -> None:
     """`atoll plan --inventory`: nothing is reached for it. An inventory means hardware and nothing else."""
     read(tmp_path, RIGHT.replace("i1: {", "i1: {capacity: 7, "), lab)
-    network = network_on(lab_target(tmp_path / "rack.yaml", on_paper=True), lab)
+    network = network_on(lab_target(tmp_path / "rack.yaml", planning_only=True), lab)
     assert (network.host("i1").interface.name, network.host("i1").capacity) == ("eth1", 7.0)
     with pytest.raises(UsageError, match="--inventory needs --on hardware, not --on virtual"):
         lab_target(tmp_path / "rack.yaml", VIRTUAL)

@@ -26,11 +26,11 @@ from atoll_core.experiment.experiment import (
     JitterShape,
     LinkDirection,
     LinkTrace,
+    LossPoint,
     LossTrace,
     LowPriority,
     Red,
     TraceRow,
-    Where,
     mean_loss,
 )
 from atoll_core.units import Duration, Rate, Size
@@ -81,8 +81,8 @@ FORMS = [
     ("queue_packets: 100", "queue_packets", 100),
     ("loss: 0.1 %", "loss", Bernoulli(0.001)),
     ("loss: {probability: 0 %}", "loss", Bernoulli(0.0)),
-    ("loss: {probability: 1 %, where: before}", "loss", Bernoulli(0.01, Where.BEFORE)),
-    ("loss: {bit_error: 1e-7}", "loss", BitError(1e-7, Where.AFTER)),
+    ("loss: {probability: 1 %, where: before}", "loss", Bernoulli(0.01, LossPoint.BEFORE)),
+    ("loss: {bit_error: 1e-7}", "loss", BitError(1e-7, LossPoint.AFTER)),
     ("loss: {bit_error: 0.00001, where: after}", "loss", BitError(1e-5)),
     ("loss: {model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %}", "loss", GilbertElliott(0.001, 0.2, 0.0, 1.0)),
     ("loss: {model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %, loss_good: 0.01 %, loss_bad: 0 %}", "loss", GilbertElliott(0.001, 0.2, 0.0001, 0.0)),

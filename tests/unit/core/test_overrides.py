@@ -8,8 +8,8 @@ import pytest
 from atoll_core.description.loader import load_experiment
 from atoll_core.description.raw_experiment import RawTcp
 from atoll_core.errors import DescriptionError, PlanError
-from atoll_core.experiment.experiment import Bernoulli, Codel, Jitter, JitterShape, Where
-from atoll_core.experiment.traffic import SizesCount
+from atoll_core.experiment.experiment import Bernoulli, Codel, Jitter, JitterShape, LossPoint
+from atoll_core.experiment.traffic import SizeMeaning
 from atoll_core.units import Duration, Rate, Size
 
 
@@ -97,10 +97,10 @@ def test_a_setting_may_lead_through_a_short_form_which_becomes_the_mapping_it_st
         "links.sat.to_world.aqm.codel.interval=700 ms",
     ]
     experiment = load_experiment(geo, settings)[1]
-    assert (experiment.traffic.sizes_count, experiment.traffic.flow_sizes) == (SizesCount.IP, "10 kB")
+    assert (experiment.traffic.sizes_count, experiment.traffic.flow_sizes) == (SizeMeaning.IP, "10 kB")
     link = experiment.link("sat")
     assert link.to_world.jitter == Jitter(JitterShape.NORMAL, Duration(5_000_000), 0.0)
-    assert link.to_island.loss == Bernoulli(0.01, Where.BEFORE)
+    assert link.to_island.loss == Bernoulli(0.01, LossPoint.BEFORE)
     assert link.to_island.aqm == Codel(Duration(5_000_000), Duration(600_000_000))
     assert link.to_world.aqm == Codel(Duration(5_000_000), Duration(700_000_000))
 

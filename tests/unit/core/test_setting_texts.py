@@ -22,11 +22,11 @@ from atoll_core.experiment.experiment import (
     JitterShape,
     LinkTrace,
     Loss,
+    LossPoint,
     LossTrace,
     Red,
     TraceRow,
     Transfer,
-    Where,
 )
 from atoll_core.experiment.flow_sizes import FlowSizes, Interpolation, published
 from atoll_core.experiment.setting_texts import Setting, settings_table, settings_tree
@@ -136,9 +136,9 @@ BURSTY = GilbertElliott(0.001, 0.2)
             ),
         ),
         (BURSTY, replace(BURSTY, loss_bad=0.5), "loss.loss_bad", ("100 %", "50 %")),
-        (BURSTY, replace(BURSTY, where=Where.BEFORE), "loss.where", ("after", "before")),
+        (BURSTY, replace(BURSTY, where=LossPoint.BEFORE), "loss.where", ("after", "before")),
         (Bernoulli(0.01), BitError(1e-7), "loss", ("1 %", "{bit_error: 1e-07, where: after}")),
-        (Bernoulli(0.01), Bernoulli(0.01, Where.BEFORE), "loss", ("1 %", "{probability: 1 %, where: before}")),
+        (Bernoulli(0.01), Bernoulli(0.01, LossPoint.BEFORE), "loss", ("1 %", "{probability: 1 %, where: before}")),
     ],
 )
 def test_loss_is_one_row(first: Loss | None, then: Loss | None, key: str, texts: tuple[str, ...]) -> None:

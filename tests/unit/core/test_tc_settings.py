@@ -25,10 +25,10 @@ from atoll_core.experiment.experiment import (
     Link,
     LinkDirection,
     LinkTrace,
+    LossPoint,
     LossTrace,
     LowPriority,
     TraceRow,
-    Where,
 )
 from atoll_core.lab.box_kind import LINK
 from atoll_core.lab.network import ChainBox, Interface, Network
@@ -106,7 +106,7 @@ def test_ethernet_bytes_are_what_tbf_counts_by_itself() -> None:
     queue=st.integers(1500, 4 * 10**9),
 )
 def test_netem_has_room_for_the_bandwidth_delay_product_twice_over(rate: int, delay_ns: int, queue: int) -> None:
-    direction = LinkDirection(Rate(rate), Duration(delay_ns), Size(queue), loss=Bernoulli(0.1, Where.BEFORE))
+    direction = LinkDirection(Rate(rate), Duration(delay_ns), Size(queue), loss=Bernoulli(0.1, LossPoint.BEFORE))
     found = settings(direction)
     full_size_under_way = rate * delay_ns / 8e9 / 1500
     assert qdisc(found, "sat-i", "netem").options["limit"] >= min(2 * full_size_under_way, 2**31 - 1)
@@ -149,7 +149,7 @@ def test_what_is_lost_at_the_receiver_has_passed_queue_and_rate() -> None:
 
 
 def test_loss_before_the_queue_is_above_it_so_that_what_is_lost_takes_no_room() -> None:
-    found = settings(replace(GEO, loss=Bernoulli(0.001, Where.BEFORE)))
+    found = settings(replace(GEO, loss=Bernoulli(0.001, LossPoint.BEFORE)))
     loss, queue = qdisc(found, "ifb-to-island", "netem"), qdisc(found, "ifb-to-island", "tbf")
     assert (loss.parent, queue.parent) == (None, "1:1")
     assert loss.arguments.endswith("loss 0.1000000000%")
@@ -158,7 +158,7 @@ def test_loss_before_the_queue_is_above_it_so_that_what_is_lost_takes_no_room() 
     assert found.config["link"]["to_world"]["loss"] is None
 
 
-@pytest.mark.parametrize("loss", [None, Bernoulli(0.001, Where.BEFORE)])
+@pytest.mark.parametrize("loss", [None, Bernoulli(0.001, LossPoint.BEFORE)])
 def test_packets_marked_le_have_a_queue_that_is_served_last(loss: Bernoulli | None) -> None:
     found = settings(replace(GEO, loss=loss, low_priority=LowPriority(Size.parse("200 kB"))))
     rate = qdisc(found, "ifb-to-island", "tbf")
@@ -242,7 +242,7 @@ def test_a_loss_of_nothing_and_a_delay_that_tc_does_not_show_are_not_looked_for(
 
 
 def test_a_loss_that_is_removed_is_looked_for() -> None:
-    for lossless in (GEO, replace(GEO, loss=Bernoulli(0)), replace(GEO, loss=Bernoulli(0.1, Where.BEFORE))):
+    for lossless in (GEO, replace(GEO, loss=Bernoulli(0)), replace(GEO, loss=Bernoulli(0.1, LossPoint.BEFORE))):
         options = qdisc(settings(lossless), "sat-i", "netem").options
         assert (options["loss-random"], options["loss-gemodel"]) == (None, None)
     random = qdisc(settings(replace(GEO, loss=Bernoulli(0.1))), "sat-i", "netem").options

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from atoll_core.description.loader import lab_of
+from atoll_core.description.loader import parse_lab
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.yaml_document import read_document
 from atoll_core.errors import DescriptionError, PlanError
@@ -70,7 +70,8 @@ def test_a_setting_of_the_lab_is_of_files_only_and_makes_another_lab(
     path = project / "examples" / "geo.yaml"
     other, _ = described_by_file(read_document(path), path, (setting,), Backend.ENGINE, lab)
     assert other != network
-    same, _ = described_by_file(read_document(path), path, (setting,), Backend.ENGINE, lab_of(lab.document, (setting,)))
+    parsed = parse_lab(lab.document, (setting,))
+    same, _ = described_by_file(read_document(path), path, (setting,), Backend.ENGINE, parsed)
     assert same == other
 
 

@@ -174,7 +174,7 @@ def test_metering_hands_on_what_it_spools_and_nothing_else(project: Path, tmp_pa
     metering = MetricsRecorder(run_dir, network, experiment, events)
     metering.event("note", 5, {"message": "up"})
     metering.event("check", 6, {"src": "w1"})
-    metering.box_line("sat", {"type": "counters", "t_ns": 7, "to_island": COUNTED, "to_world": COUNTED})
+    metering.record_box_line("sat", {"type": "counters", "t_ns": 7, "to_island": COUNTED, "to_world": COUNTED})
     metering.close()
     spooled = [MetricPoint.parse(line) for line in read_spool(run_dir.path / SPOOL)]
     assert [(point.measurement, point.fields, point.t_ns) for point in spooled] == [

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from atoll_cli.commands.metrics import install
 from atoll_core.errors import UsageError
 from atoll_core.lab.network import measurements_of_kinds
-from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS
+from atoll_core.metrics.metrics_schema import COMMON_TAGS, MEASUREMENT_BY_NAME
 from atoll_dashboards.grafana.grafana_client import DATA_SOURCE, FOLDER, Grafana, data_source
 from atoll_dashboards.grafana.grafana_dashboards import files
 from atoll_dashboards.grafana.influxql import Series
@@ -34,7 +34,7 @@ def page(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def test_queries_use_names_of_the_table_only(page: dict[str, Any]) -> None:
     """Measurements, tags and fields, whatever the panel."""
-    measurements = {**BY_NAME, **measurements_of_kinds()}
+    measurements = {**MEASUREMENT_BY_NAME, **measurements_of_kinds()}
     known = {*COMMON_TAGS, *measurements}
     for measurement in measurements.values():
         known |= {name for name, _ in measurement.tags} | {figure.name for figure in measurement.fields}

@@ -9,7 +9,7 @@ import pytest
 
 from atoll_core.lab.twin import TwinBehaviour, TwinSettings
 from atoll_core.openflow_wire import encoder, feature_parser
-from atoll_core.openflow_wire.flow_stats import parsed_entry
+from atoll_core.openflow_wire.flow_stats import parse_entry
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PopVlan, PushVlan
 from atoll_core.plan.switch_features import SwitchFeatures
 from atoll_core.units import Duration
@@ -90,7 +90,7 @@ def test_an_entry_is_told_as_it_was_sent() -> None:
     desk = Desk("procurve-v2", AT_ONCE)
     sent = entry(3, PushVlan(101), Output(20))
     desk.send(added(sent))
-    assert [parsed_entry(each, "s") for each in desk.entries(0.1, HARDWARE)] == [sent]
+    assert [parse_entry(each, "s") for each in desk.entries(0.1, HARDWARE)] == [sent]
 
 
 def test_counters_stay_as_they_are_for_twenty_seconds() -> None:
@@ -175,8 +175,8 @@ def features_of(desk: Desk) -> SwitchFeatures:
     tables = desk.send(encoder.multipart_request(encoder.TABLE_FEATURES, 0), 50.0)
     desk.until(50.0)
     return SwitchFeatures(
-        feature_parser.description(desk.answers(described)[0][16:]),
-        feature_parser.tables(b"".join(message[16:] for message in desk.answers(tables))),
+        feature_parser.parse_description(desk.answers(described)[0][16:]),
+        feature_parser.parse_tables(b"".join(message[16:] for message in desk.answers(tables))),
     )
 
 

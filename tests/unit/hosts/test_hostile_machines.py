@@ -102,7 +102,7 @@ async def place(directory: Path, answers: dict[str, Any]) -> AsyncGenerator[Hard
     )
     async with asyncssh.connect("127.0.0.1", listening.get_port(), known_hosts=None, username="root") as connection:
         agent = await start_agent(connection, "i1", MACHINE.access)
-        reached = hardware._Reached(MACHINE, connection, agent, {}, ClockOffset(0, 0, 0))
+        reached = hardware._RemoteMachine(MACHINE, connection, agent, {}, ClockOffset(0, 0, 0))
         inventory = Inventory("rack.yaml", IPv4Address("127.0.0.1"), 6653, (MACHINE,))
         made = HardwarePlatform(synthetic_run.network(), inventory, SshConnections(), {"i1": reached})
         yield made
@@ -241,7 +241,7 @@ async def test_an_answer_of_another_shape_is_named(run: Path, there: Path, answe
 
 async def test_a_command_that_never_stops_talking_is_cut_off(run: Path, there: Path) -> None:
     async with place(there, {}) as made:
-        connection = made._reached["i1"].connection
+        connection = made._remotes["i1"].connection
         with pytest.raises(LabError, match="i1: yes: the program prints more than 65536 bytes"):
             await installation.run_remote(connection, "i1", "yes")
 
@@ -397,8 +397,8 @@ def test_figures_that_are_none_and_names_that_nobody_gave_become_no_points() -> 
 @pytest.fixture
 def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunRecorder:
     """Of a run below ``tmp_path``, in which a job may say little."""
-    monkeypatch.setattr("atoll_testbed.run.run_recorder._MOST_OUTPUT_BYTES", 10_000)
-    monkeypatch.setattr("atoll_testbed.run.run_recorder._MOST_OUTPUT_BYTES_S", 100)
+    monkeypatch.setattr("atoll_testbed.run.run_recorder._MAX_OUTPUT_BYTES", 10_000)
+    monkeypatch.setattr("atoll_testbed.run.run_recorder._MAX_OUTPUT_BYTES_S", 100)
     lab, asked = synthetic_run.network(), synthetic_run.experiment()
     return RunRecorder(synthetic_run.begin(tmp_path, asked, lab), lab, asked, EventBus())
 
@@ -408,10 +408,10 @@ def test_a_job_or_box_that_floods_its_log_ends_the_run(
     tmp_path: Path, recording: RunRecorder, job: str, log: str
 ) -> None:
     """The disk would be full before the run is over; the line names who it was."""
-    flood = recording.job_line(JobSpec(job, "i1", Phase.CLIENT, ("load",)), 0)
+    flood = recording.line_recorder(JobSpec(job, "i1", Phase.CLIENT, ("load",)), 0)
     line = {"type": "counters", "t_ns": 1, "text": "x" * 100}
     for _ in range(1000):
-        recording.box_line(job, line) if job == "delay" else flood(line)
+        recording.record_box_line(job, line) if job == "delay" else flood(line)
     with pytest.raises(RunError, match=f"^{job} prints more than a job is allowed in a run of this length"):
         recording.raise_if_broken()
     recording.close()
@@ -423,7 +423,7 @@ def test_of_a_users_program_that_floods_its_log_the_beginning_is_kept_and_a_note
     tmp_path: Path, recording: RunRecorder
 ) -> None:
     for _ in range(1000):
-        recording.program_line("relay", "x" * 100)
+        recording.record_program_line("relay", "x" * 100)
     recording.raise_if_broken()
     recording.close()
     (kept,) = tmp_path.rglob("logs/relay.out")

@@ -246,7 +246,7 @@ def test_a_terminal_is_never_too_narrow(
     compared: Results, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    print_results(compared, each_run=True)
+    print_results(compared, per_run=True)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
     assert not any(line != line.rstrip() for line in lines), "nothing but text goes into a pipe"
@@ -262,7 +262,7 @@ def test_of_many_runs_in_groups_each_is_printed_when_asked(
     assert re.search(r"^goodput, Mbit/s\nA +cubic +3 +11\.000 +10\.000 to", answer, re.MULTILINE)
     assert "figures of every run: --per-run, --out, --json" in answer
     assert "99.000" not in answer
-    print_results(compared, each_run=True)
+    print_results(compared, per_run=True)
     assert "99.000" in capsys.readouterr().out
 
 
@@ -298,7 +298,7 @@ def test_tables_are_written_as_csv_and_parquet(compared: Results, tmp_path: Path
         figures = read(tmp_path / f"figures.{form}").filter(figure="goodput")
         assert figures["tcp.congestion_control"].to_list() == ["cubic", "bbr"]
         assert figures["difference"].to_list() == [None, 11.0]
-        report_comparison(paths, View(out=tmp_path / f"runs.{form}", each_run=True))
+        report_comparison(paths, View(out=tmp_path / f"runs.{form}", per_run=True))
         runs = read(tmp_path / f"runs.{form}")
         assert runs["goodput_mbit_s"].to_list() == [10.0, 12.0, 11.0, 20.0, 24.0, 21.0]
         assert runs["run"][0] == str(paths[0])
@@ -310,7 +310,7 @@ def test_tables_are_written_as_csv_and_parquet(compared: Results, tmp_path: Path
 def test_the_verb_groups(runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     made = [runs(seed, goodput_mbit_s=seed).path for seed in range(1, 8)]
-    report_comparison(made, View(["goodput"], each_run=True))
+    report_comparison(made, View(["goodput"], per_run=True))
     answer = capsys.readouterr().out
     assert re.search(r"^goodput, Mbit/s\nA +7 +4\.000 +1\.000 to 7\.000 +98\.4 %$", answer, re.MULTILINE)
     assert re.search(r"^#7 +7 +7\.000$", answer, re.MULTILINE)

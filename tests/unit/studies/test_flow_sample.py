@@ -50,7 +50,7 @@ def test_the_expectation_is_that_of_sizes_cut_at_the_largest(largest: int) -> No
     for sizes in (published(), COUNTED):
         probabilities = (np.arange(200_000) + 0.5) / 200_000
         mean = float(np.mean([min(sizes.quantile(each), largest) for each in probabilities]))
-        assert sizes.mean_with_largest(largest) == pytest.approx(mean, rel=2e-3)
+        assert sizes.capped_mean(largest) == pytest.approx(mean, rel=2e-3)
 
 
 def test_the_control_of_runs_has_its_expectation() -> None:
@@ -77,7 +77,7 @@ def test_flows_that_only_begin_with_a_change_have_a_bound() -> None:
     crowd = "changes=[{at: 2 s, traffic: {channels: 40}}]"
     for settings in (("traffic.channels=0", crowd), (crowd,)):
         network, experiment = load_experiment(QUICK, ("duration=10 s", *settings))
-        assert experiment.most_channels == 40
+        assert experiment.max_channels == 40
         assert experiment.first_load.channels == (40 if len(settings) == 2 else experiment.traffic.channels)
         assert flow_bound(network, experiment) is not None
     network, experiment = load_experiment(QUICK, ("traffic.channels=0", "transfer={size: 100 kB, start: 1 s}"))

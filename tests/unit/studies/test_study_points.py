@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from atoll_core.errors import PlanError
-from atoll_core.experiment.experiment import Bernoulli, Where
+from atoll_core.experiment.experiment import Bernoulli, LossPoint
 from atoll_studies.points import Point, _compared_json, make_points
 from atoll_studies.study import load_study
 from tests.support.sandbox import QUICK, ROOT
@@ -88,7 +88,7 @@ def test_a_field_that_is_added_to_a_class_changes_no_id_until_it_is_used() -> No
     assert _compared_json(now(0.5, way=Way.OLD)) == before
     assert _compared_json(now(0.5)) != before  # what data without the field do not mean
     assert _compared_json(now(0.5, limit=0, way=Way.OLD)) != before
-    assert _compared_json(Bernoulli(0.5)) != _compared_json(Bernoulli(0.5, Where.BEFORE))
+    assert _compared_json(Bernoulli(0.5)) != _compared_json(Bernoulli(0.5, LossPoint.BEFORE))
 
 
 def with_program(folder: Path, start: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.report import View, report_study
 from atoll_cli.commands.sweep import SweepProgress
-from atoll_core.description.raw_study import LAST_SEED
+from atoll_core.description.raw_study import MAX_SEED
 from atoll_core.errors import DescriptionError
 from atoll_studies.points import make_points
 from atoll_studies.results.result_tables import figures_table, runs_table, units_of
@@ -145,7 +145,7 @@ def test_mistakes_of_stop_warm_up_and_control_have_their_lines(tmp_path: Path) -
         with pytest.raises(DescriptionError, match=rf"study.yaml:3: {warm_up} leaves less than 100 ms of the duration"):
             study(tmp_path, f"{head}warm_up: {warm_up}\n")
     quick = QUICK.read_text().replace("../../emulation", str(QUICK.parents[2] / "emulation"))
-    (tmp_path / "last.yaml").write_text(f"{quick}seed: {LAST_SEED}\n")
+    (tmp_path / "last.yaml").write_text(f"{quick}seed: {MAX_SEED}\n")
     with pytest.raises(DescriptionError, match=r"study.yaml:5: seeds from .* write a smaller max"):
         study(tmp_path, "name: s\nexperiment: last.yaml\nstop:\n  {figure: goodput, half_width: 5 %,\n  max: 8}\n")
 

@@ -54,16 +54,16 @@ def table(
 
 def answer(*tables: bytes) -> SwitchFeatures:
     """What the tables of a switch say of themselves."""
-    return SwitchFeatures(SILENT, feature_parser.tables(b"".join(tables)))
+    return SwitchFeatures(SILENT, feature_parser.parse_tables(b"".join(tables)))
 
 
 def test_a_table_is_read_in_the_words_of_flow_entries() -> None:
     """Fields that only TCP or only UDP has are no L4 match; a VLAN match is also one on untagged frames."""
-    (whole,) = feature_parser.tables(table(100, (*FIELDS, *UDP, "eth_dst"), ACTIONS, required=("in_port",)))
+    (whole,) = feature_parser.parse_tables(table(100, (*FIELDS, *UDP, "eth_dst"), ACTIONS, required=("in_port",)))
     matches = ("eth_type", "in_port", "ip_proto", "ipv4_dst", "ipv4_src", "l4_dst", "l4_src", "untagged", "vlan")
     actions = ("Output", "PopVlan", "PushVlan")
     assert whole == TableFeatures(100, 100, "table 100", 1500, matches, ("in_port",), actions)
-    (part,) = feature_parser.tables(table(0, FIELDS, ACTIONS[:3]))
+    (part,) = feature_parser.parse_tables(table(0, FIELDS, ACTIONS[:3]))
     assert "l4_src" not in part.matches
     assert part.actions == ("Output", "PopVlan")  # a tag that is pushed needs its id set
 
@@ -71,7 +71,7 @@ def test_a_table_is_read_in_the_words_of_flow_entries() -> None:
 def test_tables_that_are_alike_are_told_once() -> None:
     """Open vSwitch has 254 of them."""
     alike = [table(number, FIELDS, ACTIONS) for number in range(5)]
-    found = feature_parser.tables(b"".join([*alike, table(5, FIELDS, ACTIONS, most=20)]))
+    found = feature_parser.parse_tables(b"".join([*alike, table(5, FIELDS, ACTIONS, most=20)]))
     assert [(each.first, each.last, each.max_entries) for each in found] == [(0, 4, 1500), (5, 5, 20)]
 
 
@@ -80,7 +80,7 @@ def test_a_description_is_read() -> None:
     texts = (b"Nicira, Inc.", b"Open vSwitch", b"3.1.0", b"None", b"None")
     sizes = (256, 256, 256, 32, 256)
     body = b"".join(text.ljust(size, b"\0") for text, size in zip(texts, sizes, strict=True))
-    assert feature_parser.description(body) == SwitchDescription("Nicira, Inc.", "Open vSwitch", "3.1.0", "", "")
+    assert feature_parser.parse_description(body) == SwitchDescription("Nicira, Inc.", "Open vSwitch", "3.1.0", "", "")
 
 
 def test_entries_go_to_the_first_table_that_takes_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.check import check
-from atoll_core.description.loader import load_any
+from atoll_core.description.loader import load_lab_or_experiment
 from atoll_core.events.event_bus import EventBus
 from atoll_emulation.this_machine.box_programs import missing_programs
 from atoll_hosts.job import Exit, Job
@@ -133,14 +133,14 @@ def test_an_unknown_placeholder_is_a_mistake(
 )
 def test_other_braces_are_no_placeholders(argument: str, tmp_path: Path, project: Path) -> None:
     quoted = "'" + argument.replace("'", "''") + "'"
-    load_any(lab_with(tmp_path, project, f"[sh, -c, {quoted}]"))
+    load_lab_or_experiment(lab_with(tmp_path, project, f"[sh, -c, {quoted}]"))
 
 
 def test_programs_of_the_system_are_found_though_a_plain_users_path_does_not_name_them(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")  # tc is in /usr/sbin
-    assert missing_programs(load_any(lab_with(tmp_path, project, "[tc, monitor]"))[0]) == ()
+    assert missing_programs(load_lab_or_experiment(lab_with(tmp_path, project, "[tc, monitor]"))[0]) == ()
 
 
 def test_programs_of_boxes_that_no_chain_has_are_not_looked_for_in_a_run(
@@ -150,10 +150,10 @@ def test_programs_of_boxes_that_no_chain_has_are_not_looked_for_in_a_run(
     demo = (project / "examples/geo.yaml").read_text(encoding="utf-8")
     path = tmp_path / "geo.yaml"
     path.write_text(demo.replace("../emulation/labs/island.yaml", "lab.yaml"), encoding="utf-8")
-    network, experiment = load_any(path)
+    network, experiment = load_lab_or_experiment(path)
     assert (len(missing_programs(network)), missing_programs(network, experiment)) == (1, ())
     path.write_text(path.read_text().replace("[tap-w, sat", "[tap-w, pep-w, sat"), encoding="utf-8")
-    assert len(missing_programs(*load_any(path))) == 1
+    assert len(missing_programs(*load_lab_or_experiment(path))) == 1
     assert check([path], as_json=False) == 2
     out, err = capsys.readouterr()
     assert out == "", "an experiment is not ok where its lab has mistakes"
@@ -185,12 +185,12 @@ async def test_what_a_program_prints_is_kept_and_its_last_lines_say_why_it_faile
 
 
 def test_a_runs_logs_hold_what_programs_of_boxes_printed(tmp_path: Path, project: Path) -> None:
-    network, experiment = load_any(project / "examples/geo.yaml")
+    network, experiment = load_lab_or_experiment(project / "examples/geo.yaml")
     assert experiment is not None
     run = RunDir.create(tmp_path, "geo", 1_780_000_000 * 10**9)
     recording = RunRecorder(run, network, experiment, EventBus())
     for line in ("listening", "connection 1 \N{GREEK SMALL LETTER ALPHA}"):
-        recording.program_line("program-pep-w", line)
+        recording.record_program_line("program-pep-w", line)
     recording.close()
     assert (run.logs / "program-pep-w.out").read_text(
         encoding="utf-8"

@@ -17,8 +17,8 @@ from atoll_core.experiment.experiment import (
     JitterShape,
     LinkDirection,
     LinkTrace,
+    LossPoint,
     TraceRow,
-    Where,
     mean_loss,
 )
 from atoll_core.lab.network import LatencyClass
@@ -89,11 +89,11 @@ def test_the_special_servers_latency_is_allowed_for() -> None:
 def test_jitter_is_told_from_none_and_from_twice_as_much() -> None:
     settings = replace(GEO, jitter=Jitter(JitterShape.UNIFORM, Duration(20 * MS)))
     spread = [250 * MS + int((2 * k / 99 - 1) * 20 * MS) for k in range(100)]
-    assert jitter_row(way(settings), spread, others=False, tolerance=PRECISE).state is CheckState.OK
-    assert jitter_row(way(settings), [250 * MS] * 100, others=False, tolerance=PRECISE).state is CheckState.OFF
+    assert jitter_row(way(settings), spread, is_ambiguous=False, tolerance=PRECISE).state is CheckState.OK
+    assert jitter_row(way(settings), [250 * MS] * 100, is_ambiguous=False, tolerance=PRECISE).state is CheckState.OFF
     wide = [250 * MS + 2 * (each - 250 * MS) for each in spread]
-    assert jitter_row(way(settings), wide, others=False, tolerance=PRECISE).state is CheckState.OFF
-    assert jitter_row(way(), spread, others=False, tolerance=PRECISE).state is CheckState.OFF
+    assert jitter_row(way(settings), wide, is_ambiguous=False, tolerance=PRECISE).state is CheckState.OFF
+    assert jitter_row(way(), spread, is_ambiguous=False, tolerance=PRECISE).state is CheckState.OFF
 
 
 def test_jitter_that_few_packets_cannot_show_is_not_judged() -> None:
@@ -101,7 +101,7 @@ def test_jitter_that_few_packets_cannot_show_is_not_judged() -> None:
         Jitter(JitterShape.PARETO, Duration(5 * MS)),
         Jitter(JitterShape.NORMAL, Duration(5 * MS), correlation=0.9),
     ):
-        row = jitter_row(way(replace(GEO, jitter=jitter)), [250 * MS] * 100, others=False, tolerance=PRECISE)
+        row = jitter_row(way(replace(GEO, jitter=jitter)), [250 * MS] * 100, is_ambiguous=False, tolerance=PRECISE)
         assert row.state is CheckState.SKIPPED
         assert row.why
 
@@ -204,7 +204,7 @@ def test_packets_lost_at_the_receiver_are_not_missing_from_the_rate() -> None:
     received = steady_rate(arrivals(0.95 * 16e6), 0)
     lossy = way(replace(GEO, loss=Bernoulli(0.05)))
     assert rate_row(lossy, received, PRECISE).state is CheckState.OK
-    before = way(replace(GEO, loss=Bernoulli(0.05, Where.BEFORE)))
+    before = way(replace(GEO, loss=Bernoulli(0.05, LossPoint.BEFORE)))
     assert rate_row(before, received, PRECISE).state is CheckState.OFF
 
 

@@ -31,8 +31,8 @@ def test_a_packet_that_enters_after_the_links_drained_is_counted_when_it_is_lost
         nonlocal drains
         drains += 1
 
-    recording.marks("begin", {"sat": mark})
-    asyncio.run(recording.end_marks(marks, drained))
+    recording.record_marks("begin", {"sat": mark})
+    asyncio.run(recording.record_end_marks(marks, drained))
     recording.close()
     lines = map(json.loads, (run.path / COUNTERS_FILE).read_text().splitlines())
     (measured,) = measurements(lines)

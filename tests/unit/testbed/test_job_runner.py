@@ -44,9 +44,9 @@ class Lab:
 
 
 def jobs_of(lab: Lab, *specs: JobSpec) -> RunJobs:
-    recording = SimpleNamespace(job_line=lambda *_: None)
+    recording = SimpleNamespace(line_recorder=lambda *_: None)
     jobs = RunJobs(cast("Any", lab), cast("Any", recording), Path())
-    jobs.plan(specs)
+    jobs.set_jobs(specs)
     return jobs
 
 
@@ -57,13 +57,13 @@ async def test_a_program_that_cannot_be_started_when_its_instant_has_come_fails_
     await jobs.start_at([(IPERF3, 0)], RunClock({}))
     await asyncio.sleep(0.01)
     with pytest.raises(RunError, match=r"^transfer-receive could not be started: iperf3: not found$"):
-        jobs.raise_for_failed(left_ns=10**9)
+        jobs.raise_for_failed(remaining_ns=10**9)
 
 
 async def test_a_program_whose_start_is_still_to_come_at_the_end_fails_the_run() -> None:
     clock, jobs = RunClock({}), jobs_of(Lab(), IPERF3)
     await jobs.start_at([(IPERF3, clock.now_ns() + 3600 * 10**9)], clock)
-    jobs.raise_for_failed(left_ns=10**9)
+    jobs.raise_for_failed(remaining_ns=10**9)
     with pytest.raises(RunError, match=r"^transfer-receive had not started when the measurement ended"):
         jobs.raise_for_missing()
     await jobs.end()
@@ -92,13 +92,13 @@ async def test_a_job_that_ends_while_it_is_needed_fails_the_run_whatever_its_exi
     lab = Lab()
     jobs = jobs_of(lab, spec)
     await jobs.start(spec)
-    jobs.raise_for_failed(left_ns=left_ns)
+    jobs.raise_for_failed(remaining_ns=left_ns)
     lab.jobs[spec.name].on_exit(Exit(code, None))
     if error is None:
-        jobs.raise_for_failed(left_ns=left_ns)
+        jobs.raise_for_failed(remaining_ns=left_ns)
     else:
         with pytest.raises(RunError, match=error):
-            jobs.raise_for_failed(left_ns=left_ns)
+            jobs.raise_for_failed(remaining_ns=left_ns)
 
 
 async def test_a_transfer_that_breaks_off_is_reported_in_its_own_words() -> None:
@@ -108,7 +108,7 @@ async def test_a_transfer_that_breaks_off_is_reported_in_its_own_words() -> None
     assert jobs.broken_transfer() is None
     lab.jobs["transfer-receive"].on_output_line("stderr", "10.10.1.1:5201: connection reset")
     lab.jobs["transfer-receive"].on_exit(Exit(1, None))
-    jobs.raise_for_failed(left_ns=10**9)
+    jobs.raise_for_failed(remaining_ns=10**9)
     assert jobs.broken_transfer() == "transfer-receive failed: 10.10.1.1:5201: connection reset (exit status 1)"
 
 
@@ -118,9 +118,9 @@ async def test_a_server_of_the_transfer_breaks_off_only_after_its_client_was_sta
     await jobs.start(send)
     lab.jobs["transfer-send"].on_exit(Exit(1, None))
     with pytest.raises(RunError, match="transfer-send failed: exit status 1"):  # its port is taken, say
-        jobs.raise_for_failed(left_ns=10**9)
+        jobs.raise_for_failed(remaining_ns=10**9)
     await jobs.start(receive)
-    jobs.raise_for_failed(left_ns=10**9)
+    jobs.raise_for_failed(remaining_ns=10**9)
     assert jobs.broken_transfer() == "transfer-send failed: exit status 1"
 
 

@@ -35,7 +35,7 @@ def answer(project: Path, tmp_path: Path, events: EventBus) -> tuple[RunRecorder
 def count(recording: RunRecorder, tenths: int, most: int, dropped: int, out_bytes: int = 0) -> None:
     """A link's line so many tenths of a second after the begin of the measurement."""
     island = {"queue_bytes": 0, "queue_max_bytes": most, "dropped_packets": dropped, "out_bytes": out_bytes}
-    recording.box_line("sat", {"type": "counters", "t_ns": BEGIN_NS + tenths * TENTH_NS, "to_island": island})
+    recording.record_box_line("sat", {"type": "counters", "t_ns": BEGIN_NS + tenths * TENTH_NS, "to_island": island})
 
 
 def test_the_first_live_line_knows_nothing_of_the_configuration_test(
@@ -45,11 +45,11 @@ def test_the_first_live_line_knows_nothing_of_the_configuration_test(
     recording, lines = answer
     count(recording, -40, FULL, dropped=12)
     count(recording, -1, 0, dropped=12)
-    recording.measurement_begins()
+    recording.begin_measurement()
     count(recording, 1, MEASURED, dropped=15)
-    recording.live(BEGIN_NS, BEGIN_NS + 5 * TENTH_NS)
+    recording.publish_live(BEGIN_NS, BEGIN_NS + 5 * TENTH_NS)
     count(recording, 6, 0, dropped=15)
-    recording.live(BEGIN_NS, BEGIN_NS + 10 * TENTH_NS)
+    recording.publish_live(BEGIN_NS, BEGIN_NS + 10 * TENTH_NS)
     recording.close()
     assert [(line["queue_max_bytes"], line["dropped_packets"]) for line in lines] == [(MEASURED, 3), (0, 3)]
 
@@ -59,11 +59,11 @@ def test_a_live_line_without_news_of_the_link_says_what_the_one_before_said(
 ) -> None:
     """In virtual time lines come by the machine's clock, and between two of them a link may not have counted."""
     recording, lines = answer
-    recording.measurement_begins()
+    recording.begin_measurement()
     for tenths in (1, 3):
         count(recording, tenths, MEASURED, dropped=tenths, out_bytes=100_000 * tenths)
-        recording.live(BEGIN_NS, BEGIN_NS + tenths * TENTH_NS)
-    recording.live(BEGIN_NS, BEGIN_NS + 4 * TENTH_NS)
+        recording.publish_live(BEGIN_NS, BEGIN_NS + tenths * TENTH_NS)
+    recording.publish_live(BEGIN_NS, BEGIN_NS + 4 * TENTH_NS)
     recording.close()
     _, news, later = lines
     assert news["rate_mbit_s"] == pytest.approx(8.0)

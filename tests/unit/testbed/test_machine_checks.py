@@ -13,8 +13,8 @@ from atoll_hosts.machine import ClockOffset
 from atoll_testbed.platforms.machine_checks import (
     CLOCK_LIMIT_NS,
     address_conflict,
+    carrier_lines,
     missing_prerequisites,
-    without_carrier,
 )
 
 LAB = Path(__file__).parents[2] / "data" / "rack-lab.yaml"
@@ -52,10 +52,10 @@ def test_an_address_of_the_management_network_is_not_the_experiments(project: Pa
 def test_interfaces_without_a_carrier_are_named() -> None:
     machine = InventoryMachine("w1", SshAccess("10.0.0.1"), (NamedInterface("interface", "eth1"),))
     there = {"interfaces": {"eth0": {"carrier": False}, "eth1": {"carrier": False}}}
-    (line,) = without_carrier(machine, there)
+    (line,) = carrier_lines(machine, there)
     assert line.startswith("w1: eth1 has no carrier")
-    assert without_carrier(machine, {"interfaces": {"eth1": {"carrier": True}}}) == []
-    assert without_carrier(machine, {"interfaces": {}}) == [], "that it is gone is another complaint"
+    assert carrier_lines(machine, {"interfaces": {"eth1": {"carrier": True}}}) == []
+    assert carrier_lines(machine, {"interfaces": {}}) == [], "that it is gone is another complaint"
 
 
 def test_a_machine_in_order_is_ready() -> None:

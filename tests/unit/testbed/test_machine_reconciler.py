@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from atoll_controller.planner.host_config import with_least_mtus
+from atoll_controller.planner.host_config import with_min_mtus
 from atoll_core.errors import LabError
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, Plan, RouteSettings
 from atoll_testbed.machine_reconciler import MachineReconciler
@@ -130,9 +130,9 @@ def test_the_smaller_mtu_of_two_versions_is_that_of_each_prefix() -> None:
         return HostSettings("w1", (InterfaceSettings("w1-eth0", "02:00:00:00:00:01", None, routes, ()),))
 
     coded, half = RouteSettings("10.20.0.0/16", 1456), RouteSettings("10.20.0.0/30", 1400)
-    found = with_least_mtus(host(RouteSettings("10.20.0.0/16"), half), host(coded))
+    found = with_min_mtus(host(RouteSettings("10.20.0.0/16"), half), host(coded))
     assert found == host(coded, half)
-    assert with_least_mtus(host(coded), host(coded)) == host(coded)
+    assert with_min_mtus(host(coded), host(coded)) == host(coded)
 
 
 async def test_settings_whose_undo_failed_are_undone_by_the_next_attempt() -> None:

@@ -22,7 +22,7 @@ from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import MetricPoints, Note
 from atoll_core.lab.network import measurements_of_kinds
 from atoll_core.metrics.line_protocol import MetricPoint
-from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS, MEASUREMENTS, schema_markdown
+from atoll_core.metrics.metrics_schema import COMMON_TAGS, MEASUREMENT_BY_NAME, MEASUREMENTS, schema_markdown
 from atoll_core.plan.plan import JobSpec, Phase
 from atoll_core.platforms import MININET
 from atoll_hosts.machine import ClockOffset, Machine
@@ -52,7 +52,7 @@ def as_table_has_it(points: list[MetricPoint]) -> list[MetricPoint]:
     """The points, of which there are some, each with the tags and only with fields of its measurement."""
     assert points
     for point in points:
-        measurement = BY_NAME[point.measurement]
+        measurement = MEASUREMENT_BY_NAME[point.measurement]
         assert set(point.tags) == {name for name, _ in measurement.tags}
         assert set(point.fields) <= {figure.name for figure in measurement.fields}
         assert point.fields
@@ -205,7 +205,9 @@ def test_a_run_s_points_say_whose_they_are_and_are_all_different(project: Path, 
     metering.event("note", 5, {"message": 'a "quoted", name with = and\na line break'})
     metering.event("note", 5, {"message": "another"})
     metering.event("check", 6, {"src": "w1"})
-    metering.box_line("sat, 1=2", {"type": "counters", "t_ns": 7, "to_island": {"in_packets": 1, "idle_ns": math.nan}})
+    metering.record_box_line(
+        "sat, 1=2", {"type": "counters", "t_ns": 7, "to_island": {"in_packets": 1, "idle_ns": math.nan}}
+    )
     metering.close()
     whose = "experiment=geo,kind=note,place=mininet,run=geo-20261121T155208Z-1,testbed=island"
     first, second, link = list(read_spool(run_dir.path / SPOOL))
@@ -293,7 +295,7 @@ def test_what_an_agent_tells_is_in_points(project: Path) -> None:
     assert by_name["machine"].fields["busy"] == 0.25
     assert by_name["clock"].fields["synchronised"] == 1
     for name in ("tcp", "udp", "machine", "agent"):  # each field of the table is told
-        assert set(by_name[name].fields) == {figure.name for figure in BY_NAME[name].fields}
+        assert set(by_name[name].fields) == {figure.name for figure in MEASUREMENT_BY_NAME[name].fields}
     first = as_table_has_it(list(metrics_points("rack-1", {**answer[0], "clock": None}, 0)))
     assert "clock" not in {point.measurement for point in first}
 
@@ -318,7 +320,7 @@ def test_a_run_that_wants_no_metrics_has_none(project: Path, tmp_path: Path) -> 
     async def sample() -> None:
         async with metering.sampling(object()):  # pyright: ignore[reportArgumentType]
             metering.event("note", 5, {"message": "something"})
-            metering.box_line("sat", {"type": "counters", "t_ns": 6, "to_island": {"in_packets": 1}})
+            metering.record_box_line("sat", {"type": "counters", "t_ns": 6, "to_island": {"in_packets": 1}})
             await asyncio.sleep(0.01)
 
     asyncio.run(sample())

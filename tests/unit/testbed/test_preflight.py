@@ -17,7 +17,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunError
 from atoll_core.plan.plan import Phase, Plan
 from atoll_testbed.preflight import preflight
-from atoll_testbed.preflight.preflight import Measured, check_paths
+from atoll_testbed.preflight.preflight import RttsByPath, check_paths
 from atoll_testbed.testbed import Testbed
 
 LABORATORY = Path(__file__).parents[3] / "examples/laboratory.yaml"
@@ -32,10 +32,10 @@ class Link:
     now_ns: int = 0
     attempts: int = 0
 
-    async def ping(self, _: Testbed, plan: Plan, __: Path) -> Measured:
+    async def ping(self, _: Testbed, plan: Plan, __: Path) -> RttsByPath:
         self.attempts += 1
         self.now_ns += pinging_ns(plan)
-        measured: Measured = {(check.src, check.dst): [] for check in plan.checks}
+        measured: RttsByPath = {(check.src, check.dst): [] for check in plan.checks}
         expected = {(check.src, check.dst): check.rtt_ns + 2_000_000 for check in plan.checks}
         for job in plan.jobs:
             config: dict[str, Any] = job.config or {}
@@ -84,7 +84,7 @@ class BusyMachine:
     now_ns: int = 0
     attempts: int = 0
 
-    async def ping(self, _: Testbed, asked: Plan, __: Path) -> Measured:
+    async def ping(self, _: Testbed, asked: Plan, __: Path) -> RttsByPath:
         self.attempts += 1
         self.now_ns += pinging_ns(asked)
         late = next(check.src for check in self.plan.checks if check.terrestrial_rtt_ns)

@@ -25,7 +25,7 @@ from atoll_testbed.run.run_request import (
     read_request,
     revision,
 )
-from atoll_testbed.virtual.virtual_run import inside_manifest, stuck_after_s
+from atoll_testbed.virtual.virtual_run import inside_manifest, stuck_timeout_s
 
 _UDP = "udp={rate: 1 Mbit/s, receivers: clients}"
 
@@ -131,5 +131,5 @@ def test_the_revision_of_a_modified_tree_has_a_hash_of_the_changes_of_packages(
 
 
 def test_a_kernel_in_which_many_channels_connect_at_once_is_not_taken_to_hang() -> None:
-    assert stuck_after_s(0) == 120
-    assert stuck_after_s(100_000) == 1120
+    assert stuck_timeout_s(0) == 120
+    assert stuck_timeout_s(100_000) == 1120

@@ -13,7 +13,7 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.utils import wrpcap
 
 from atoll_cli.commands.trace import print_packet_trace
-from atoll_controller.tracing.given_packet import read_packet
+from atoll_controller.tracing.packet_input import read_packet
 from atoll_controller.tracing.table_model import Frame
 from atoll_core.errors import MachineError, UsageError
 
