@@ -18,7 +18,7 @@ OUTSIDE = 0.1
 """Probability that a published figure is outside of the central ranges if the set-up is the same."""
 
 
-class Agreement(StrEnum):
+class PublishedAgreement(StrEnum):
     """What the runs say about a published figure."""
 
     AGREES = "agrees"
@@ -38,7 +38,7 @@ class Comparison:
     low: Limits | None  # ends of the central range that the published value may be in
     high: Limits | None
     quantile: float | None  # share of our runs below the published value; None: not known
-    agreement: Agreement
+    agreement: PublishedAgreement
 
 
 def comparisons(results: Results) -> Iterator[Comparison]:
@@ -65,13 +65,13 @@ def _compare(results: Results, configuration: int, published: Published, tail: f
     median = limits_at(0.5)
     # Of fewer runs than two outside of the range, on average, none may be there by chance.
     if len(is_inside) != 1 or median is None or len(values) * tail < 2:
-        agreement = Agreement.UNKNOWN
+        agreement = PublishedAgreement.UNKNOWN
     elif is_inside == {True}:
-        agreement = Agreement.AGREES
+        agreement = PublishedAgreement.AGREES
     elif published.relative_to and (median.least - 1) * (published.value - 1) > 0:
-        agreement = Agreement.DIRECTION_ONLY
+        agreement = PublishedAgreement.DIRECTION_ONLY
     else:
-        agreement = Agreement.DIFFERS
+        agreement = PublishedAgreement.DIFFERS
     return Comparison(
         published=published,
         configuration=configuration,

@@ -121,20 +121,21 @@ def inside_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
     Paths and line numbers of descriptions, settings of the command line and the revision would take memory inside, and
     the instants at which a program requests memory change the order in which others continue.
     """
-    experiment = _zero_lines(manifest["experiment"]) | {"file": "experiment.yaml", "lab": "lab.yaml", "given": []}
-    network = _zero_lines(manifest["network"])
+    experiment = _without_lines(manifest["experiment"]) | {"file": "experiment.yaml", "lab": "lab.yaml", "given": []}
+    network = _without_lines(manifest["network"])
     if all(box["program"] is None for box in network["boxes"]):  # a program's folder is that of the lab's file
         network["file"] = "lab.yaml"
     return {"experiment": experiment, "network": network, "revision": None, "virtual": None}
 
 
-def _zero_lines(described: Any) -> Any:
-    """A description as JSON whose line numbers are all 0."""
+def _without_lines(described: Any) -> Any:
+    """A description as JSON without its line numbers."""
     if isinstance(described, dict):
         keys = cast("dict[str, Any]", described)
-        return {key: 0 if key == "line" else _zero_lines(value) for key, value in keys.items()}
+        none: dict[str, Any] = {"line": 0, "lines": []}
+        return {key: none[key] if key in none else _without_lines(value) for key, value in keys.items()}
     if isinstance(described, list):
-        return [_zero_lines(value) for value in cast("list[Any]", described)]
+        return [_without_lines(value) for value in cast("list[Any]", described)]
     return described
 
 

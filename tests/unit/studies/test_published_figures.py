@@ -10,7 +10,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.errors import DescriptionError
 from atoll_studies.points import make_points
-from atoll_studies.results.agreement import Agreement, Comparison, comparisons
+from atoll_studies.results.agreement import Comparison, PublishedAgreement, comparisons
 from atoll_studies.results.result_tables import results_json
 from atoll_studies.results.results import read_results
 from atoll_studies.study import load_study
@@ -67,37 +67,37 @@ def test_a_value_inside_the_central_range_agrees(tmp_path: Path) -> None:
     found = compared(tmp_path, *(f"value: {value}, {SMALL}" for value in values))
     # Of five figures each may be outside with 2 %: at 1 s and 100 s alone of 100 runs.
     assert [(each.quantile, each.agreement) for each in found] == [
-        (0.295, Agreement.AGREES),
-        (0.97, Agreement.AGREES),
-        (0.895, Agreement.AGREES),
-        (0.985, Agreement.DIFFERS),
-        (0.495, Agreement.AGREES),
+        (0.295, PublishedAgreement.AGREES),
+        (0.97, PublishedAgreement.AGREES),
+        (0.895, PublishedAgreement.AGREES),
+        (0.985, PublishedAgreement.DIFFERS),
+        (0.495, PublishedAgreement.AGREES),
     ]
     assert {(each.configuration, each.runs) for each in found} == {(0, RUNS)}
 
 
 def test_one_figure_alone_may_be_outside_with_a_tenth(tmp_path: Path) -> None:
     [one] = compared(tmp_path, f"value: 97.5 s, {SMALL}")
-    assert one.agreement is Agreement.DIFFERS
+    assert one.agreement is PublishedAgreement.DIFFERS
     assert (one.low, one.median, one.high) == ((6, 6), (51, 51), (95, 95))
 
 
 def test_a_ratio_of_equal_seeds_may_agree_in_direction_alone(tmp_path: Path) -> None:
     half, third, twice = compared(tmp_path, *(f"value: {value}, {LARGE}" for value in ("0.5", "0.33", "2")))
-    assert (half.agreement, half.median, half.configuration) == (Agreement.AGREES, (0.5, 0.5), 1)
-    assert (third.agreement, twice.agreement) == (Agreement.DIRECTION_ONLY, Agreement.DIFFERS)
+    assert (half.agreement, half.median, half.configuration) == (PublishedAgreement.AGREES, (0.5, 0.5), 1)
+    assert (third.agreement, twice.agreement) == (PublishedAgreement.DIRECTION_ONLY, PublishedAgreement.DIFFERS)
 
 
 def test_what_unfinished_transfers_hide_cannot_be_known(tmp_path: Path) -> None:
     """Those take longer than 150 s: a published value below that has its quantile, one above has none."""
     below, above = compared(tmp_path, f"value: 60 s, {SMALL}", f"value: 200 s, {SMALL}", unfinished=20)
-    assert (below.quantile, below.agreement) == (0.595, Agreement.AGREES)
-    assert (above.quantile, above.agreement) == (None, Agreement.UNKNOWN)
+    assert (below.quantile, below.agreement) == (0.595, PublishedAgreement.AGREES)
+    assert (above.quantile, above.agreement) == (None, PublishedAgreement.UNKNOWN)
 
 
 def test_few_runs_know_nothing(tmp_path: Path) -> None:
     [one] = compared(tmp_path, f"value: 500 s, {SMALL}", runs=19)
-    assert (one.runs, one.agreement) == (19, Agreement.UNKNOWN)
+    assert (one.runs, one.agreement) == (19, PublishedAgreement.UNKNOWN)
 
 
 @pytest.mark.parametrize(

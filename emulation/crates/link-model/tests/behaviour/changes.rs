@@ -2,7 +2,7 @@
 //! Changes while packets are in the link: set by hand, or by a trace.
 
 use crate::loads::{
-    any_link, arrivals, drain, is_low, jitters, low_priority, new_link, offer, offer_one, plain,
+    any_link, arrivals, drain, is_low, jitters, low_priority, new_link, offer_one, plain,
     with_jitter,
 };
 use atoll_link_model::{
