@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Configuration lines of both programs, and requests to them, one line of JSON each (docs/contracts.md).
 
-use crate::emulator::Refusal;
 use atoll_frame_engine::Departures;
 use atoll_job::wrong_setting;
 use atoll_link_model::{ConfigError, DelaySettings, JitterSettings, LinkSettings};
@@ -213,6 +212,19 @@ pub(crate) struct DelayChange {
     pub(crate) vlan: Option<u16>,
     pub(crate) delay_ns: Option<u64>,
     pub(crate) stall_from_ns: Option<u64>,
+}
+
+/// A request that was not obeyed; everything is as it was before.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("{0}")]
+    Settings(#[from] ConfigError),
+    #[error("{0}: {1}")]
+    Direction(&'static str, ConfigError),
+    #[error("vlan and delay_ns are given together: the class, and its delay")]
+    HalfOfClass,
+    #[error("vlan {0} has no class here")]
+    UnknownVlan(u16),
 }
 
 /// Check the settings of both directions of a link, as far as they are given.

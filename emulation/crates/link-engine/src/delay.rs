@@ -2,8 +2,8 @@
 //! The delay box. A latency class has a VLAN id on the trunk, where its frames go back where they came from, or takes
 //! untagged frames from one interface to another.
 
-use crate::config::{Counted, DelayChange, DelayConfig};
-use crate::emulator::{Emulation, Refusal};
+use crate::config::{Counted, DelayChange, DelayConfig, Refusal};
+use crate::emulator::Emulation;
 use crate::frame::{Held, Lengths, SentFrame};
 use crate::report::{ClassCounters, ClassMeasurement, CommonCounters, DelayBox};
 use atoll_frame_engine::{Arrival, FrameOutput, KernelPaced, Outgoing, Punctuality};

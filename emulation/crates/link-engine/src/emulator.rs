@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program that the frame engine runs, around a link or a delay box: departures, requests and lines.
 
-use crate::config::Request;
+use crate::config::{Refusal, Request};
 use crate::frame::SentFrame;
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
 use atoll_link_report::{Line, LinkAnswer};
@@ -36,19 +36,6 @@ pub(crate) trait Emulation {
     fn sums(&mut self, now: u64) -> Self::Counters;
     /// The content of `mark` and `done` lines.
     fn measurement(&mut self, now: u64) -> Self::Measurement;
-}
-
-/// A request that was not obeyed; everything is as it was before.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
-    #[error("{0}")]
-    Settings(#[from] atoll_link_model::ConfigError),
-    #[error("{0}: {1}")]
-    Direction(&'static str, atoll_link_model::ConfigError),
-    #[error("vlan and delay_ns are given together: the class, and its delay")]
-    HalfOfClass,
-    #[error("vlan {0} has no class here")]
-    UnknownVlan(u16),
 }
 
 /// An emulation as a program.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The satellite emulator: two interfaces, one `atoll_link_model::Link` each way.
 
-use crate::config::{Counted, LinkChange, LinkConfig, check_directions};
-use crate::emulator::{Emulation, Refusal};
+use crate::config::{Counted, LinkChange, LinkConfig, Refusal, check_directions};
+use crate::emulator::Emulation;
 use crate::frame::{Held, Lengths, SentFrame, is_lower_effort};
 use crate::report::{
     DirectionCounters, DirectionMeasurement, DroppedByCause, LowPriorityCounters,
