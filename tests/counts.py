@@ -59,11 +59,11 @@ class Count:
         """Record or fail a session that passed."""
         if session.exitstatus != pytest.ExitCode.OK:
             return
-        if self._recorded is None:
-            text = re.sub(rf"(?m)^{self._target} = .*", self._record, COUNTS.read_text(encoding="utf-8"))
-            COUNTS.write_text(text, encoding="utf-8")
         if self._wrong():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif self._recorded is None:
+            text = re.sub(rf"(?m)^{self._target} = .*", self._record, COUNTS.read_text(encoding="utf-8"))
+            COUNTS.write_text(text, encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what is wrong, what cannot run here, or that the record is out of date."""
@@ -99,6 +99,8 @@ class Count:
                 f"{self._recorded} of tests/{COUNTS.name}; if the others were removed on purpose, write there: "
                 f"{self._record}"
             )
+        if self._recorded is None and self._impossible:
+            wrong.append(f"{len(self._impossible)} tests cannot run here: record on a machine that runs all")
         possible = self._skipped.keys() - self._impossible
         files = {name.partition("::")[0] for name in possible} - {name.partition("::")[0] for name in self._ran}
         return wrong + [

@@ -123,9 +123,7 @@ def common_version(own: Iterable[ProtocolVersion], agents: Iterable[ProtocolVers
     The rule is in docs/contracts.md. The agent applies it, too (hosts/crates/agent/src/protocol.rs).
     """
     pairs = itertools.product(own, agents)
-    return max(
-        ((major, min(minor, minor2)) for (major, minor), (major2, minor2) in pairs if major == major2), default=None
-    )
+    return max((min(version, other) for version, other in pairs if version[0] == other[0]), default=None)
 
 
 def greeting_versions(hello: Mapping[str, Any]) -> tuple[ProtocolVersion, ...]:

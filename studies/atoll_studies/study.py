@@ -77,9 +77,7 @@ class StudyDescription:
     stop: Stop | None = None
     control: ControlVariate | None = None
     published: tuple[Published, ...] = ()
-    missing_controls: tuple[
-        Diagnostic, ...
-    ] = ()  # congestion controls that this machine does not have for the platform
+    missing_controls: tuple[Diagnostic, ...] = ()  # on this machine
 
 
 def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collection[str] = ()) -> StudyDescription:

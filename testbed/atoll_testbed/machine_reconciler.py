@@ -63,8 +63,8 @@ class MachineReconciler:
 
     async def admit(self, box: str, *, on: bool) -> None:
         """Let TCP connections begin through a box, or drop their first packets. Raises LabError."""
-        kind = self._platform.network.box(box)
-        if "admit" in kind.kind.settable:
+        kind = self._platform.network.box(box).kind
+        if "admit" in kind.settable:
             await self._services.admit(box, on=on)
             return
         settings = self._settings.get(box)

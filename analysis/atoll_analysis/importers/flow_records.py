@@ -236,6 +236,7 @@ def _count(flows: list[Flow], flow_filter: FlowFilter, imported: Import, by_flow
         if not flow_filter.matches(flow.protocol, flow.dst):
             imported.excluded += 1
             continue
+        ip_address(flow.src)  # raises ValueError: the record is damaged
         imported.bytes_by_source[flow.src] += flow.ip_bytes
         if flow.ports is None:
             imported.counts[flow.ip_bytes] += 1

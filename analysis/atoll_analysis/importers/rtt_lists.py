@@ -33,11 +33,12 @@ _REPLY = re.compile(
 )
 _PING_LINE = re.compile(
     r"\bPING |--- \S+ .*---|\d+ .*, \d+ .*, .*\d%|rtt min/avg/max|round-trip min/avg/max|^ping \S+ to |"
-    r"\bicmp_seq=\d+ |no answer yet|[Uu]nreachable|[Tt]ime to live exceeded|\bping: |DUP!|xmt/rcv/%loss|timed out"
+    r"\bicmp_seq=\d+ |no answer yet|[Uu]nreachable|[Tt]ime to live exceeded|\bping: |DUP!|xmt/rcv/%loss|timed out|"
+    r"^ICMP |: duplicate for \[|\S+ is alive$|: Name or service not known"
 )
 # fping: "192.0.2.1 : 23.1 - 24" (-C), "192.0.2.1 : [0], 64 bytes, 23.1 ms (..)" (-c), "192.0.2.1 is alive (23.1 ms)"
 _FPING = re.compile(
-    r"(?P<target>\S+) +(?:: (?P<series>(?:(?:\d+(?:\.\d+)?|-)(?: |$))+)|"
+    r"(?:\[[0-9.]+\] )?(?P<target>\S+) +(?:: (?P<series>(?:(?:\d+(?:\.\d+)?|-)(?: |$))+)|"
     r": \[\d+\], \d+ bytes, (?P<one>\d+(?:\.\d+)?) ms|is alive \((?P<alive>\d+(?:\.\d+)?) ms\))"
 )
 _TIME_OF_DAY = re.compile(r"\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?")

@@ -112,6 +112,8 @@ def import_(
     rtts_ms = rtts.sorted_ms(draws)
     targets = len(rtts.without_target) + len(rtts.by_target) if draws is None else len(rtts.by_target.keys() & draws)
     mistakes += rtts.mistakes
+    if draws is not None and rtts.without_target:
+        mistakes.append(Diagnostic(label(files[-1]), 0, "has RTTs without targets; --weights needs TARGET,612.3"))
     if not mistakes and len(rtts_ms) < servers:
         message = f"has RTTs of {targets} targets; {servers} servers need at least {servers}"
         mistakes = [Diagnostic(label(files[-1]), 0, message)]

@@ -97,7 +97,7 @@ def _tc_request(old: Config, new: Config, *, send_all: bool = False) -> Request:
     """The changed disciplines. One that holds packets keeps room for those that came before."""
     pairs = list(zip(_disciplines(old), _disciplines(new), strict=False))
     if len(old["setup"]["tc"]) != len(new["setup"]["tc"]) or any(one[0] != other[0] for one, other in pairs):
-        raise PlanError(", ".join(_for_other_disciplines(old["link"], new["link"])))
+        raise PlanError(", ".join(_for_other_disciplines(old["link"], new["link"])) or "queueing disciplines")
     changed = [
         (location, *_with_limit(old_expected["options"].get("limit", 0), options, expected))
         for (_, old_options, old_expected), (location, options, expected) in pairs

@@ -44,7 +44,12 @@ class Comparison:
 def comparisons(results: Results) -> Iterator[Comparison]:
     """Each published figure with the runs of each configuration that it is of."""
     for number, levels in enumerate(results.configurations):
-        own_figures = [published for published in results.published if published.of.items() <= levels.items()]
+        own_figures = [
+            published
+            for published in results.published
+            if published.of.items() <= levels.items()
+            and not (published.relative_to and published.relative_to.items() <= levels.items())
+        ]
         tail = OUTSIDE / len(own_figures) if own_figures else 0.0
         for published in own_figures:
             yield _compare(results, number, published, tail)
@@ -68,7 +73,7 @@ def _compare(results: Results, configuration: int, published: Published, tail: f
         agreement = PublishedAgreement.UNKNOWN
     elif is_inside == {True}:
         agreement = PublishedAgreement.AGREES
-    elif published.relative_to and (median.least - 1) * (published.value - 1) > 0:
+    elif published.relative_to and all((end - 1) * (published.value - 1) > 0 for end in median):
         agreement = PublishedAgreement.DIRECTION_ONLY
     else:
         agreement = PublishedAgreement.DIFFERS

@@ -84,9 +84,9 @@ class Similarity:
     @cached_property
     def kinds(self) -> tuple[tuple[str, ...], ...]:
         """By run, its properties except the seed; runs with equal ones are samples of one group."""
-        texts = [texts for name, texts in self.unlike if name != SEED]
+        texts = [texts_of_runs for name, texts_of_runs in self.unlike if name != SEED]
         texts += [setting.texts for setting in self.described if not setting.alike]
-        texts += [texts for _, texts in self.channels]
+        texts += [texts_of_runs for _, texts_of_runs in self.channels]
         return tuple(zip(*texts, strict=True)) if texts else tuple(() for _ in self.origins[0][1])
 
     def to_json(self) -> dict[str, Any]:

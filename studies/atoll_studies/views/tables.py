@@ -432,7 +432,7 @@ def _published(results: Results) -> Table:
         return (
             f"{name} relative to {levels}" if is_ratio else heading(name),
             configuration_name(results, comparison.configuration) if results.factors else "",
-            f"{published.bound} {published.value:g}".strip(),
+            f"{published.bound} {published.value:.10g}".strip(),
             text(comparison.median),
             f"{text(comparison.low)} to {text(comparison.high)}",
             UNKNOWN if comparison.quantile is None else f"{100 * comparison.quantile:.0f} %",
@@ -453,7 +453,9 @@ def _published(results: Results) -> Table:
 def _ratio_text(limits: Limits | None) -> str:
     if limits is None or limits.is_exact:
         return figure(limits.least if limits else None, "", 2)
-    return f"{figure(limits.least, '', 2)} to {figure(limits.most, '', 2)}"
+    if limits.sign == "~":
+        return f"{figure(limits.least, '', 2)} to {figure(limits.most, '', 2)}"
+    return UNKNOWN if limits.finite is None else f"{limits.sign} {figure(limits.finite, '', 2)}"
 
 
 def _regimes(results: Results) -> Table:

@@ -220,6 +220,9 @@ FPING = """\
 198.51.100.2 : xmt/rcv/%loss = 2/1/50%, min/avg/max = 31.5/31.5/31.5
 198.51.100.3 is alive (40.25 ms)
 198.51.100.4 is unreachable
+[1795986839.23] 198.51.100.2 : [2], 64 bytes, 31.5 ms (31.5 avg, 33% loss)
+ICMP Time Exceeded from 203.0.113.1 for ICMP Echo sent to 198.51.100.4
+198.51.100.2 : duplicate for [0], 64 bytes, 31.7 ms
 """
 SCAMPER = """\
 ping 192.0.2.2 to 198.51.100.1: 84 byte packets
@@ -285,6 +288,16 @@ def test_servers_are_drawn_by_their_bytes_and_weigh_so(tmp_path: Path) -> None:
     assert atoll(*make)["rtt_ms"] == {"w1": 20, "w2": 200}
     weighted = atoll("import", "pings.txt", "--out", "latencies.yaml", "--servers", "10", "--weights", "draws.csv")
     assert list(weighted["rtt_ms"].values()).count(20) in (8, 9)  # type: ignore[attr-defined]
+
+
+def test_a_damaged_sender_is_a_damaged_record(tmp_path: Path) -> None:
+    row = "2025-06-27 19:30:01.100,1.0,TCP,{},443,10.20.0.1,4000,900\n"
+    (tmp_path / "flows.csv").write_text(
+        "ts,td,pr,sa,sp,da,dp,ibyt\n" + row.format("198.51.100") + row.format("198.51.100.1")
+    )
+    words = ("latencies", "from-flows", "flows.csv", "--to", "10.20.0.0/16", "--out", "targets.txt")
+    done = subprocess.run([ATOLL, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "1 of 2 records are damaged" in done.stderr) == (0, True), done.stderr
 
 
 def test_a_wrong_line_of_weights_is_named(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ LARGE = "of: {links.sat.to_island.queue: 200 kB}, relative_to: {links.sat.to_isl
 
 def compared(folder: Path, *published: str, unfinished: int = 0, runs: int = RUNS) -> list[Comparison]:
     """Comparisons with transfers of 1 s to 100 s at 100 kB, half as long at 200 kB; the longest ones do not finish."""
+    folder.mkdir(exist_ok=True)
     file = folder / "study.yaml"
     file.write_text(STUDY + "".join(f"  - {{figure: transfer time, {each}, source: a paper}}\n" for each in published))
     study = load_study(file)
@@ -85,6 +86,8 @@ def test_one_figure_alone_may_be_outside_with_a_tenth(tmp_path: Path) -> None:
 def test_a_ratio_of_equal_seeds_may_agree_in_direction_alone(tmp_path: Path) -> None:
     half, third, twice = compared(tmp_path, *(f"value: {value}, {LARGE}" for value in ("0.5", "0.33", "2")))
     assert (half.agreement, half.median, half.configuration) == (PublishedAgreement.AGREES, (0.5, 0.5), 1)
+    [alone] = compared(tmp_path / "alone", f"value: 0.5, {LARGE.partition(', ')[2]}")
+    assert alone.configuration == 1  # the other one is what it is relative to
     assert (third.agreement, twice.agreement) == (PublishedAgreement.DIRECTION_ONLY, PublishedAgreement.DIFFERS)
 
 

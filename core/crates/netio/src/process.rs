@@ -97,10 +97,15 @@ pub fn spawn_in_pid_namespace(command: &mut Command) -> io::Result<Child> {
     // SAFETY: file descriptors stay as they are.
     let unshare = || unsafe { unshare_unsafe(UnshareFlags::NEWPID) };
     if return_to_ours().and_then(|()| unshare()).is_ok() {
-        let child = command.spawn();
-        return_to_ours()?; // with the children that follow
-        if child.is_ok() {
-            return child;
+        let spawned = command.spawn();
+        let returned = return_to_ours(); // with the children that follow
+        if let Ok(mut child) = spawned {
+            if let Err(error) = returned {
+                child.kill()?;
+                child.wait()?;
+                return Err(error.into());
+            }
+            return Ok(child);
         }
     }
     command.spawn()

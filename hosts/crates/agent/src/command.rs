@@ -66,7 +66,7 @@ fn run_tool_within(
     let status = child.wait()?;
     let tool_error = |message| {
         Err(AgentError::Tool {
-            run_tool: program.to_owned(),
+            tool: program.to_owned(),
             message,
         })
     };

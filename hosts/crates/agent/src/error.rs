@@ -30,10 +30,10 @@ pub enum AgentError {
         source: io::Error,
     },
     /// `ip`, `ethtool` or `nft` said no.
-    #[error("{run_tool}: {message}")]
+    #[error("{tool}: {message}")]
     Tool {
         /// The tool, with the line of its input that failed where it is known.
-        run_tool: String,
+        tool: String,
         /// Its message, on one line.
         message: String,
     },

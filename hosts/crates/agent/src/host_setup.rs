@@ -313,7 +313,7 @@ fn run_batch(batch: &str) -> Result<(), AgentError> {
         .ok()
         .and_then(|n| batch.lines().nth(n - 1));
     Err(AgentError::Tool {
-        run_tool: format!("ip {}", line.unwrap_or("-batch")),
+        tool: format!("ip {}", line.unwrap_or("-batch")),
         message: error_text.trim_end_matches([';', ' ']).to_owned(),
     })
 }
@@ -325,13 +325,13 @@ fn undo_batch(batch: &str) -> Result<(), AgentError> {
         return Ok(());
     }
     match run_tool("ip", &["-force", "-batch", "-"], batch) {
-        Err(AgentError::Tool { run_tool, message }) => {
+        Err(AgentError::Tool { tool, message }) => {
             let failed = failed_lines(batch, &message);
             if failed.is_empty() {
                 return Ok(());
             }
             let message = failed.join("; ");
-            Err(AgentError::Tool { run_tool, message })
+            Err(AgentError::Tool { tool, message })
         }
         done => done.map(drop),
     }

@@ -265,8 +265,8 @@ impl Supervisor {
         Ok(())
     }
 
-    fn on_child_end(&mut self, on_child_end: &Ended) {
-        let pid = Pid::from_raw(on_child_end.pid);
+    fn on_child_end(&mut self, ended: &Ended) {
+        let pid = Pid::from_raw(ended.pid);
         let Some(job_index) = self.jobs.iter().position(|job| Some(job.pid) == pid) else {
             return; // adopted
         };
@@ -278,11 +278,11 @@ impl Supervisor {
         }
         output.push(&Message::Exit {
             job: &job.name,
-            code: on_child_end.status.code(),
-            signal: on_child_end.status.signal().map(signals::name),
-            exceeded: job.exceeded_limit(on_child_end),
-            cpu_ns: u64::try_from(on_child_end.cpu.as_nanos()).unwrap_or(u64::MAX),
-            peak_memory_bytes: on_child_end.peak_memory_bytes,
+            code: ended.status.code(),
+            signal: ended.status.signal().map(signals::name),
+            exceeded: job.exceeded_limit(ended),
+            cpu_ns: u64::try_from(ended.cpu.as_nanos()).unwrap_or(u64::MAX),
+            peak_memory_bytes: ended.peak_memory_bytes,
         });
         if job.kill_at.is_some() {
             job.terminate_daemons();
