@@ -22,14 +22,16 @@ def main() -> int:
         default=Path("atoll-host"),
         help="the atoll-host executable (default: that on the PATH)",
     )
-    parser.add_argument("--after-line", action="store_true", help="load libraries, then wait for a line of input")
+    parser.add_argument(
+        "--after-line", dest="wait_for_input", action="store_true", help="load libraries, then wait for a line of input"
+    )
     arguments = parser.parse_args()
-    if arguments.after_line:
+    if arguments.wait_for_input:
         importlib.import_module("atoll_analysis.analyse_run")
         if not sys.stdin.readline():
             return 1
     try:
-        summary = analyse(RunDir.open(arguments.run, damaged=True), arguments.binary)
+        summary = analyse(RunDir.open(arguments.run, allow_damaged=True), arguments.binary)
     except AtollError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

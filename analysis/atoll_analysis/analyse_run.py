@@ -27,14 +27,14 @@ from atoll_analysis.figures.flows import (
 from atoll_analysis.figures.loss_bursts import LossBursts, loss_bursts, residual_bursts
 from atoll_analysis.figures.losses import by_cause
 from atoll_analysis.figures.path_delays import base_rtts_ms
-from atoll_analysis.figures.regimes import SPAN_RTTS, RegimeFigures, regime, swinging_share
+from atoll_analysis.figures.regimes import SPAN_RTTS, RegimeFigures, regime, share_of_swinging_spans
 from atoll_analysis.figures.standing_queue import standing_queue
 from atoll_analysis.figures.udp import udp_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.file_record import DERIVED, update_checksums
 from atoll_analysis.summary import EndedConnections, LinkFigures, Summary, TerrestrialRtt, limit_figures
 from atoll_analysis.tables.box_counters import BOX_COUNTS, LostFigures, LowPriorityFigures, Part, lateness_p99_ns
-from atoll_analysis.tables.job_logs import load_service, ping_accounts, transfer_done
+from atoll_analysis.tables.job_logs import channel_service_figures, transfer_report, unsent_and_unstamped_pings
 from atoll_analysis.tables.probe_filter import is_change_probe, most_probe_bytes
 from atoll_analysis.tables.queue_intervals import full_size_bytes, standing_window_s
 from atoll_analysis.tables.run_data import RunData, cut_short, read_run_data
@@ -141,7 +141,7 @@ def _latency(data: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
     sent, lost, rtt_max_ns, last_ns = observables.pings(tables, data.window)
     base_rtt_ms, rtt_max_ms = _ms(data.base_rtt_ns), _ms(rtt_max_ns)
     rtts = base_rtts_ms(data.network, data.experiment)
-    unsent, unstamped = ping_accounts(logs)
+    unsent, unstamped = unsent_and_unstamped_pings(logs)
     return {
         "terrestrial_rtt_ms": _terrestrial(data),
         "base_rtt_ms": base_rtt_ms,
@@ -153,7 +153,9 @@ def _latency(data: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
         "ping_lost": lost,
         "ping_planned": _pings_planned(data),
         "ping_last_s": None if last_ns is None else (last_ns - tables.origin_ns) / 1e9,
-        "ping_path_loss": max((lost_on(data, way, blocked=True) for way in data.topology.ping_links), default=None),
+        "ping_path_loss": max(
+            (lost_on(data, way, include_blocked=True) for way in data.topology.ping_links), default=None
+        ),
         "ping_blocked_share": ping_blocked_share(data),
         "base_rtt_shortest_ms": rtts[0] if rtts else None,
         "ping_unsent": unsent,
@@ -229,7 +231,7 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
     arrived = observables.totals(tables, tables.arrival, window) if tables.arrival and window else None
     servers, clients = (observables.host_volumes(tables, hosts) for hosts in traffic_hosts(data))
     (flows, mean_bytes), rows = observables.channel_flows(tables), tables.scan("channel_flows")
-    fairness, longest_wait_ns, silent = load_service(logs) if window else (None, None, None)
+    fairness, longest_wait_ns, silent = channel_service_figures(logs) if window else (None, None, None)
     udp = experiment.udp
     return {
         "throughput_mbit_s": observables.mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
@@ -354,9 +356,9 @@ def _regime(
         utilisation=links[link.box]["utilisation"],
         queue_loss=sum(dropped) / measured.in_packets if measured and measured.in_packets and dropped else None,
         burst_share=bursts[link.box]["burst_share"] if link.box in bursts else None,
-        swinging=None if span_s is None else swinging_share(intervals, span_s),
+        swinging_share=None if span_s is None else share_of_swinging_spans(intervals, span_s),
         span_s=span_s,
-        grows=open_connections["grows"] if open_connections and is_steady else None,
+        concurrency_grows=open_connections["grows"] if open_connections and is_steady else None,
     )
 
 
@@ -394,7 +396,7 @@ def _transfer(data: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
     seconds: float | None = None
     complete: bool | None = None
     if transfer is not None:
-        if (done := transfer_done(logs)) is not None:
+        if (done := transfer_report(logs)) is not None:
             received, complete = int(done.get("received_bytes", 0)), bool(done.get("complete"))
             seconds = float(done["seconds"]) if complete and done.get("seconds") else None
         elif (captured := observables.transfer_in_capture(tables, data)) is not None:

@@ -63,7 +63,7 @@ def find_runs(folders: Iterable[Path]) -> Iterator[Path]:
 
 def stored_run(path: Path) -> StoredRun:
     """Read what is listed of a run. Raises RunDirError if its manifest cannot be read."""
-    run = RunDir.open(path, damaged=True)
+    run = RunDir.open(path, allow_damaged=True)
     manifest = run.manifest()
     experiment = cast("dict[str, Any]", manifest.get("experiment") or {})
     verdict = NOT_ANALYSED
@@ -90,7 +90,7 @@ def verify_run(path: Path, binary: Path) -> list[str]:
     of a packet; that is reported, too.
     """
     try:
-        run = RunDir.open(path, damaged=True)
+        run = RunDir.open(path, allow_damaged=True)
         manifest = run.manifest()
     except RunDirError as error:
         return [str(error)]

@@ -25,7 +25,7 @@ from atoll_daemon.http.auth import AccessControl, is_local, local_only_error
 from atoll_daemon.http.http_app import HttpHandler, add_page, errors_as_json, is_page, make_runner
 from atoll_daemon.http.http_errors import RequestError, no_lab_is_up
 from atoll_daemon.http.openapi import Handler
-from atoll_daemon.http.request_parsing import MOST_BODY_BYTES, parameters, read_object
+from atoll_daemon.http.request_parsing import MOST_BODY_BYTES, parameters, read_model
 from atoll_daemon.http.responses import json_answer
 from atoll_daemon.http.routes import ROUTES
 from atoll_daemon.http.tcp_listener import ListenAddress, ServedPort, serve_locally
@@ -96,7 +96,7 @@ class Server:
     async def _open_port(self, request: web.Request) -> web.StreamResponse:
         """Listen on a TCP port as well; the answer has its URL."""
         parameters(request, Request)
-        body = await read_object(request, PortRequest)
+        body = await read_model(request, PortRequest)
         address = ListenAddress.parse(body.address)
         same_host = [port for port in self._ports if replace(port.address, port=address.port) == address]
         port = next((port for port in same_host if address.port in (0, port.address.port)), None)

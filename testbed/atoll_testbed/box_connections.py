@@ -61,20 +61,20 @@ class ConnectionPolicy:
 class BoxConnections:
     """The TCP connections of programs on boxes, and the policy for those that a swap breaks.
 
-    ``machine``: the machine with a name (KeyError: no such machine). ``restart``: restarts a box's program. ``admit``:
-    lets connections begin through a box, or drops their first packets.
+    ``machine_named``: the machine with a name (KeyError: no such machine). ``restart``: restarts a box's program.
+    ``admit``: lets connections begin through a box, or drops their first packets.
     """
 
     def __init__(
         self,
         network: Network,
-        machine: Callable[[str], Machine],
+        machine_named: Callable[[str], Machine],
         restart: Callable[[str], Awaitable[None]],
         admit: _Admit,
         events: EventBus,
         policy: ConnectionPolicy,
     ) -> None:
-        self._machine = machine
+        self._machine_named = machine_named
         self._restart = restart
         self._admit = admit
         self._closed_boxes: set[str] = set()  # to new connections
@@ -144,7 +144,7 @@ class BoxConnections:
 
     async def _run(self, box: str, *argv: str) -> dict[str, Any] | None:
         """Run a command to its end and return its last line of JSON. Raises LabError."""
-        job = await self._machine(box).start_job(f"connections-{box}", argv, privileges=RESET_CONNECTIONS)
+        job = await self._machine_named(box).start_job(f"connections-{box}", argv, privileges=RESET_CONNECTIONS)
         ended = await job.wait()
         if ended.code != 0:
             raise LabError(f"{box}: its connections cannot be listed or reset: {job.exit_text()}")

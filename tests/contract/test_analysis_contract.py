@@ -10,10 +10,10 @@ from atoll_analysis.tables.box_counters import Part, measurements
 from atoll_analysis.tables.job_logs import (
     box_table,
     capture_counts,
-    load_service,
-    ping_accounts,
+    channel_service_figures,
     ping_table,
-    transfer_done,
+    transfer_report,
+    unsent_and_unstamped_pings,
 )
 
 
@@ -42,7 +42,7 @@ def test_every_ping_is_read_as_answered_or_lost(tmp_path: Path, project: Path) -
 def test_what_the_receiver_says_of_a_transfer_is_found(tmp_path: Path, project: Path) -> None:
     done = [line for line in said_by(project, "transfer", "receive") if json.loads(line)["type"] == "done"]
     for line in done:
-        found = transfer_done(log(tmp_path, "transfer-receive.out", ['{"type":"ready"}', line]))
+        found = transfer_report(log(tmp_path, "transfer-receive.out", ['{"type":"ready"}', line]))
         assert found is not None
         assert found["complete"] == (found["seconds"] is not None)
 
@@ -51,26 +51,28 @@ def test_the_least_fair_client_and_the_longest_wait_stand_for_all(tmp_path: Path
     lines = said_by(project, "load", "load")
     log(tmp_path, "load-i1.out", lines)
     done = next(said for said in map(json.loads, lines) if said["type"] == "done")
-    assert load_service(tmp_path) == (done["fairness"], done["longest_wait_ns"], 1)
+    assert channel_service_figures(tmp_path) == (done["fairness"], done["longest_wait_ns"], 1)
     log(tmp_path, "load-i2.out", ['{"type":"done","fairness":0.25,"longest_wait_ns":7000000000}'])
-    assert load_service(tmp_path) == (0.25, 7_000_000_000, 1)
+    assert channel_service_figures(tmp_path) == (0.25, 7_000_000_000, 1)
     log(tmp_path, "load-i2.out", ['{"type":"done","fairness":null,"longest_wait_ns":5}'])
-    assert load_service(tmp_path) == (done["fairness"], done["longest_wait_ns"], 1)
+    assert channel_service_figures(tmp_path) == (done["fairness"], done["longest_wait_ns"], 1)
 
 
 def test_an_index_that_could_only_be_1_is_no_figure(tmp_path: Path) -> None:
     """That of clients that measured no waits: turns served by turns ready, which were counted from one list."""
     log(tmp_path, "load-i1.out", ['{"type":"done","fairness":1.0,"channels_served":3,"longest_turn_ns":2500000}'])
-    assert load_service(tmp_path) == (None, None, None)
+    assert channel_service_figures(tmp_path) == (None, None, None)
 
 
 def test_pings_account_for_those_refused_and_without_stamps(tmp_path: Path, project: Path) -> None:
     lines = said_by(project, "ping", "ping")
-    assert ping_accounts(log(tmp_path, "ping.out", lines[:-1])) == (1, 0)
+    assert unsent_and_unstamped_pings(log(tmp_path, "ping.out", lines[:-1])) == (1, 0)
     targets = {"i1": {"sent": 5, "unsent": 2, "unstamped": 3}, "i2": {"sent": 5, "unsent": 1, "unstamped": 0}}
-    assert ping_accounts(log(tmp_path, "ping.out", [json.dumps({"type": "done", "targets": targets})])) == (3, 3)
+    assert unsent_and_unstamped_pings(
+        log(tmp_path, "ping.out", [json.dumps({"type": "done", "targets": targets})])
+    ) == (3, 3)
     older = ['{"type":"done","targets":{"i1":{"sent":5,"received":5}}}']
-    assert ping_accounts(log(tmp_path, "ping.out", older)) == (None, None)
+    assert unsent_and_unstamped_pings(log(tmp_path, "ping.out", older)) == (None, None)
 
 
 def test_a_capture_is_counted_by_its_last_words(tmp_path: Path, project: Path) -> None:
@@ -84,9 +86,9 @@ def test_a_capture_is_counted_by_its_last_words(tmp_path: Path, project: Path) -
 
 def test_jobs_that_said_nothing_have_no_figures(tmp_path: Path) -> None:
     assert capture_counts(tmp_path, "world") == (None, None, None)
-    assert load_service(tmp_path) == (None, None, None)
-    assert ping_accounts(tmp_path) == (None, None)
-    assert transfer_done(tmp_path) is None
+    assert channel_service_figures(tmp_path) == (None, None, None)
+    assert unsent_and_unstamped_pings(tmp_path) == (None, None)
+    assert transfer_report(tmp_path) is None
     assert ping_table(tmp_path, tmp_path).collect().is_empty()
 
 

@@ -43,9 +43,9 @@ def test_what_a_job_says_is_understood(examples: list[dict[str, Any]]) -> None:
         SeenProbe("i1", "i1-eth0", None, 0, 0, answer=False, t_ns=1795254139367395561),
         SeenProbe("w1", "w1-eth0", 101, 0, 1, answer=True, t_ns=1795254139617817984),
     ]
-    assert watch.arrived(0, "w1", answer=True)
-    assert not watch.arrived(0, "w1", answer=False)
-    assert not watch.arrived(1, "i1", answer=False)
+    assert watch.seen_by_machine(0, "w1", answer=True)
+    assert not watch.seen_by_machine(0, "w1", answer=False)
+    assert not watch.seen_by_machine(1, "i1", answer=False)
 
 
 def test_a_job_says_what_it_wants_when_it_is_told_nonsense() -> None:
@@ -83,7 +83,7 @@ def test_probes_on_the_loopback_interface_are_seen_and_answered(protocol: int) -
         job.stdin.flush()
         for line in job.stdout:
             watch.take("here", json.loads(line))
-            if watch.arrived(7, "here", answer=True):
+            if watch.seen_by_machine(7, "here", answer=True):
                 job.stdin.close()
         assert job.wait(10) == 0
     first = [seen for seen in watch.seen if seen.attempt == 0]

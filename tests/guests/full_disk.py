@@ -77,7 +77,7 @@ def main(folder: Path) -> None:
 
     def fill_events() -> None:
         for number in range(100_000):
-            run.event("step", number, step="x" * 1000)
+            run.append_event("step", number, step="x" * 1000)
 
     said["events"] = attempt(folder, run, 16_384, fill_events)
     said["events"]["last whole"] = (run.path / "events.jsonl").read_bytes().endswith(b"}\n")

@@ -134,10 +134,10 @@ def begin(
     )
     for i, rtt in enumerate(RTTS_MS, 1):
         measured = rtt * 10**6 + 30_000 * i
-        run.event("terrestrial", START_NS, server=f"w{i}", configured_ns=rtt * 10**6, measured_ns=measured)
-    run.event("base_rtt", START_NS, rtt_ns=500_400_000)
-    run.event("window", START_NS, start_ns=START_NS, end_ns=START_NS + asked.duration.ns)
-    run.event("drained", START_NS + asked.duration.ns)
+        run.append_event("terrestrial", START_NS, server=f"w{i}", configured_ns=rtt * 10**6, measured_ns=measured)
+    run.append_event("base_rtt", START_NS, rtt_ns=500_400_000)
+    run.append_event("window", START_NS, start_ns=START_NS, end_ns=START_NS + asked.duration.ns)
+    run.append_event("drained", START_NS + asked.duration.ns)
     return run
 
 
@@ -223,8 +223,8 @@ def simulate(base: Path, seconds: int = 10, seed: int = 1, **changes: Any) -> Ru
     run = begin(base, asked, network())
     for number, version in enumerate(asked.versions[1:], 1):
         at_ns = START_NS + version.at.ns
-        run.event("change", at_ns, change=number, state="begin", planned_ns=at_ns, what=[])
-        run.event("change", at_ns, change=number, state="end", drain_ns=0)
+        run.append_event("change", at_ns, change=number, state="begin", planned_ns=at_ns, what=[])
+        run.append_event("change", at_ns, change=number, state="end", drain_ns=0)
     _Simulation(run, asked, Random(seed)).execute()
     return run
 

@@ -45,7 +45,7 @@ class WatchedRun:
 
     def event(self, kind: str, at_s: float, **fields: Any) -> None:
         t_ns = self.began_ns + int(at_s * SECOND_NS)
-        self.dir.event(kind, t_ns, **fields)
+        self.dir.append_event(kind, t_ns, **fields)
         self._metering.event(kind, t_ns, fields)
 
     def end(self, outcome: str = "completed") -> None:

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from atoll_emulation.uml.cache import cache_directory
+from atoll_emulation.uml.cache import build_cache
 
 
 @pytest.fixture
 def kernel_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """This test's own cache of kernels for virtual time; the machine's shared place is the test's own, too."""
+    """This test's own cache of kernels for virtual time; the machine's shared cache is the test's own, too."""
     monkeypatch.delenv("ATOLL_KERNEL", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("ATOLL_SHARED_KERNELS", str(tmp_path / "machine" / "kernel"))
-    return cache_directory()
+    return build_cache()
 
 
 @pytest.fixture
 def shared_kernels(tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The shared place, to which root's builds go."""
+    """The shared cache, to which root's builds go."""
     assert kernel_cache
     if os.geteuid() != 0:
         pytest.skip("building for every user takes root")

@@ -34,7 +34,7 @@ class Regime(StrEnum):
     PRE_OSCILLATION = "pre-oscillation"
     OSCILLATION = "oscillation"
     CONGESTION = "congestion"
-    NONE = "none of the three"
+    OTHER = "none of the three"
 
 
 class RegimeFigures(TypedDict):
@@ -53,7 +53,7 @@ class RegimeFigures(TypedDict):
     grows: bool | None
 
 
-def swinging_share(intervals: pl.DataFrame, span_s: float) -> float | None:
+def share_of_swinging_spans(intervals: pl.DataFrame, span_s: float) -> float | None:
     """Return in which share of all spans of this length a queue was both full and empty; None if there is no span.
 
     ``intervals``: one link's rows of the table ``queue``. Spans begin with each interval, and are at least one long.
@@ -71,9 +71,9 @@ def regime(
     utilisation: float | None,
     queue_loss: float | None,
     burst_share: float | None,
-    swinging: float | None,
+    swinging_share: float | None,
     span_s: float | None,
-    grows: bool | None,
+    concurrency_grows: bool | None,
 ) -> RegimeFigures:
     """Return the regime by these figures; ``burst_share`` is needed only if losses are not low."""
     figures = RegimeFigures(
@@ -82,9 +82,9 @@ def regime(
         utilisation=utilisation,
         queue_loss=queue_loss,
         burst_share=burst_share,
-        swinging_share=swinging,
+        swinging_share=swinging_share,
         span_s=span_s,
-        grows=grows,
+        grows=concurrency_grows,
     )
     figures["regime"], figures["because"] = _regime(figures)
     return figures
@@ -92,8 +92,8 @@ def regime(
 
 def _regime(figures: RegimeFigures) -> tuple[Regime | None, str]:
     utilisation, queue_loss, burst_share = figures["utilisation"], figures["queue_loss"], figures["burst_share"]
-    swinging = figures["swinging_share"]
-    if utilisation is None or queue_loss is None or swinging is None:
+    swinging_share = figures["swinging_share"]
+    if utilisation is None or queue_loss is None or swinging_share is None:
         return None, "utilisation, losses or queue of the slowest link were not measured"
     used_text, loss_text = f"utilisation {utilisation:.0%}", f"{queue_loss:.2%} lost to a full queue"
     if figures["grows"]:
@@ -102,7 +102,7 @@ def _regime(figures: RegimeFigures) -> tuple[Regime | None, str]:
     is_well_used = utilisation >= HIGH_UTILISATION
     if queue_loss < LOW_LOSS:
         if is_well_used:
-            return Regime.NONE, f"{used_text}, and losses are negligible ({loss_text})"
+            return Regime.OTHER, f"{used_text}, and losses are negligible ({loss_text})"
         return Regime.PRE_OSCILLATION, f"{loss_text}, {used_text}"
     if burst_share is None:
         return (
@@ -111,10 +111,10 @@ def _regime(figures: RegimeFigures) -> tuple[Regime | None, str]:
         )
     bursts_text = f"{burst_share:.0%} of the losses in bursts"
     if burst_share < BURSTY_SHARE:
-        return Regime.NONE, f"losses are not bursty: {loss_text}, {bursts_text}"
+        return Regime.OTHER, f"losses are not bursty: {loss_text}, {bursts_text}"
     if is_well_used:
         return Regime.CONGESTION, f"{loss_text}, {bursts_text}, {used_text}"
-    swing_text = f"queue both full and empty within {SPAN_RTTS} RTTs {swinging:.0%} of the time"
-    if swinging >= SWINGING_SHARE:
+    swing_text = f"queue both full and empty within {SPAN_RTTS} RTTs {swinging_share:.0%} of the time"
+    if swinging_share >= SWINGING_SHARE:
         return Regime.OSCILLATION, f"{loss_text}, {bursts_text}, {used_text}; {swing_text}"
     return Regime.PRE_OSCILLATION, f"overflows are single events: {swing_text}; {loss_text}, {used_text}"

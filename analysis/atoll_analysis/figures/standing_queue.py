@@ -36,11 +36,11 @@ def standing_queue(
     end_ns, seconds, height = intervals["t_ns"], intervals["seconds"], intervals["floor_bytes"]
     begin_ns = end_ns - (seconds * 1e9).round().cast(pl.Int64)
     rate_bit_s = pl.Series([over_time.mean_rate(*span).bit_s for span in zip(begin_ns, end_ns, strict=True)])
-    least_bytes = (TARGET_MS / 8e3 * rate_bit_s).round().clip(packet_bytes).cast(pl.Int64)
-    standing = height > least_bytes
+    threshold_bytes = (TARGET_MS / 8e3 * rate_bit_s).round().clip(packet_bytes).cast(pl.Int64)
+    standing = height > threshold_bytes
     times = pl.DataFrame({"run": standing.rle_id(), "standing": standing, "seconds": seconds})
-    lengths = times.filter(pl.col("standing")).group_by("run").agg(pl.col("seconds").sum())["seconds"]
-    total_s, standing_s = float(seconds.sum()), float(lengths.sum())
+    durations_s = times.filter(pl.col("standing")).group_by("run").agg(pl.col("seconds").sum())["seconds"]
+    total_s, standing_s = float(seconds.sum()), float(durations_s.sum())
     height_ms = 8e3 * height / rate_bit_s
 
     def mean(heights: pl.Series) -> float | None:
@@ -48,9 +48,9 @@ def standing_queue(
 
     return StandingQueue(
         window_s=window_s,
-        least_bytes=max(least_bytes),
+        least_bytes=max(threshold_bytes),
         share=standing_s / total_s,
-        longest_s=max(lengths, default=0.0),
+        longest_s=max(durations_s, default=0.0),
         mean_bytes=mean(height),
         max_bytes=max(height.filter(standing), default=0),
         mean_ms=mean(height_ms),

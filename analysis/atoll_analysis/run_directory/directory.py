@@ -79,13 +79,13 @@ class RunDir:
         return run
 
     @classmethod
-    def open(cls, path: Path, *, in_guest: bool = False, damaged: bool = False) -> "RunDir":
+    def open(cls, path: Path, *, in_guest: bool = False, allow_damaged: bool = False) -> "RunDir":
         """The run at ``path``. Raises RunDirError when it is not one, or of a newer format.
 
-        Also raised, with a line for each file, if files are missing or have changed, unless ``damaged`` allows it.
+        Also raised, with a line for each file, if files are missing or have changed, unless ``allow_damaged``.
         """
         run = cls(path, in_guest=in_guest)
-        if not damaged and (damage_lines := run.damages()):
+        if not allow_damaged and (damage_lines := run.damages()):
             raise RunDirError("\n".join(damage_lines.values()))
         run.name = str(run.manifest().get("name", path.name))
         return run
@@ -150,7 +150,7 @@ class RunDir:
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
-            if mistake := _other_kind(self.path):
+            if mistake := _description_mistake(self.path):
                 raise RunDirError(str(mistake)) from None
             reason = "not a run directory (no manifest.json)" if self.path.exists() else "there is no such directory"
             raise RunDirError(f"{self.path}: {reason}; one of a run looks like runs/geo/20260102T030405Z-1") from None
@@ -195,7 +195,7 @@ class RunDir:
 
     # Events
 
-    def event(self, kind: str, /, t_ns: int, **fields: Any) -> None:
+    def append_event(self, kind: str, /, t_ns: int, **fields: Any) -> None:
         """Append one line to events.jsonl; the kernel has it on return. Raises RunError, leaving whole lines."""
         if self._events is None:
             self._events = Appender(self.path / "events.jsonl")
@@ -301,7 +301,7 @@ def _modified_s(path: Path) -> float:
         return 0.0
 
 
-def _other_kind(path: Path) -> Diagnostic | None:
+def _description_mistake(path: Path) -> Diagnostic | None:
     """The mistake that a path is the file of a description."""
     from atoll_core.description.file_kinds import kind_mistake  # imports pydantic and ruamel.yaml
     from atoll_core.description.yaml_document import read_document

@@ -15,7 +15,9 @@ from atoll_analysis.tables.box_counters import parts
 from atoll_analysis.tables.row_spool import RowSpool
 from atoll_analysis.tables.table_schemas import TABLES
 
-_FLOW_LOG = {name: kind for name, kind in TABLES["channel_flows"].types.items() if name not in ("client", "chain")}
+_FLOW_LOG_SCHEMA = {
+    name: kind for name, kind in TABLES["channel_flows"].types.items() if name not in ("client", "chain")
+}
 
 
 def ping_table(logs: Path, scratch: Path) -> pl.LazyFrame:
@@ -43,13 +45,13 @@ def box_table(path: Path, scratch: Path) -> pl.LazyFrame:
 def channel_flow_table(logs: Path) -> pl.LazyFrame:
     """logs/flows-<client>.csv of all clients; a line cut by a kill is left out."""
     frames = [
-        pl.scan_csv(path, schema=_FLOW_LOG, truncate_ragged_lines=True, ignore_errors=True, glob=False)
+        pl.scan_csv(path, schema=_FLOW_LOG_SCHEMA, truncate_ragged_lines=True, ignore_errors=True, glob=False)
         .filter(pl.col("outcome").is_not_null())
         .with_columns(client=pl.lit(path.stem.removeprefix("flows-")))
         for path in sorted(logs.glob("flows-*.csv"))
         if path.stat().st_size > 0
     ]
-    return pl.concat(frames) if frames else pl.LazyFrame(schema={**_FLOW_LOG, "client": pl.String})
+    return pl.concat(frames) if frames else pl.LazyFrame(schema={**_FLOW_LOG_SCHEMA, "client": pl.String})
 
 
 def udp_table(logs: Path, scratch: Path) -> pl.LazyFrame:
@@ -68,12 +70,12 @@ def udp_receiver_logs(logs: Path) -> dict[str, Path]:
     return {log.stem.removeprefix("udp-receive").removeprefix("-"): log for log in log_files}
 
 
-def transfer_done(logs: Path) -> dict[str, Any] | None:
+def transfer_report(logs: Path) -> dict[str, Any] | None:
     """Return the final report of the transfer's receiver; None if there is none (cut short, iperf3)."""
     return last_line(logs / "transfer-receive.out", "done")
 
 
-def load_service(logs: Path) -> tuple[float | None, int | None, int | None]:
+def channel_service_figures(logs: Path) -> tuple[float | None, int | None, int | None]:
     """Return fairness, longest wait in ns, and flows that were given up as nothing came, by the clients' final reports.
 
     Fairness is Jain's index over the shares of their demand that channels completed, the least of the clients. The wait
@@ -92,7 +94,7 @@ def load_service(logs: Path) -> tuple[float | None, int | None, int | None]:
     return min(indices, default=None), max(waits, default=None), sum(given_up) if given_up else None
 
 
-def ping_accounts(logs: Path) -> tuple[int | None, int | None]:
+def unsent_and_unstamped_pings(logs: Path) -> tuple[int | None, int | None]:
     """Pings of the series that were refused by the kernel, and answered ones with a stamp that is not the kernel's.
 
     None where the job did not report: it was killed, or is of an older version.

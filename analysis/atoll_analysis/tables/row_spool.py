@@ -14,7 +14,7 @@ from polars.io.plugins import register_io_source
 _BATCH_ROWS = 1 << 13  # at a time
 _NULL = -(2**63)  # a null in the files; counters and instants are far from it
 
-RowKey = tuple[str, ...]
+GroupKey = tuple[str, ...]
 RowArray = NDArray[np.int64]
 
 
@@ -24,24 +24,26 @@ class RowSpool:
     Files are made in ``folder`` and read when the table is: it has to stay until then.
     """
 
-    def __init__(self, folder: Path, name: str, keys: Sequence[str], columns: Sequence[str], order: str) -> None:
-        """``keys``: the columns of text that make a group; ``order``: the column by which its rows are sorted."""
+    def __init__(
+        self, folder: Path, name: str, group_columns: Sequence[str], columns: Sequence[str], order_column: str
+    ) -> None:
+        """``group_columns``: text that makes a group; ``order_column``: the column by which its rows are sorted."""
         self._folder = folder
         self._name = name
-        self._keys = tuple(keys)
+        self._group_columns = tuple(group_columns)
         self._columns = tuple(columns)
-        self._order = self._columns.index(order)
+        self._order_index = self._columns.index(order_column)
         # Of each group the rows in order, and apart from these the late ones, which a greater one came before.
-        self._pending: defaultdict[tuple[RowKey, bool], list[list[int]]] = defaultdict(list)
-        self._files: dict[tuple[RowKey, bool], Path] = {}
-        self._last: dict[RowKey, int] = {}  # of the column of the order
+        self._pending: defaultdict[tuple[GroupKey, bool], list[list[int]]] = defaultdict(list)
+        self._files: dict[tuple[GroupKey, bool], Path] = {}
+        self._last: dict[GroupKey, int] = {}  # of the column of the order
 
-    def append(self, key: RowKey, figures: Mapping[str, Any]) -> None:
+    def append(self, key: GroupKey, figures: Mapping[str, Any]) -> None:
         """Take the row that these figures make; what is absent or None is null."""
         row = [_NULL if (figure := figures.get(column)) is None else int(figure) for column in self._columns]
-        is_late = row[self._order] < self._last.get(key, _NULL)
+        is_late = row[self._order_index] < self._last.get(key, _NULL)
         if not is_late:
-            self._last[key] = row[self._order]
+            self._last[key] = row[self._order_index]
         pending = self._pending[key, is_late]
         pending.append(row)
         if len(pending) >= _BATCH_ROWS:
@@ -51,7 +53,7 @@ class RowSpool:
         """All rows, sorted; rows that are equal in the column of the order stay in the order of their coming."""
         for key, is_late in self._pending:
             self._flush(key, is_late=is_late)
-        schema = {**dict.fromkeys(self._keys, pl.String), **dict.fromkeys(self._columns, pl.Int64)}
+        schema = {**dict.fromkeys(self._group_columns, pl.String), **dict.fromkeys(self._columns, pl.Int64)}
 
         def batches(
             with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
@@ -66,7 +68,7 @@ class RowSpool:
 
         return register_io_source(batches, schema=schema, is_pure=True)
 
-    def _flush(self, key: RowKey, *, is_late: bool) -> None:
+    def _flush(self, key: GroupKey, *, is_late: bool) -> None:
         path = self._files.setdefault((key, is_late), self._folder / f"{self._name}-{len(self._files)}.rows")
         with path.open("ab") as file:
             file.write(np.array(self._pending[key, is_late], np.int64).tobytes())
@@ -78,22 +80,23 @@ class RowSpool:
             for rows in self._sorted(key):
                 frame = pl.DataFrame(rows, schema=self._columns, orient="row")
                 frame = frame.with_columns(pl.when(pl.all() != _NULL).then(pl.all()))
-                names = (pl.lit(name).alias(column) for column, name in zip(self._keys, key, strict=True))
-                yield frame.select(*names, pl.all())
+                groups = zip(self._group_columns, key, strict=True)
+                group_literals = (pl.lit(value).alias(column) for column, value in groups)
+                yield frame.select(*group_literals, pl.all())
 
-    def _sorted(self, key: RowKey) -> Iterator[RowArray]:
+    def _sorted(self, key: GroupKey) -> Iterator[RowArray]:
         """The rows of a group, some at a time; of equal ones the late ones are later."""
-        unsorted = next(self._read(key, is_late=True, rows=-1), np.empty((0, len(self._columns)), np.int64))
-        late_rows: RowArray = unsorted[np.argsort(unsorted[:, self._order], kind="stable")]
-        for rows in self._read(key, is_late=False, rows=_BATCH_ROWS):
-            late_count = int(late_rows[:, self._order].searchsorted(int(rows[-1, self._order])))
+        unsorted = next(self._read(key, is_late=True, row_count=-1), np.empty((0, len(self._columns)), np.int64))
+        late_rows: RowArray = unsorted[np.argsort(unsorted[:, self._order_index], kind="stable")]
+        for rows in self._read(key, is_late=False, row_count=_BATCH_ROWS):
+            late_count = int(late_rows[:, self._order_index].searchsorted(int(rows[-1, self._order_index])))
             merged, late_rows = np.concatenate([rows, late_rows[:late_count]]), late_rows[late_count:]
-            yield merged[np.argsort(merged[:, self._order], kind="stable")]
+            yield merged[np.argsort(merged[:, self._order_index], kind="stable")]
 
-    def _read(self, key: RowKey, *, is_late: bool, rows: int) -> Iterator[RowArray]:
+    def _read(self, key: GroupKey, *, is_late: bool, row_count: int) -> Iterator[RowArray]:
         """So many rows at a time (-1: all), as they came."""
         path, width = self._files.get((key, is_late)), len(self._columns)
         if path is not None:
             with path.open("rb") as file:
-                while len(numbers := np.fromfile(file, np.int64, rows * width if rows > 0 else -1)):
+                while len(numbers := np.fromfile(file, np.int64, row_count * width if row_count > 0 else -1)):
                     yield numbers.reshape(-1, width)

@@ -37,17 +37,17 @@ def duplicate_addresses(network: Network, decoded: Mapping[str, Decoded]) -> lis
         for interface in interfaces
     }
     duplicates: dict[tuple[str, str], DuplicateAddress] = {}
-    for capture, report in sorted(decoded.items()):
-        senders = {(address, mac) for address, mac, _ in report.senders}
-        for address, other_mac, by_arp in report.senders:
+    for capture, decoded_capture in sorted(decoded.items()):
+        senders = {(address, mac) for address, mac, _ in decoded_capture.senders}
+        for address, other_mac, by_arp in decoded_capture.senders:
             host = hosts.get(address)
             if host is None or other_mac in {(mac := host.interface.mac.lower()), *box_macs}:
                 continue
             if by_arp or (address, mac) in senders:
-                first_report = DuplicateAddress(
+                new_duplicate = DuplicateAddress(
                     host=host.name, address=address, mac=mac, other_mac=other_mac, captures=[], arp=False
                 )
-                duplicate = duplicates.setdefault((address, other_mac), first_report)
+                duplicate = duplicates.setdefault((address, other_mac), new_duplicate)
                 duplicate["captures"].append(capture)
                 duplicate["arp"] |= by_arp
     return list(duplicates.values())

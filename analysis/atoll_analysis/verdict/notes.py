@@ -59,8 +59,8 @@ def _count_notes(summary: Summary) -> Iterator[str]:
 
 def _arrivals(data: RunData, tables: Tables) -> Iterator[str]:
     if not data.topology.links:
-        chain = "no chain has a" if len(data.topology.chains) > 1 else "the chain has no"
-        yield f"{chain} satellite link: link rate, queue and loss were not measured"
+        subject_text = "no chain has a" if len(data.topology.chains) > 1 else "the chain has no"
+        yield f"{subject_text} satellite link: link rate, queue and loss were not measured"
     if tables.arrival is None:
         yield "no tap captures island traffic: throughput, goodput, flows and shares were not measured"
     elif tables.arrival == MERGED_ARRIVALS:
@@ -79,22 +79,25 @@ def _one_way(data: RunData, tables: Tables) -> Iterator[str]:
     if not captures:
         return
     captures_text = ("capture " if len(captures) == 1 else "captures ") + ", ".join(captures)
-    counts = (
+    concurrency_text = (
         "; concurrency has the beginnings of connections from the clients' logs, and connections without an answer are "
         "not counted"
         if tables.arrival in captures
         else ""
     )
-    yield f"{captures_text}: only packets to the island, so throughput to the world is not in its tables{counts}"
+    yield (
+        f"{captures_text}: only packets to the island, so throughput to the world is not in its tables"
+        f"{concurrency_text}"
+    )
 
 
 def _links(data: RunData, tables: Tables, summary: Summary) -> Iterator[str]:
     tapped = data.topology.tapped_links if {"world", "island"} <= tables.captures.keys() else ()
     compared = {*(link.box for link in tapped), *compared_links(summary["stretches"])}
-    untapped = [link.box for link in data.topology.links if link.box not in compared]
-    if untapped:
-        counters = "the link's own counter" if len(untapped) == 1 else "the links' own counters"
-        yield f"the loss of {', '.join(untapped)} is from {counters}; no captures on both sides confirm it"
+    uncompared = [link.box for link in data.topology.links if link.box not in compared]
+    if uncompared:
+        counters = "the link's own counter" if len(uncompared) == 1 else "the links' own counters"
+        yield f"the loss of {', '.join(uncompared)} is from {counters}; no captures on both sides confirm it"
     if data.topology.links and not data.measurements:
         yield (
             "the boxes did not report the end of the measurement: lateness, loss at the link and queue maximum are "

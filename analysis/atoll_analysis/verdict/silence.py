@@ -44,7 +44,7 @@ class PayloadSpan:
 
     first_s: float | None
     last_s: float | None
-    blocked: tuple[Interval, ...] = ()
+    blocked_intervals: tuple[Interval, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def timeout_s(longest_rtt_ms: float) -> float:
     return max(_INITIAL_TIMEOUT_S, _TIMEOUT_RTTS * longest_rtt_ms / 1e3)
 
 
-def tries(from_s: float, to_s: float, blocked: Iterable[Interval], first_timeout_s: float) -> int:
+def tries(from_s: float, to_s: float, blocked_intervals: Iterable[Interval], first_timeout_s: float) -> int:
     """How often a sender tried for certain, and could have been answered, with its path not blocked.
 
     After a blockage a sender waits up to as long again: its tries go on as they were timed from the blockage's begin.
@@ -75,7 +75,7 @@ def tries(from_s: float, to_s: float, blocked: Iterable[Interval], first_timeout
         return math.log2(max(0.0, instant_s - begin_s) / first_timeout_s + 1)
 
     begin_s = end_of_block_s = from_s
-    for blocked_s, unblocked_s in blocked:
+    for blocked_s, unblocked_s in blocked_intervals:
         if blocked_s < to_s and from_s < 2 * unblocked_s - blocked_s + first_timeout_s:
             begin_s, end_of_block_s = min(begin_s, blocked_s), max(end_of_block_s, min(unblocked_s, to_s))
     return max(0, math.floor(tries_until(to_s)) - math.ceil(tries_until(end_of_block_s)))
@@ -112,7 +112,7 @@ def silences(
     for name, span in servers.items():
         for gap in _gaps(span, begin_s, end_s):
             counts = [
-                max(flow.failed, tries(flow.start_s, min(flow.end_s, gap[1]), span.blocked, first_timeout_s))
+                max(flow.failed, tries(flow.start_s, min(flow.end_s, gap[1]), span.blocked_intervals, first_timeout_s))
                 for flow in _waiting(name, gap, flows, has_one_client=has_one_client)
             ]
             add(name, span, gap, counts, is_client=False)
@@ -124,7 +124,7 @@ def silences(
                 for flow in flows
                 if flow.client == name and flow.server in silent_servers and flow.end_s > gap[0]
             }
-            count = tries(gap[0] + idle_s, gap[1], span.blocked, first_timeout_s)
+            count = tries(gap[0] + idle_s, gap[1], span.blocked_intervals, first_timeout_s)
             add(name, span, gap, [count] * max(0, channels.get(name, 0) - len(stuck)), is_client=True)
     return figures
 

@@ -51,19 +51,19 @@ def path_loss(data: RunData) -> float:
     return max((lost_on(data, data.topology.links_of(chain)) for chain in data.experiment.all_chains), default=0.0)
 
 
-def lost_on(data: RunData, links: tuple[Link, ...], *, blocked: bool = False) -> float:
-    """The share of packets that links lost, there and back; ``blocked``: also those lost to blockages.
+def lost_on(data: RunData, links: tuple[Link, ...], *, include_blocked: bool = False) -> float:
+    """The share of packets that links lost, there and back; ``include_blocked``: also those lost to blockages.
 
     Packets that a full low-priority queue dropped are left out: pings and flows are not marked LE.
     """
     boxes = {link.box for link in links}
-    excluded = {"low_priority"} if blocked else {"low_priority", "blocked"}
+    excluded = {"low_priority"} if include_blocked else {"low_priority", "blocked"}
 
-    def lost(part: Part) -> int:
-        return part.dropped_packets - sum(lost["packets"] for cause, lost in part.losses.items() if cause in excluded)
+    def lost_packets(part: Part) -> int:
+        return part.dropped_packets - sum(loss["packets"] for cause, loss in part.losses.items() if cause in excluded)
 
     parts = (part for box in data.measurements if box.box in boxes for part in box.parts if part.in_packets)
-    return 1 - prod(1 - lost(part) / part.in_packets for part in parts)
+    return 1 - prod(1 - lost_packets(part) / part.in_packets for part in parts)
 
 
 def ping_blocked_share(data: RunData) -> float:
@@ -71,7 +71,7 @@ def ping_blocked_share(data: RunData) -> float:
     if data.window is None:
         return 0.0
     paths = [blocked_s(links, _traces_begin_s(data), data.window.seconds) for links in data.topology.ping_links]
-    longest_s = max((sum(end - begin for begin, end in links) for links in paths), default=0.0)
+    longest_s = max((sum(end - begin for begin, end in intervals) for intervals in paths), default=0.0)
     return min(1.0, longest_s / data.window.seconds)
 
 
@@ -99,9 +99,10 @@ def flow_tries(
     flows = _logged_flows(tables, {host.name: PayloadSpan(None, None) for host in world})
     if not flows or any(flow.received_bytes for flow in flows):
         return None
-    end_s, blocked = min(ping_last_s or 0.0, window.seconds), _blocked(data, world, island)
+    end_s, blocked_intervals = min(ping_last_s or 0.0, window.seconds), _blocked(data, world, island)
     return sum(
-        max(flow.failed, tries(flow.start_s, min(flow.end_s, end_s), blocked, timeout_s(rtts[1]))) for flow in flows
+        max(flow.failed, tries(flow.start_s, min(flow.end_s, end_s), blocked_intervals, timeout_s(rtts[1])))
+        for flow in flows
     )
 
 

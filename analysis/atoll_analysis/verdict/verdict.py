@@ -213,20 +213,21 @@ def _disagreements(summary: Summary) -> list[Finding]:
     """
     incomplete = _incomplete(summary)
     ends_complete = incomplete.isdisjoint({"world", "island"})
-    sections, payload = summary.get("stretches", ()), summary.get("payload")  # absent from older summaries
-    complete = [each for each in sections if incomplete.isdisjoint({each["first"], each["last"]})]
+    stretches, payload = summary.get("stretches", ()), summary.get("payload")  # absent from older summaries
+    complete = [each for each in stretches if incomplete.isdisjoint({each["first"], each["last"]})]
     differing = disagreements(complete, payload if ends_complete else None)
-    captured, dropped = summary["loss_bytes_captures"], summary["loss_bytes_link"]
-    if differing or not ends_complete or captured is None or dropped is None:
+    lost_by_captures, lost_by_links = summary["loss_bytes_captures"], summary["loss_bytes_link"]
+    if differing or not ends_complete or lost_by_captures is None or lost_by_links is None:
         return differing
-    if 0 <= dropped - captured <= summary["probed_bytes_max"]:  # links also drop probes, captures leave them out
+    # Links also drop probes, captures leave them out.
+    if 0 <= lost_by_links - lost_by_captures <= summary["probed_bytes_max"]:
         return []
-    count = count_differs("links", dropped, summary["probed_bytes_max"])
-    lost = f"captures show a loss of {counted(captured, 'byte')}, {count}"
-    if captured < 0:
-        more = counted(-captured, "byte")
-        lost = f"packets were added between world and island: island captured {more} more than world, bound 0"
-    return [reason(FindingCode.LOSS_DIFFERS, lost)]
+    count_text = count_differs("links", lost_by_links, summary["probed_bytes_max"])
+    text = f"captures show a loss of {counted(lost_by_captures, 'byte')}, {count_text}"
+    if lost_by_captures < 0:
+        more = counted(-lost_by_captures, "byte")
+        text = f"packets were added between world and island: island captured {more} more than world, bound 0"
+    return [reason(FindingCode.LOSS_DIFFERS, text)]
 
 
 def _losses(summary: Summary) -> list[Finding]:

@@ -59,8 +59,8 @@ def build(
         print(f"built {built}; {use_text}", file=sys.stderr)
     if json:
         print(json_format.dumps(_to_json(status) | {"seconds": round(time.monotonic() - start_s, 1)}))
-    if status.remedy:
-        print(status.remedy, file=sys.stderr)
+    if status.problem_text:
+        print(status.problem_text, file=sys.stderr)
         raise typer.Exit(1)
     if not json:
         print(f"Linux {status.facts['release']} for virtual time: {status.directory}")
@@ -81,9 +81,9 @@ def print_status(json: Json = False) -> None:
                 print(f"{name:<10} {fact}")
         if unused := unused_kernels():
             print(f"{'unused':<10} {len(unused)} kernels of other versions; `atoll kernel clean` removes them")
-        if status.remedy:
-            print(status.remedy, file=sys.stderr)
-    if status.remedy:
+        if status.problem_text:
+            print(status.problem_text, file=sys.stderr)
+    if status.problem_text:
         raise typer.Exit(1)
 
 
@@ -117,7 +117,7 @@ def _to_json(status: "KernelStatus") -> dict[str, object]:
 
     unused = [str(path) for path in unused_kernels()]
     answer = {"state": status.state, "directory": str(status.directory), **status.facts}
-    return {**answer, "unused": unused, "remedy": status.remedy}
+    return {**answer, "unused": unused, "remedy": status.problem_text}
 
 
 class _BuildProgress:

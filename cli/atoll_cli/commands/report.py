@@ -26,7 +26,7 @@ from atoll_studies.views.documents import SUFFIXES, results_files
 
 def rebuild(path: Path, *, as_json: bool) -> None:
     """`atoll report RUN`. Raises RunDirError if this user cannot write to the run directory."""
-    run_dir = RunDir.open(path, damaged=True)
+    run_dir = RunDir.open(path, allow_damaged=True)
     summary, _ = analyse_again(run_dir, find_binary())
     print_result(summary, run_dir.path, as_json=as_json)
 

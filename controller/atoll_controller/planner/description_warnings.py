@@ -48,7 +48,7 @@ _LONGEST_WALL_TIME = Duration(3600 * 10**9)
 _MAX_LOSS = 0.5
 _MAX_OFFERED = 4  # times the rate; studies of congestion use a load of twice the rate
 _RATE_ERROR = 1e-4  # less is noise
-_NS = 10**9
+_NS_PER_S = 10**9
 _WORLD_ENDS, _ISLAND_ENDS = ("-w", "world"), ("-i", "island")  # of names, as in the defaults of interfaces
 ENGINE_MEASURED = Rate(10**9)
 """1500-byte packets on two cores: docs/benchmarks.md, "throughput" of `make bench-link`."""
@@ -162,7 +162,11 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
     window = Duration(experiment.duration.ns - transfer.start.ns)
     rates = (_mean_rate(experiment, transfer.start), transfer.write_rate)
     rate = min((rate for rate in rates if rate), default=None)
-    if rate and window.ns > 0 and (needed := Duration(8 * transfer.size.bytes * _NS // max(1, rate.bit_s))) > window:
+    if (
+        rate
+        and window.ns > 0
+        and (needed := Duration(8 * transfer.size.bytes * _NS_PER_S // max(1, rate.bit_s))) > window
+    ):
         message = (
             f"{transfer.size} takes at least {needed.s:.1f} s at {rate}, and the run ends {window.s:g} s after the "
             f"transfer's start; usual is at least twice the time that the transfer takes: {2 * needed.s:.1f} s"
@@ -192,7 +196,7 @@ def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[D
         message = f"{interval} is not shorter than the duration, {experiment.duration}; usual is 100 ms"
         yield _warning(experiment, experiment.ping.line, key_path, message, ("duration",))
     for link, name, direction in _directions(experiment):
-        share = 8 * PING_PACKET_BYTES * _NS / interval.ns / direction.rate.bit_s
+        share = 8 * PING_PACKET_BYTES * _NS_PER_S / interval.ns / direction.rate.bit_s
         if share > MAX_PING_SHARE:
             message = (
                 f"pings every {interval} take {share:.0%} of the {direction.rate} of {link.box!r}; usual is at most "

@@ -23,7 +23,7 @@ LONGEST_TEST_NS = 30 * 10**9
 
 _Pair = tuple[Host, Host]  # of the world and of the island
 
-_NS = 10**9
+_NS_PER_S = 10**9
 _ETHERNET_HEADER = 14
 _PINGS_PER_PATH = 10
 _SHORTEST_INTERVAL_NS = 50_000_000  # from one ping of a path to its next
@@ -47,11 +47,19 @@ def path_checks(network: Network, experiment: Experiment, *, full_matrix: bool =
     all_pairs = itertools.product(network.world_hosts, network.island_hosts)
     for world, island in all_pairs if full_matrix else _sample_pairs(network, experiment):
         latency = class_by_host.get(world.name)
-        terrestrial, server_jitter = (latency.rtt.ns, 2 * latency.jitter.ns) if latency else (0, 0)
+        terrestrial_rtt_ns, terrestrial_jitter_ns = (latency.rtt.ns, 2 * latency.jitter.ns) if latency else (0, 0)
         chain = _carrier(experiment, world, island).name
-        rtt, jitter = link_rtts[chain]
+        rtt_ns, jitter_ns = link_rtts[chain]
         ends = world.name, island.name, str(island.address)
-        checks.append(PathCheck(*ends, rtt + terrestrial, terrestrial, jitter + server_jitter, serialisation_ns[chain]))
+        checks.append(
+            PathCheck(
+                *ends,
+                rtt_ns + terrestrial_rtt_ns,
+                terrestrial_rtt_ns,
+                jitter_ns + terrestrial_jitter_ns,
+                serialisation_ns[chain],
+            )
+        )
     return tuple(checks)
 
 
@@ -174,7 +182,7 @@ def _spacing_ns(experiment: Experiment) -> int:
 def _serialisation_ns(experiment: Experiment, boxes: Collection[str]) -> list[float]:
     """The serialisation time of a ping on each direction of the links of these boxes."""
     return [
-        8 * size * _NS / direction.rate_at_start.bit_s
+        8 * size * _NS_PER_S / direction.rate_at_start.bit_s
         for link in experiment.links
         if link.box in boxes
         for size in [PING_PACKET_BYTES + (_ETHERNET_HEADER if link.counts is Counted.ETHERNET else 0)]

@@ -49,13 +49,13 @@ async def read_body_document(request: web.Request) -> Document:
     return document
 
 
-async def read_object(request: web.Request, model: type[M]) -> M:
+async def read_model(request: web.Request, model: type[M]) -> M:
     """Read the body as a model. Raises RequestError as :func:`read_body_document`; 422 for invalid content."""
     document = await read_body_document(request)
     try:
         return model.model_validate(document.tree)
     except ValidationError as error:
-        mistakes = [document.mistake(problem["loc"], _message(problem)) for problem in error.errors(include_url=False)]
+        mistakes = [document.mistake(details["loc"], _message(details)) for details in error.errors(include_url=False)]
         raise _request_error(422, mistakes) from None
 
 
@@ -71,8 +71,8 @@ def parameters(request: web.Request, model: type[M]) -> M:
     except ValidationError as error:
         names = ", ".join(model.model_fields) or "none"
         mistakes = [
-            Diagnostic("", 0, _message(problem, f"; known parameters: {names}"), (f"?{problem['loc'][0]}",))
-            for problem in error.errors(include_url=False)
+            Diagnostic("", 0, _message(details, f"; known parameters: {names}"), (f"?{details['loc'][0]}",))
+            for details in error.errors(include_url=False)
         ]
         text = "\n".join(f"{mistake.key_path[0]}: {mistake.message}" for mistake in mistakes)
         raise RequestError(400, text, mistakes=mistakes) from None
@@ -133,7 +133,7 @@ async def _read_all(request: web.Request) -> bytes:
 
 def _json_document(text: str) -> Document:
     try:
-        tree = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
+        tree = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object_of_unique_keys)
     except json.JSONDecodeError as error:
         return _unreadable(error.lineno, f"not valid JSON: {error.msg} (column {error.colno})")
     except RecursionError:
@@ -145,7 +145,7 @@ def _json_document(text: str) -> Document:
     return Document(BODY, cast("dict[str, Any]", tree), {(): 0}, ())
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     tree = dict(pairs)
     if len(tree) < len(pairs):
         names = [name for name, _ in pairs]
@@ -187,15 +187,15 @@ def _request_error(status: int, mistakes: list[Diagnostic] | tuple[Diagnostic, .
     return RequestError(status, "\n".join(map(str, mistakes)), mistakes=mistakes)
 
 
-def _message(error: ErrorDetails, unknown: str = "") -> str:
+def _message(details: ErrorDetails, unknown_key_hint: str = "") -> str:
     """An error of pydantic in plain words."""
-    name, value = str(error["loc"][-1]) if error["loc"] else "body", error.get("input")
-    match error["type"]:
+    name, value = str(details["loc"][-1]) if details["loc"] else "body", details.get("input")
+    match details["type"]:
         case "missing":
             return f"{name} is missing"
         case "extra_forbidden":
-            return f"unknown {shown(name)}{unknown}"
+            return f"unknown {shown(name)}{unknown_key_hint}"
         case "value_error":
-            return str(cast(Any, error)["ctx"]["error"])
+            return str(cast(Any, details)["ctx"]["error"])
         case _:
-            return f"{shown(value)}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+            return f"{shown(value)}: {details['msg'][:1].lower()}{details['msg'][1:]}"

@@ -43,7 +43,7 @@ from atoll_daemon.http.experiment_bodies import (
 )
 from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.http.read_handlers import plan_answer, world_server
-from atoll_daemon.http.request_parsing import parameters, read_body_document, read_object
+from atoll_daemon.http.request_parsing import parameters, read_body_document, read_model
 from atoll_daemon.http.responses import answer, cancel_task, json_answer, result_of, wants_lines
 from atoll_daemon.lab_daemon import ApplyOptions, LabDaemon
 from atoll_daemon.run_registry import RunRecord
@@ -118,7 +118,7 @@ async def post_apply(daemon: LabDaemon, request: web.Request) -> web.StreamRespo
 async def put_chain(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Change a chain under traffic, or add a branch."""
     options = _change_options(request)
-    body = await read_object(request, ChainRequest)
+    body = await read_model(request, ChainRequest)
     patch = chain_patch(request.match_info["name"], body.chain, body.carries)
     return await _apply(daemon, request, _patch_reader(daemon, lambda _: patch), options)
 
@@ -133,7 +133,7 @@ async def delete_chain(daemon: LabDaemon, request: web.Request) -> web.StreamRes
 async def put_latency(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Change the latency of a world server under traffic."""
     options = _change_options(request)
-    latency = await read_object(request, LatencyRequest)
+    latency = await read_model(request, LatencyRequest)
     if (latency.class_ is None) == (latency.rtt is None):
         raise RequestError(422, "give the latency either as class or as rtt", where="class")
     patch = {"latency": {world_server(daemon, request): latency.class_ or latency.rtt}}

@@ -96,14 +96,14 @@ def _box_tables(sources: "Sources") -> Iterator[dict[str, Any]]:
     """
     from atoll_dashboards.report.number_format import count, octets
 
-    counters = sources.summary.get("boxes", {})
+    sums_by_box = sources.summary.get("boxes", {})
     network = from_json(Network, sources.manifest["network"])
-    boxes = [box for box in sources.experiment.as_used(network).boxes if box.name in counters]
+    boxes = [box for box in sources.experiment.as_used(network).boxes if box.name in sums_by_box]
     for kind in dict.fromkeys(box.kind for box in boxes if box.kind.counters):
         names = [box.name for box in boxes if box.kind == kind]
         rows: list[tuple[str, str, list[str]]] = []
         for counter in kind.counters:
-            sums = [counters[name].get(counter.name) for name in names]
+            sums = [sums_by_box[name].get(counter.name) for name in names]
             unit = "" if counter.unit == "1" else counter.unit
             texts = [octets(number) if unit == "bytes" else count(number, unit) for number in sums]
             rows.append((counter.name, counter.meaning, texts))
@@ -116,15 +116,17 @@ def main() -> int:
         prog="python -m atoll_dashboards.report.report", description="Write a run's report.html."
     )
     parser.add_argument("run", type=Path, help="an analysed run directory, such as runs/geo/20260102T030405Z-1")
-    parser.add_argument("--after-line", action="store_true", help="load libraries, then wait for a line of input")
+    parser.add_argument(
+        "--after-line", dest="wait_for_input", action="store_true", help="load libraries, then wait for a line of input"
+    )
     options = parser.parse_args()
-    if options.after_line:
+    if options.wait_for_input:
         for module in ("html_templates", "key_figures", "plots", "provenance", "report_data"):
             importlib.import_module(f"atoll_dashboards.report.{module}")
         if not sys.stdin.readline():
             return 1
     try:
-        path = write_report(RunDir.open(options.run, damaged=True))
+        path = write_report(RunDir.open(options.run, allow_damaged=True))
     except AtollError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

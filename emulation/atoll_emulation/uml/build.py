@@ -23,12 +23,12 @@ from atoll_emulation.uml.cache import (
     EXECUTABLE,
     SHARED_VARIABLE,
     SHIM,
-    cache_directory,
+    build_cache,
     cache_lock,
     distrust_reason,
     is_built,
     sha256,
-    shared_directory,
+    shared_cache,
 )
 from atoll_emulation.uml.recipe import (
     SHIM_SOURCE,
@@ -99,7 +99,7 @@ def build_kernel(source: Path | Recipe, progress: OnBuildProgress) -> Path:
     source cannot be downloaded or does not take our patches or options, or a compiler fails; UsageError when the
     source is not of the series chosen by ATOLL_KERNEL.
     """
-    cache = cache_directory()
+    cache = build_cache()
     try:
         _make_cache(cache)
         with cache_lock(cache), _scratch_directory(cache) as scratch:
@@ -116,13 +116,13 @@ def _make_cache(cache: Path) -> None:
     """
     missing = [directory for directory in (cache, *cache.parents) if not directory.exists()]
     cache.mkdir(parents=True, exist_ok=True)
-    if cache == shared_directory():
+    if cache == shared_cache():
         for directory in missing:
             directory.chmod(0o755)
     if reason := distrust_reason(cache):
         raise MachineError(
             f"kernels in {cache} are not used: {reason}; correct this, or name another place in "
-            f"{SHARED_VARIABLE if cache == shared_directory() else 'XDG_CACHE_HOME'}"
+            f"{SHARED_VARIABLE if cache == shared_cache() else 'XDG_CACHE_HOME'}"
         )
 
 
@@ -222,7 +222,7 @@ def _compile(tools: "_Tools", make: Sequence[str], recipe: Recipe, progress: OnB
 
 def _move_to_cache(result: Path, directory: Path) -> Path:
     """Move the finished kernel to its place and replace an earlier one. A running kernel keeps its files."""
-    if directory.parent == shared_directory():
+    if directory.parent == shared_cache():
         for path in (result, *result.iterdir()):
             path.chmod(0o755 if path.is_dir() or path.name == EXECUTABLE else 0o644)
     for path in (*result.iterdir(), result):

@@ -4,8 +4,8 @@
     /var/cache/atoll/kernel/7.2.12-0123456789ab/     release of the source, hash of the recipe
         linux  fixed-random.so  config  kernel.json
 
-Root builds into the machine's shared place, from which every user runs them; other users build into a cache of their
-own. The shared place counts only while nobody but root can write there, and so does root's own cache for root. A
+Root builds into the machine's shared cache, from which every user runs them; other users build into a cache of their
+own. The shared cache counts only while nobody but root can write there, and so does root's own cache for root. A
 directory appears there whole or not at all.
 """
 
@@ -26,7 +26,7 @@ from atoll_core.errors import MachineError
 from atoll_emulation.uml.recipe import chosen_series, may_run, numbers, preference, recipe_for, series_of
 
 SHARED_VARIABLE = "ATOLL_SHARED_KERNELS"
-"""Environment variable with another shared place than /var/cache/atoll/kernel."""
+"""Environment variable with another shared cache than /var/cache/atoll/kernel."""
 
 EXECUTABLE, SHIM = "linux", "fixed-random.so"
 
@@ -42,7 +42,7 @@ class KernelStatus:
     facts: dict[str, str]  # kernel.json: release, mode, recipe, source, compiler, built, SHA-256 of the files
 
     @property
-    def remedy(self) -> str | None:
+    def problem_text(self) -> str | None:
         """Return a line with the problem and its remedy; None if there is none."""
         remedy = "run: atoll kernel build (a few minutes, once)"
         series = chosen_series()
@@ -54,21 +54,21 @@ class KernelStatus:
             case "missing":
                 of_series = f" of Linux {series} (ATOLL_KERNEL)" if series else ""
                 untrusted = "".join(
-                    f" ({place} does not count: {reason})"
-                    for place in (shared_directory(), _own_directory())
-                    if (reason := distrust_reason(place))
+                    f" ({cache} does not count: {reason})"
+                    for cache in (shared_cache(), _own_cache())
+                    if (reason := distrust_reason(cache))
                 )
                 return f"no kernel for virtual time{of_series} in {self.directory}{untrusted}; {remedy}"
 
 
-def shared_directory() -> Path:
-    """The shared directory of kernels, which root builds for every user."""
+def shared_cache() -> Path:
+    """The cache of kernels that root builds for every user."""
     return Path(os.environ.get(SHARED_VARIABLE) or "/var/cache/atoll/kernel")
 
 
-def cache_directory() -> Path:
-    """Where this user's builds go: root's to the shared place, unless XDG_CACHE_HOME names a cache."""
-    return shared_directory() if os.geteuid() == 0 and not _xdg_cache() else _own_directory()
+def build_cache() -> Path:
+    """Where this user's builds go: root's to the shared cache, unless XDG_CACHE_HOME names a cache."""
+    return shared_cache() if os.geteuid() == 0 and not _xdg_cache() else _own_cache()
 
 
 def kernel_status() -> KernelStatus:
@@ -80,24 +80,24 @@ def kernel_status() -> KernelStatus:
     kernels = {path: facts for cache in _caches() for path, facts in _facts(cache).items() if may_run(path.name)}
     if not kernels:
         try:
-            _entries(_own_directory())
+            _entries(_own_cache())
         except OSError as error:
             raise MachineError(
-                f"kernels for virtual time are kept in {_own_directory()}: {error.strerror}; "
+                f"kernels for virtual time are kept in {_own_cache()}: {error.strerror}; "
                 "name another cache in XDG_CACHE_HOME"
             ) from None
-        return KernelStatus("missing", cache_directory(), {})
+        return KernelStatus("missing", build_cache(), {})
     best = max(kernels, key=lambda path: _rank(path, kernels[path]))
     return KernelStatus("built" if _is_current(best) else "outdated", best, kernels[best])
 
 
 def is_built(series: str) -> bool:
-    """Whether an undamaged kernel of this series is there for this user; for root's builds: in the shared place."""
-    directories = [shared_directory()] if cache_directory() == shared_directory() else _caches()
+    """Whether an undamaged kernel of this series is there for this user; for root's builds: in the shared cache."""
+    caches = [shared_cache()] if build_cache() == shared_cache() else _caches()
     return any(
         series_of(path.name) == series and _is_current(path) and _damage(path, facts) is None
-        for directory in directories
-        for path, facts in _facts(directory).items()
+        for cache in caches
+        for path, facts in _facts(cache).items()
     )
 
 
@@ -116,11 +116,11 @@ def sha256(file: Path) -> str:
 def unused_kernels() -> list[Path]:
     """The kernels that this user may remove: of other recipes, or with a newer release of their series in the cache."""
     unused: list[Path] = []
-    for place in _own_caches():
-        kernels = _facts(place)
+    for cache in _cleanable_caches():
+        kernels = _facts(cache)
         ranked = sorted(kernels, key=lambda path: _rank(path, kernels[path]))
         newest = {series_of(path.name): path for path in ranked if _is_current(path)}
-        unused += [path for path in _kernels(place) if path not in newest.values()]
+        unused += [path for path in _kernels(cache) if path not in newest.values()]
     return unused
 
 
@@ -132,17 +132,17 @@ def clean_cache() -> tuple[list[Path], list[Path]]:
     removed: list[Path] = []
     running: list[Path] = []
     executed = set(_running_files()) - {None}
-    for place in {path.parent for path in unused_kernels()}:
+    for cache in {path.parent for path in unused_kernels()}:
         try:
-            with cache_lock(place):
-                for directory in (path for path in unused_kernels() if path.parent == place):
-                    if _file_identity(directory / EXECUTABLE) in executed:
-                        running.append(directory)
+            with cache_lock(cache):
+                for kernel in (path for path in unused_kernels() if path.parent == cache):
+                    if _file_identity(kernel / EXECUTABLE) in executed:
+                        running.append(kernel)
                     else:
-                        shutil.rmtree(directory)
-                        removed.append(directory)
+                        shutil.rmtree(kernel)
+                        removed.append(kernel)
         except OSError as error:
-            raise MachineError(f"{error.filename or place}: {error.strerror}; kernels are kept in {place}") from error
+            raise MachineError(f"{error.filename or cache}: {error.strerror}; kernels are kept in {cache}") from error
     return removed, running
 
 
@@ -168,36 +168,36 @@ def _xdg_cache() -> str:
     return path if path.startswith("/") else ""
 
 
-def _own_directory() -> Path:
+def _own_cache() -> Path:
     """This user's cache (XDG Base Directory Specification 0.8)."""
     return Path(_xdg_cache() or Path.home() / ".cache") / "atoll" / "kernel"
 
 
 def _caches() -> list[Path]:
-    """Where kernels count for this user, the shared place first."""
+    """Where kernels count for this user, the shared cache first."""
     trusted: list[Path] = []
-    for place in (shared_directory(), _own_directory()):
+    for cache in (shared_cache(), _own_cache()):
         with contextlib.suppress(OSError):  # the HOME of another user
-            _entries(place)
-            if not distrust_reason(place):
-                trusted.append(place)
+            _entries(cache)
+            if not distrust_reason(cache):
+                trusted.append(cache)
     return trusted
 
 
-def _own_caches() -> list[Path]:
-    return _caches() if cache_directory() == shared_directory() else [p for p in _caches() if p == _own_directory()]
+def _cleanable_caches() -> list[Path]:
+    return _caches() if build_cache() == shared_cache() else [p for p in _caches() if p == _own_cache()]
 
 
-def distrust_reason(directory: Path) -> str | None:
-    """Return why kernels in a directory are not trusted; None if they are, or there is no such directory.
+def distrust_reason(cache: Path) -> str | None:
+    """Return why kernels in a cache are not trusted; None if they are, or there is no such cache.
 
     Users other than root could have replaced kernels that others run.
     """
-    if directory != shared_directory() and os.geteuid() != 0:
+    if cache != shared_cache() and os.geteuid() != 0:
         return None
     try:
-        kernels = [path for path in _entries(directory) if _KERNEL_NAME.match(path.name)]
-        for path in (directory.parent, directory, *kernels, *(file for kernel in kernels for file in _entries(kernel))):
+        kernels = [path for path in _entries(cache) if _KERNEL_NAME.match(path.name)]
+        for path in (cache.parent, cache, *kernels, *(file for kernel in kernels for file in _entries(kernel))):
             with contextlib.suppress(FileNotFoundError):
                 status = path.lstat()
                 if status.st_uid != 0:
@@ -217,15 +217,15 @@ def _entries(directory: Path) -> list[Path]:
         return []
 
 
-def _kernels(place: Path) -> list[Path]:
+def _kernels(cache: Path) -> list[Path]:
     """The directories of kernels, damaged ones included."""
-    return [path for path in _entries(place) if _KERNEL_NAME.match(path.name) and path.is_dir()]
+    return [path for path in _entries(cache) if _KERNEL_NAME.match(path.name) and path.is_dir()]
 
 
-def _facts(place: Path) -> dict[Path, dict[str, str]]:
+def _facts(cache: Path) -> dict[Path, dict[str, str]]:
     """The directories of kernels with the content of kernel.json, if that can be parsed."""
     kernels: dict[Path, dict[str, str]] = {}
-    for path in _kernels(place):
+    for path in _kernels(cache):
         with contextlib.suppress(OSError, ValueError):
             facts: Any = json.loads((path / "kernel.json").read_text())
             if isinstance(facts, dict) and "release" in facts:
@@ -238,7 +238,7 @@ def _damage(kernel: Path, facts: dict[str, str]) -> str | None:
     for name in (EXECUTABLE, SHIM):
         built = facts.get(f"sha256 {name}")
         # Own kernels that were built before hashes were recorded have none.
-        if built is None and kernel.parent != shared_directory():
+        if built is None and kernel.parent != shared_cache():
             continue
         try:
             actual = sha256(kernel / name)

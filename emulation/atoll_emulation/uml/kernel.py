@@ -34,8 +34,8 @@ def find_virtual_kernel() -> UmlKernel:
     if missing:
         raise MachineError(f"a kernel for virtual time cannot be started here: apt install {' '.join(sorted(missing))}")
     status = kernel_status()
-    if status.remedy is not None:
-        raise MachineError(status.remedy)
+    if status.problem_text is not None:
+        raise MachineError(status.problem_text)
     verify_files(status)
     directory, release = status.directory, status.facts["release"]
     recipe = recipe_for(release)

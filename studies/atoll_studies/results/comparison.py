@@ -42,7 +42,7 @@ def comparable(paths: Iterable[Path]) -> tuple[list[RunDir], dict[Path, str]]:
     runs: list[RunDir] = []
     skipped: dict[Path, str] = {}
     for path in itertools.chain.from_iterable(_runs_of_study(path) if is_study(path) else [path] for path in paths):
-        run = RunDir.open(path, damaged=True)
+        run = RunDir.open(path, allow_damaged=True)
         if reason := _skip_reason(run):
             skipped[path] = reason
         else:

@@ -49,7 +49,7 @@ class _EventRecord(Protocol):
 
     path: Path
 
-    def event(self, kind: str, /, t_ns: int, **fields: Any) -> None:
+    def append_event(self, kind: str, /, t_ns: int, **fields: Any) -> None:
         """Append an event. Raises RunError."""
         ...
 
@@ -72,7 +72,7 @@ async def check_paths(
             measured[path] += rtts
         deviations = judge_paths(plan, measured, testbed.network)
         for deviation in deviations:
-            run_dir.event("check_off", time.time_ns(), attempt=attempt, message=deviation.message)
+            run_dir.append_event("check_off", time.time_ns(), attempt=attempt, message=deviation.message)
         if not deviations:
             return _record(plan, measured, testbed.network, run_dir)
         paths = frozenset[tuple[str, str]]().union(*(deviation.paths for deviation in deviations))
@@ -103,7 +103,7 @@ async def check_links(
         rows = await brief_calibration(testbed, experiment, base_ns)
         deviating = [row for row in rows if row.state is CheckState.OFF]
         for row in rows:
-            run_dir.event("calibration", time.time_ns(), attempt=attempt, **to_json(row))
+            run_dir.append_event("calibration", time.time_ns(), attempt=attempt, **to_json(row))
         await drain()
         if not deviating:
             return
@@ -116,7 +116,7 @@ def _record(plan: Plan, measured: RttsByPath, network: Network, run_dir: _EventR
     now = time.time_ns()
     for check in plan.checks:
         rtts = sorted(measured[check.src, check.dst])
-        run_dir.event(
+        run_dir.append_event(
             "check",
             now,
             src=check.src,
@@ -130,12 +130,12 @@ def _record(plan: Plan, measured: RttsByPath, network: Network, run_dir: _EventR
     scatter_ns = round(scatter(plan, measured))
     for server, configured_ns, measured_ns in terrestrial(plan, measured, network):
         figures = {"configured_ns": configured_ns, "measured_ns": measured_ns, "scatter_ns": scatter_ns}
-        run_dir.event("terrestrial", now, server=server, **figures)
+        run_dir.append_event("terrestrial", now, server=server, **figures)
     world = network.with_role(HostRole.WORLD_SPECIAL)[0].name
     island = network.with_role(HostRole.ISLAND_SPECIAL)[0].name
     jitter_ns = next(check.jitter_ns for check in plan.checks if (check.src, check.dst) == (world, island))
     base_ns = base_rtt(measured[world, island], jitter_ns)
-    run_dir.event("base_rtt", now, rtt_ns=base_ns)
+    run_dir.append_event("base_rtt", now, rtt_ns=base_ns)
     return base_ns
 
 

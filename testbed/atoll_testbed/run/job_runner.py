@@ -48,7 +48,7 @@ class RunJobs:
         record = self._recording.line_recorder(spec, self._testbed.machine(spec.host).clock_offset_ns)
         job = self._started[spec.name] = await self._testbed.start_job(spec, self._directory, on_line=record)
         if job.unapplied_limit is not None:
-            self._recording.event("note", message=f"{spec.name}: {job.unapplied_limit}")
+            self._recording.append_event("note", message=f"{spec.name}: {job.unapplied_limit}")
         if spec.config is not None:  # one of our own programs, which report when they are ready
             await job.ready()
 

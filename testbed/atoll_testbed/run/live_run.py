@@ -108,7 +108,7 @@ class LiveRun:
             if self._request.options.full_matrix:
                 plan = await asyncio.to_thread(with_full_matrix, plan, self._testbed.network, self._experiment)
             self._jobs.set_jobs(plan.jobs)
-            self._recording.event("applied", changes=len(changes))
+            self._recording.append_event("applied", changes=len(changes))
             await self._recording.record_plan(self._testbed, plan)
             if self._request.platform == MININET:  # in virtual time it would take twenty times as long
                 await self._recording.record_network_state(self._testbed.lab)
@@ -144,7 +144,7 @@ class LiveRun:
                 if heat := heat_between(begin, end):
                     outside["host_heat"] = heat
                 await self._recording.manifest.update(outside)
-                self._recording.event("drained")
+                self._recording.append_event("drained")
                 for spec in self._jobs.of_phases(Phase.CAPTURE):
                     await self._jobs.stop_successfully(spec)
         async with self._step("record"):
@@ -160,7 +160,7 @@ class LiveRun:
             self._recording.metrics.event("outcome", time.time_ns(), {"outcome": outcome})
         finally:
             self._recording.close()
-        self._dir.event("outcome", time.time_ns(), outcome=outcome)
+        self._dir.append_event("outcome", time.time_ns(), outcome=outcome)
         await self._recording.manifest.update(
             {
                 "outcome": outcome,
@@ -170,20 +170,20 @@ class LiveRun:
         )
 
     def _record_note(self, text: str) -> None:
-        self._recording.event("note", message=text)
+        self._recording.append_event("note", message=text)
 
     @contextlib.asynccontextmanager
     async def _step(self, name: str) -> AsyncGenerator[None]:
         self._step_name = name
-        self._recording.event("step", step=name, state="begin")
+        self._recording.append_event("step", step=name, state="begin")
         self._testbed.events.publish(StepBegun(name))
         try:
             yield
         except BaseException as error:
             with contextlib.suppress(RunError):
-                self._recording.event("step", step=name, state="failed", message=_error_text(error))
+                self._recording.append_event("step", step=name, state="failed", message=_error_text(error))
             raise
-        self._recording.event("step", step=name, state="end")
+        self._recording.append_event("step", step=name, state="end")
 
     # Steps
 
@@ -212,7 +212,7 @@ class LiveRun:
         clocks = await self._testbed.platform.compare_clocks()
         clock = RunClock(clocks)
         begin_ns = clock.now_ns() + start_lead_ns(len(delays))
-        self._recording.event("start", **start_event(begin_ns, clocks))
+        self._recording.append_event("start", **start_event(begin_ns, clocks))
         await self._jobs.start_at([(spec, begin_ns + delay_ns) for spec, delay_ns in delays], clock)
         late_ns = clock.now_ns() - begin_ns
         if late_ns > 0:
@@ -226,7 +226,7 @@ class LiveRun:
             return
         await clock.sleep_until(begin_ns)
         boxes = await self._testbed.start_traces()
-        self._recording.event("trace_start", boxes=boxes)
+        self._recording.append_event("trace_start", boxes=boxes)
 
     @contextlib.asynccontextmanager
     async def _changes(self, clock: RunClock, begin_ns: int) -> AsyncGenerator[None]:
@@ -247,7 +247,7 @@ class LiveRun:
         version before it stays active, and later changes, which were planned from its result, are not attempted. Events
         record this (docs/contracts.md).
         """
-        testbed, event = self._testbed, self._recording.event
+        testbed, event = self._testbed, self._recording.append_event
         for change, previous in zip(self._planned.schedule, self._experiment.versions, strict=False):
             planned_ns = begin_ns + change.version.at.ns
             await clock.sleep_until(planned_ns)
@@ -283,9 +283,9 @@ class LiveRun:
             await self._record_control(control)
         self._jobs.raise_for_missing()
         if (reason := self._jobs.broken_transfer()) is not None:
-            self._recording.event("transfer", state="failed", message=reason)
-        self._recording.event("window", start_ns=begin_ns, end_ns=end_ns)
-        self._recording.event("clocks", **clock.clocks_event(await self._testbed.platform.measure_clocks()))
+            self._recording.append_event("transfer", state="failed", message=reason)
+        self._recording.append_event("window", start_ns=begin_ns, end_ns=end_ns)
+        self._recording.append_event("clocks", **clock.clocks_event(await self._testbed.platform.measure_clocks()))
 
     async def _record_control(self, control: ControlCount) -> None:
         traffic = await control.end()
@@ -306,7 +306,7 @@ class LiveRun:
         """Fetch the files of other machines into the run directory. Raises RunError if any is missing."""
         missing = await self._testbed.platform.collect(self._dir.path)
         for line in missing:
-            self._recording.event("not_collected", message=line)
+            self._recording.append_event("not_collected", message=line)
         if missing:
             raise RunError("\n".join(missing))
 

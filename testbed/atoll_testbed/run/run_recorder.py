@@ -70,14 +70,14 @@ class RunRecorder:
         with (
             self._events.subscribe(lambda event: self.record_box_line(event.box, event.line), Counters),
             self._events.subscribe(lambda event: self.record_program_line(event.job, event.line), ProgramOutput),
-            self._events.subscribe(lambda event: self.event("note", message=event.message), Note),
+            self._events.subscribe(lambda event: self.append_event("note", message=event.message), Note),
         ):
             yield
 
-    def event(self, kind: str, /, t_ns: int | None = None, **fields: Any) -> None:
+    def append_event(self, kind: str, /, t_ns: int | None = None, **fields: Any) -> None:
         """Append an event to the run's, and to its metrics until they end. Default time: now. Raises RunError."""
         t_ns = time.time_ns() if t_ns is None else t_ns
-        self._dir.event(kind, t_ns, **fields)
+        self._dir.append_event(kind, t_ns, **fields)
         if not self._closed:
             self.metrics.event(kind, t_ns, fields)
 
@@ -119,7 +119,7 @@ class RunRecorder:
                 self._log_file(job).append(output)
             elif not was_exceeded:
                 limit = f"{self._max_output_bytes / 1e6:.0f} MB"
-                self.event("note", message=f"{job} prints more than {limit}; the rest is not recorded")
+                self.append_event("note", message=f"{job} prints more than {limit}; the rest is not recorded")
 
     def _log_file(self, job: str) -> Appender:
         if job not in self._job_files:
@@ -247,7 +247,7 @@ class RunRecorder:
         try:
             hosts = await lab.network_state()
         except LabError as error:
-            self.event("note", message=f"the manifest has no network_state: {error}")
+            self.append_event("note", message=f"the manifest has no network_state: {error}")
         else:
             await self.manifest.update({"network_state": hosts})
 

@@ -61,7 +61,7 @@ async def _failed_paths(testbed: "Testbed", experiment: Experiment, paths: Seque
 
     def is_proven(number: int, path: Path) -> bool:
         answer = path.end == path.island
-        return watch.arrived(number, path.world if answer else path.end, answer=answer)
+        return watch.seen_by_machine(number, path.world if answer else path.end, answer=answer)
 
     senders = {name: (addresses[name], sent) for name, sent in probes.items()}
     attempts = _attempts(network, experiment)

@@ -106,8 +106,8 @@ class Watch:
         self.session = next(_sessions)
         self.seen: list[SeenProbe] = []
         self.sent_ns: dict[tuple[int, int], int] = {}
-        self._arrived: defaultdict[tuple[str, bool], set[int]] = defaultdict(set)
-        self._reached: defaultdict[Station, set[int]] = defaultdict(set)
+        self._seen_by_machine: defaultdict[tuple[str, bool], set[int]] = defaultdict(set)
+        self._seen_at_station: defaultdict[Station, set[int]] = defaultdict(set)
         self._attempts: defaultdict[int, defaultdict[int, set[Sighting]]] = defaultdict(lambda: defaultdict(set))
         self._change = asyncio.Event()
 
@@ -119,20 +119,20 @@ class Watch:
             fields = (line[key] for key in ("number", "attempt", "answer", "t_ns"))
             probe = SeenProbe(machine, line["interface"], line.get("vlan"), *fields)
             self.seen.append(probe)
-            self._arrived[machine, probe.answer].add(probe.number)
+            self._seen_by_machine[machine, probe.answer].add(probe.number)
             if not probe.answer:
-                self._reached[machine, probe.interface].add(probe.number)
+                self._seen_at_station[machine, probe.interface].add(probe.number)
                 if (machine, probe.interface) in self._path_stations:
                     self._attempts[probe.number][probe.attempt].add((machine, probe.interface, probe.vlan))
             self._change.set()
 
-    def arrived(self, number: int, machine: str, *, answer: bool) -> bool:
+    def seen_by_machine(self, number: int, machine: str, *, answer: bool) -> bool:
         """Whether a machine has received any attempt of a probe, or an answer to one."""
-        return number in self._arrived[machine, answer]
+        return number in self._seen_by_machine[machine, answer]
 
-    def reached(self, number: int, at: Station) -> bool:
+    def seen_at_station(self, number: int, at: Station) -> bool:
         """Whether any attempt of a probe was seen at a station."""
-        return number in self._reached[at]
+        return number in self._seen_at_station[at]
 
     def attempts_of(self, number: int) -> Collection[AbstractSet[Sighting]]:
         """The sightings of each attempt of a probe so far."""
@@ -154,7 +154,7 @@ class Watch:
 
 @contextlib.asynccontextmanager
 async def receiving_probes(
-    machine: Callable[[str], Machine],
+    machine_named: Callable[[str], Machine],
     watch: Watch,
     machines: Mapping[str, IPv4Address | None],
     promiscuous: Mapping[str, Sequence[str]] | None = None,
@@ -165,13 +165,13 @@ async def receiving_probes(
     """
     extra = promiscuous or {}
     configs = {name: job_config(watch, address, promiscuous=extra.get(name, ())) for name, address in machines.items()}
-    async with _jobs(machine, watch, configs, "watch"):
+    async with _jobs(machine_named, watch, configs, "watch"):
         yield
 
 
 @contextlib.asynccontextmanager
 async def sending(
-    machine: Callable[[str], Machine],
+    machine_named: Callable[[str], Machine],
     watch: Watch,
     hosts: Mapping[str, tuple[IPv4Address, Sequence[SentProbe]]],
     attempts: int,
@@ -187,7 +187,7 @@ async def sending(
         name: job_config(watch, address, probes, attempts, interval_ns, until_answered=until_answered)
         for name, (address, probes) in hosts.items()
     }
-    async with _jobs(machine, watch, configs, "send"):
+    async with _jobs(machine_named, watch, configs, "send"):
         yield
 
 
@@ -216,12 +216,12 @@ def job_config(
 
 @contextlib.asynccontextmanager
 async def _jobs(
-    machine: Callable[[str], Machine], watch: Watch, configs: Mapping[str, dict[str, Any]], task: str
+    machine_named: Callable[[str], Machine], watch: Watch, configs: Mapping[str, dict[str, Any]], task: str
 ) -> AsyncGenerator[None]:
     jobs: list[Job] = []
 
     async def start(name: str, config: dict[str, Any]) -> None:
-        job = await machine(name).start_job(
+        job = await machine_named(name).start_job(
             f"probe-{task}-{name}-{watch.session}",
             ["atoll-host", "probe"],
             config=config,

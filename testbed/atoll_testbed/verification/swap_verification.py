@@ -142,7 +142,7 @@ async def verify_drained(testbed: "Testbed", probes: Sequence[Probe], experiment
     watch = Watch()
 
     def missing_paths() -> list[_ProbePath]:
-        return [path for path in paths if not watch.arrived(path.number, path.end, answer=False)]
+        return [path for path in paths if not watch.seen_by_machine(path.number, path.end, answer=False)]
 
     async with receiving_probes(testbed.machine, watch, dict.fromkeys(path.end for path in paths)):
         attempt = 0
@@ -216,7 +216,7 @@ async def _send(testbed: "Testbed", paths: Iterable[_ProbePath], session: int, a
 
 
 def _is_proven(path: _ProbePath, watch: Watch) -> bool:
-    answered = not path.expects_answer or watch.arrived(path.number, path.src.name, answer=True)
+    answered = not path.expects_answer or watch.seen_by_machine(path.number, path.src.name, answer=True)
     return answered and _followed_path(path, watch)
 
 
@@ -242,12 +242,12 @@ def _failure_text(
     def progress() -> str:
         return counted_path(path.steps[1:], increases, taps)
 
-    if not watch.arrived(path.number, path.end, answer=False):
+    if not watch.seen_by_machine(path.number, path.end, answer=False):
         failure = f"{probe}: it was sent {ATTEMPTS} times and did not arrive at {path.end}"
         if not are_counters_prompt(network, path.steps[1:]):
             return failure
         return f"{failure}: {progress()}; look at {suspected_part(network, path.steps[1:], increases, taps)}"
-    unreached = [name for name, at in path.stations if at is not None and not watch.reached(path.number, at)]
+    unreached = [name for name, at in path.stations if at is not None and not watch.seen_at_station(path.number, at)]
     if unreached:
         return f"{probe}: it arrived at {path.end}, but did not reach {', '.join(unreached)}: {progress()}"
     if not _followed_path(path, watch):

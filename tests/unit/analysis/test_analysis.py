@@ -322,9 +322,9 @@ def test_a_run_killed_before_anything_was_captured_has_a_summary_too(tmp_path: P
     run = RunDir.create(tmp_path, "geo", START_NS)
     full = begin(tmp_path / "other", experiment(), network())
     run.write_manifest({**full.manifest(), "outcome": "running"})
-    run.event("step", START_NS, step="apply", state="begin")
-    run.event("step", START_NS, step="apply", state="end")
-    run.event("step", START_NS, step="check", state="begin")
+    run.append_event("step", START_NS, step="apply", state="begin")
+    run.append_event("step", START_NS, step="apply", state="end")
+    run.append_event("step", START_NS, step="check", state="begin")
     summary = analyse(run, binary)
     assert summary["verdict"] == "invalid"
     assert summary["reasons"] == ["killed at step check"]
@@ -445,8 +445,8 @@ def test_only_flows_that_a_change_of_a_stateful_box_may_have_reset_are_granted(t
     run.update_manifest({"experiment": to_json(changed), "network": to_json(lab)})
     for number, begin_s in ((1, 2), (2, 4)):
         begin_ns = START_NS + begin_s * 10**9
-        run.event("change", begin_ns, change=number, state="begin", planned_ns=begin_ns)
-        run.event("change", begin_ns + 5 * 10**8, change=number, state="end", drain_ns=0)
+        run.append_event("change", begin_ns, change=number, state="begin", planned_ns=begin_ns)
+        run.append_event("change", begin_ns + 5 * 10**8, change=number, state="end", drain_ns=0)
     summary = analyse(run, binary)
     assert (summary["flows_failed"], summary["flows_failed_in_changes"]) == (6, 3)
     assert summary["flows_failed_by"] == {"ECONNRESET": 6}

@@ -165,9 +165,9 @@ def scheduled(one: Experiment, *later: tuple[int, Chain, tuple[Chain, ...]]) -> 
 def made(run: RunDir, number: int, second: float, *, shift_ms: int = 3, took_ms: int = 553) -> None:
     """The events of a change that was carried out."""
     at = START_NS + int(second * 1e9)
-    run.event("change", at, change=number, state="begin", planned_ns=at - 2 * MS, what=[])
-    run.event("swap", at + shift_ms * MS, change=number, state="stage", stage="shift")
-    run.event("change", at + took_ms * MS, change=number, state="end", drain_ns=550 * MS)
+    run.append_event("change", at, change=number, state="begin", planned_ns=at - 2 * MS, what=[])
+    run.append_event("swap", at + shift_ms * MS, change=number, state="stage", stage="shift")
+    run.append_event("change", at + took_ms * MS, change=number, state="end", drain_ns=550 * MS)
 
 
 def test_packets_belong_to_the_version_that_stood_when_they_came(tmp_path: Path) -> None:
@@ -219,8 +219,8 @@ def test_a_change_that_failed_or_never_came_makes_the_run_invalid(tmp_path: Path
     later = [(3, replace(one.chain, hops=("sat",)), ()), (6, one.chain, ())]
     run = begin(tmp_path, scheduled(one, *later), laboratory(), ("world", "island", "link-sat", "link-meo"))
     at = START_NS + 3 * 10**9
-    run.event("change", at, change=1, state="begin", planned_ns=at, what=[])
-    run.event("change", at + MS, change=1, state="failed", message="probes did not arrive")
+    run.append_event("change", at, change=1, state="begin", planned_ns=at, what=[])
+    run.append_event("change", at + MS, change=1, state="failed", message="probes did not arrive")
     packets = [(100 * n, DOWN) for n in range(100)]
     write(run, {"world": packets, "island": packets, "link-sat": packets, "link-meo": []})
     write_boxes(run, {"sat": 0, "meo": 0})
@@ -236,8 +236,8 @@ def test_a_change_that_came_late_makes_the_run_invalid(tmp_path: Path) -> None:
     one = asked()
     run = begin(tmp_path, scheduled(one, (3, replace(one.chain, hops=("sat",)), ())), laboratory(), ("world",))
     at = START_NS + 3 * 10**9
-    run.event("change", at + 300 * MS, change=1, state="begin", planned_ns=at, what=[])
-    run.event("change", at + 900 * MS, change=1, state="end", drain_ns=0)
+    run.append_event("change", at + 300 * MS, change=1, state="begin", planned_ns=at, what=[])
+    run.append_event("change", at + 900 * MS, change=1, state="end", drain_ns=0)
     write(run, {"world": [(0, DOWN)]})
     write_boxes(run, {"sat": 0, "meo": 0})
     reasons = analyse(run, find_binary())["reasons"]

@@ -14,7 +14,7 @@ from atoll_analysis.figures.regimes import (
     SWINGING_SHARE,
     Regime,
     regime,
-    swinging_share,
+    share_of_swinging_spans,
 )
 from atoll_analysis.figures.standing_queue import standing_queue
 from atoll_analysis.tables.queue_intervals import queue_intervals
@@ -132,16 +132,16 @@ def test_a_standing_queue_takes_the_time_of_the_rate_of_the_instant() -> None:
 def test_a_queue_swings_in_spans_in_which_it_is_both_full_and_empty() -> None:
     """Spans of three: full at 3, idle at 5 and 9; the spans 3 to 5 and no others."""
     swings = intervals([0] * 10, full="   x", idle="     x   x")
-    assert swinging_share(swings, 0.3) == pytest.approx(1 / 8)
-    assert swinging_share(swings, 0.2) == 0
-    assert swinging_share(intervals([0] * 2), 0.3) is None
-    assert swinging_share(intervals([]), 0.3) is None
+    assert share_of_swinging_spans(swings, 0.3) == pytest.approx(1 / 8)
+    assert share_of_swinging_spans(swings, 0.2) == 0
+    assert share_of_swinging_spans(intervals([0] * 2), 0.3) is None
+    assert share_of_swinging_spans(intervals([]), 0.3) is None
 
 
 def decided(**changes: Any) -> str | None:
     """The regime of an oscillating link, but for some figures."""
     usual: dict[str, Any] = {"utilisation": 0.5, "queue_loss": 0.02, "burst_share": 0.9}
-    usual |= {"swinging": 0.4, "span_s": 1.5, "grows": None}
+    usual |= {"swinging_share": 0.4, "span_s": 1.5, "concurrency_grows": None}
     return regime(**{**usual, **changes})["regime"]
 
 
@@ -149,18 +149,18 @@ def decided(**changes: Any) -> str | None:
     ("figures", "expected"),
     [
         ({}, Regime.OSCILLATION),
-        ({"swinging": SWINGING_SHARE}, Regime.OSCILLATION),
-        ({"swinging": SWINGING_SHARE - 0.001}, Regime.PRE_OSCILLATION),
+        ({"swinging_share": SWINGING_SHARE}, Regime.OSCILLATION),
+        ({"swinging_share": SWINGING_SHARE - 0.001}, Regime.PRE_OSCILLATION),
         ({"queue_loss": LOW_LOSS / 2, "burst_share": None}, Regime.PRE_OSCILLATION),
-        ({"queue_loss": LOW_LOSS / 2, "utilisation": HIGH_UTILISATION}, Regime.NONE),
+        ({"queue_loss": LOW_LOSS / 2, "utilisation": HIGH_UTILISATION}, Regime.OTHER),
         ({"utilisation": HIGH_UTILISATION}, Regime.CONGESTION),
-        ({"burst_share": BURSTY_SHARE - 0.01}, Regime.NONE),
-        ({"burst_share": BURSTY_SHARE - 0.01, "utilisation": 1.0}, Regime.NONE),
-        ({"grows": True, "utilisation": 0.3}, Regime.CONGESTION),
-        ({"grows": False}, Regime.OSCILLATION),
+        ({"burst_share": BURSTY_SHARE - 0.01}, Regime.OTHER),
+        ({"burst_share": BURSTY_SHARE - 0.01, "utilisation": 1.0}, Regime.OTHER),
+        ({"concurrency_grows": True, "utilisation": 0.3}, Regime.CONGESTION),
+        ({"concurrency_grows": False}, Regime.OSCILLATION),
         ({"burst_share": None}, None),
         ({"utilisation": None}, None),
-        ({"swinging": None}, None),
+        ({"swinging_share": None}, None),
         ({"queue_loss": None}, None),
     ],
 )
@@ -169,7 +169,9 @@ def test_the_regime_follows_from_the_criteria_of_the_documents(figures: dict[str
 
 
 def test_a_regime_says_what_decided() -> None:
-    found = regime(utilisation=0.5, queue_loss=0.02, burst_share=0.9, swinging=0.4, span_s=1.5, grows=None)
+    found = regime(
+        utilisation=0.5, queue_loss=0.02, burst_share=0.9, swinging_share=0.4, span_s=1.5, concurrency_grows=None
+    )
     assert found["because"] == (
         "2.00% lost to a full queue, 90% of the losses in bursts, utilisation 50%; "
         "queue both full and empty within 3 RTTs 40% of the time"

@@ -124,8 +124,8 @@ def test_what_a_killed_process_with_the_same_id_left_is_in_nobodys_way(tmp_path:
 
 def test_events_come_back_in_order_and_a_line_cut_by_a_kill_is_passed_over(tmp_path: Path) -> None:
     run = RunDir.create(tmp_path, "geo", NOON_NS)
-    run.event("step", NOON_NS, step="check", state="begin")
-    run.event("drained", NOON_NS + 1)
+    run.append_event("step", NOON_NS, step="check", state="begin")
+    run.append_event("drained", NOON_NS + 1)
     with (run.path / "events.jsonl").open("a") as file:
         file.write('{"t_ns":3,"type":"st')
     assert run.events() == [
@@ -137,15 +137,15 @@ def test_events_come_back_in_order_and_a_line_cut_by_a_kill_is_passed_over(tmp_p
 def test_a_step_that_an_older_version_cancelled_reads_so(tmp_path: Path) -> None:
     """It wrote the name of Python's exception; the file stays as it is."""
     run = RunDir.create(tmp_path, "geo", NOON_NS)
-    run.event("step", NOON_NS, step="measure", state="failed", message="CancelledError")
-    run.event("step", NOON_NS, step="measure", state="failed", message="link-sat failed: exit code 1")
+    run.append_event("step", NOON_NS, step="measure", state="failed", message="CancelledError")
+    run.append_event("step", NOON_NS, step="measure", state="failed", message="link-sat failed: exit code 1")
     assert [event["message"] for event in run.events()] == ["cancelled", "link-sat failed: exit code 1"]
     assert "CancelledError" in (run.path / "events.jsonl").read_text()
 
 
 def test_an_event_is_on_file_as_soon_as_it_was_written(tmp_path: Path) -> None:
     run = RunDir.create(tmp_path, "geo", NOON_NS)
-    run.event("drained", 1)
+    run.append_event("drained", 1)
     assert (run.path / "events.jsonl").read_text() == '{"t_ns":1,"type":"drained"}\n'
 
 

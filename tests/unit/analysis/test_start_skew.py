@@ -30,7 +30,7 @@ def figures(base: Path, began_ms: dict[str, float], event: dict[str, Any] | None
     whole = replace(plan(asked, lab, ()), jobs=load_jobs(lab, asked))
     run.update_manifest({"plan": to_json(whole)})
     if event is not None:
-        run.event("start", START_NS - 10**9, **event)
+        run.append_event("start", START_NS - 10**9, **event)
     for host, late in began_ms.items():
         lines: list[dict[str, Any]] = [{"type": "ready"}, {"type": "started", "t_ns": START_NS + int(late * MS)}]
         (run.logs / f"load-{host}.out").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -63,7 +63,7 @@ def test_a_run_without_metrics_that_is_alone_is_told_why_it_has_none(tmp_path: P
 def test_runs_without_points_to_load_are_left_out_beside_others(tmp_path: Path) -> None:
     bare, cut, whole = RunDir.create(tmp_path, "geo", 0), spooled(tmp_path), spooled(tmp_path)
     bare.update_manifest({"metrics": False, "outcome": "completed"})
-    whole.event("window", 5, start_ns=5, end_ns=6)
+    whole.append_event("window", 5, start_ns=5, end_ns=6)
     found, left_out = loadable([bare.path, cut.path, whole.path], Times.ALIGNED)
     assert [run.path for run, _ in found] == [whole.path]
     assert [(path, points) for path, _, points in left_out] == [(bare.path, False), (cut.path, True)]
@@ -87,7 +87,7 @@ def test_only_points_that_are_left_out_make_the_verb_fail(
     monkeypatch.setenv("ATOLL_INFLUX_URL", "http://127.0.0.1:9")
     bare, cut, whole = RunDir.create(tmp_path, "geo", 0), spooled(tmp_path), spooled(tmp_path)
     bare.update_manifest({"metrics": False, "outcome": "completed"})
-    whole.event("window", 5, start_ns=5, end_ns=6)
+    whole.append_event("window", 5, start_ns=5, end_ns=6)
     ended = 0
     try:
         load([bare.path, cut.path, whole.path], times=times)

@@ -100,7 +100,7 @@ def test_one_damaged_directory_hides_no_other(tmp_path: Path) -> None:
 def test_a_run_whose_request_or_events_cannot_be_read_is_told_as_such(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path)
     replay = Replay(run.dir.path)
-    run.dir.event("change", 5, change=7, state="end")
+    run.dir.append_event("change", 5, change=7, state="end")
     with pytest.raises(RunDirError, match=r"events\.jsonl: an event is a change that the experiment does not have; "):
         replay.details()
     run.dir.update_manifest({"network": {}})

@@ -40,10 +40,12 @@ def made(base: Path, at_ns: int = _AT_NS) -> RunDir:
     """A run of geo that was measured from its fifth second to its 65th, with a spool without points."""
     run_dir = RunDir.create(base, "geo", at_ns)
     run_dir.update_manifest({"experiment": {"name": "geo"}, "outcome": "completed"})
-    run_dir.event("step", at_ns, step="apply", state="begin")
-    run_dir.event("window", at_ns + 65 * _SECOND_NS, start_ns=at_ns + 5 * _SECOND_NS, end_ns=at_ns + 65 * _SECOND_NS)
-    run_dir.event("outcome", at_ns + 68 * _SECOND_NS + 1, outcome="completed")
-    run_dir.event("step", at_ns + 99 * _SECOND_NS, step="analyse", state="end")
+    run_dir.append_event("step", at_ns, step="apply", state="begin")
+    run_dir.append_event(
+        "window", at_ns + 65 * _SECOND_NS, start_ns=at_ns + 5 * _SECOND_NS, end_ns=at_ns + 65 * _SECOND_NS
+    )
+    run_dir.append_event("outcome", at_ns + 68 * _SECOND_NS + 1, outcome="completed")
+    run_dir.append_event("step", at_ns + 99 * _SECOND_NS, step="analyse", state="end")
     (run_dir.path / SPOOL).touch()
     return run_dir
 

@@ -234,7 +234,7 @@ def test_runs_lie_side_by_side_from_the_begin_of_their_measurements(tmp_path: Pa
     run_dir = RunDir.create(tmp_path, "geo", 0)
     with pytest.raises(RunDirError, match="cannot be aligned"):
         shift_ns(run_dir, Times.ALIGNED)
-    run_dir.event("window", 9, start_ns=5_000, end_ns=6_000)
+    run_dir.append_event("window", 9, start_ns=5_000, end_ns=6_000)
     assert shift_ns(run_dir, Times.ALIGNED) + 5_000 == ALIGNED_NS
     assert shift_ns(run_dir, Times.RECORDED) == 0
     run_dir.update_manifest({"virtual": {"clock": {"start_ns": 1_000}}})

@@ -18,7 +18,7 @@ import pytest
 from atoll_core.errors import LabError, MachineError, UsageError
 from atoll_emulation.uml import build as build_module
 from atoll_emulation.uml.build import build_kernel, build_preferred
-from atoll_emulation.uml.cache import cache_directory, kernel_status
+from atoll_emulation.uml.cache import build_cache, kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.recipe import OPTIONAL_MARK, RECIPES, missing_options, recipe_for
 from atoll_emulation.uml.source import download, find_source
@@ -291,7 +291,7 @@ def test_a_source_is_downloaded_beside_the_systems_apt(tmp_path: Path, monkeypat
     assert (tmp_path / "apt.conf").read_text() == "#clear APT::Update;\n"
 
 
-# The shared place
+# The shared cache
 
 
 @pytest.mark.lab
@@ -302,7 +302,7 @@ def test_every_user_runs_what_root_built(tmp_path: Path, shared_kernels: Path) -
     subprocess.run(
         ["sh", "-c", f"umask 077; PYTHONDONTWRITEBYTECODE=1 exec {ATOLL} kernel build --source {source}"], check=True
     )
-    assert cache_directory() == shared_kernels
+    assert build_cache() == shared_kernels
     built = shared_kernels / f"7.2.7-{NEW.hash}"
     other = shared_kernels / f"7.2.6-{NEW.hash}"
     shutil.copytree(built, other)
@@ -407,7 +407,7 @@ def test_a_plain_user_builds_in_a_cache_of_their_own(tmp_path: Path) -> None:
         done = sandbox.run("env", f"XDG_CACHE_HOME={tmp_path}/cache", ATOLL, "kernel", "build", "--source", source)
         sandbox.wait_clean()
     assert done.returncode == 0, done.stderr
-    built = cache_directory() / f"6.1.7-{OLD.hash}"
+    built = build_cache() / f"6.1.7-{OLD.hash}"
     assert {(path.owner(), path.stat().st_size > 0) for path in built.iterdir()} == {("nobody", True)}
 
 

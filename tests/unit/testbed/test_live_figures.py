@@ -78,7 +78,7 @@ def test_a_note_that_cannot_be_recorded_ends_the_recording_with_its_error(
     def full(*_: object, **__: object) -> None:
         raise RunError("disk full")
 
-    monkeypatch.setattr(recording, "event", full)
+    monkeypatch.setattr(recording, "append_event", full)
     with pytest.raises(RunError, match="disk full"), recording.recording():
         assert events.publish(Note("sw-1: table full"))
 

@@ -80,7 +80,7 @@ pub fn set_child_subreaper() -> io::Result<()> {
 ///
 /// # Errors
 /// Those of `Command::spawn`.
-pub fn spawn_in_pid_namespace(command: &mut Command) -> io::Result<Child> {
+pub fn spawn_in_pid_namespace_if_permitted(command: &mut Command) -> io::Result<Child> {
     let ours = File::open("/proc/self/ns/pid")?;
     // SAFETY: the closure runs between fork and exec and makes only async-signal-safe system calls;
     // it neither allocates nor takes locks.

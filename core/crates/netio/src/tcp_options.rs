@@ -42,8 +42,8 @@ pub fn set_window_clamp(socket: impl AsFd, bytes: u32) -> io::Result<()> {
 ///
 /// # Errors
 /// `EINVAL` if it is not between 1 and 127.
-pub fn set_handshake_attempts(socket: impl AsFd, repeated: u32) -> io::Result<()> {
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_SYNCNT, &repeated)
+pub fn set_handshake_repeats(socket: impl AsFd, repeats: u32) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_SYNCNT, &repeats)
 }
 
 /// Have connections that `socket`, which listens, accepts carry data in their SYN (`TCP_FASTOPEN`, RFC 7413), `waiting` at most that
@@ -60,7 +60,7 @@ pub fn accept_fast_open(socket: impl AsFd, waiting: u32) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of setsockopt(2); none are expected of a new TCP socket.
-pub fn connect_with_data(socket: impl AsFd) -> io::Result<()> {
+pub fn set_fast_open_connect(socket: impl AsFd) -> io::Result<()> {
     set_option(
         socket,
         libc::IPPROTO_TCP,

@@ -56,14 +56,14 @@ pub(crate) fn send_at<'a>(
     frames: impl Iterator<Item = (u64, &'a [u8])>,
 ) -> io::Result<usize> {
     let mut slices = [NOTHING; SEND_BATCH];
-    let mut times = [DepartureTime::at(0); SEND_BATCH];
-    let mut instants = times.iter_mut();
+    let mut time_messages = [DepartureTime::at(0); SEND_BATCH];
+    let mut free_messages = time_messages.iter_mut();
     let frames = frames.map_while(|(departure_ns, frame)| {
-        *instants.next()? = DepartureTime::at(departure_ns);
+        *free_messages.next()? = DepartureTime::at(departure_ns);
         Some(frame)
     });
     let count = fill(&mut slices, frames);
-    transmit(socket, &mut slices[..count], &mut times[..count])
+    transmit(socket, &mut slices[..count], &mut time_messages[..count])
 }
 
 fn fill<'a>(slices: &mut [libc::iovec], frames: impl Iterator<Item = &'a [u8]>) -> usize {
@@ -76,11 +76,11 @@ fn fill<'a>(slices: &mut [libc::iovec], frames: impl Iterator<Item = &'a [u8]>) 
     count
 }
 
-/// Send the frames at `slices`, which point to memory that lives, at `times` if there are any.
+/// Send the frames at `slices`, which point to memory that lives, at the times of `time_messages` if there are any.
 fn transmit(
     socket: &OwnedFd,
     slices: &mut [libc::iovec],
-    times: &mut [DepartureTime],
+    time_messages: &mut [DepartureTime],
 ) -> io::Result<usize> {
     // SAFETY: `mmsghdr` is plain old data, for which all zeros is a value.
     let mut messages: [libc::mmsghdr; SEND_BATCH] = unsafe { std::mem::zeroed() };
@@ -88,7 +88,7 @@ fn transmit(
         message.msg_hdr.msg_iov = slice;
         message.msg_hdr.msg_iovlen = 1;
     }
-    for (message, time) in messages.iter_mut().zip(times) {
+    for (message, time) in messages.iter_mut().zip(time_messages) {
         message.msg_hdr.msg_control = std::ptr::from_mut(time).cast();
         message.msg_hdr.msg_controllen = size_of::<DepartureTime>() as _;
     }

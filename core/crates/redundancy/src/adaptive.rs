@@ -210,7 +210,7 @@ impl AdaptiveRedundancy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bursts::{BurstCounter, NUMBERS};
+    use crate::bursts::{BurstCounter, NUMBER_MODULUS};
     use atoll_random::SplitMix64;
     use proptest::prelude::*;
 
@@ -265,7 +265,7 @@ mod tests {
                     if !self.is_lost {
                         self.counter.arrived(self.number);
                     }
-                    self.number = (self.number + 1) % NUMBERS;
+                    self.number = (self.number + 1) % NUMBER_MODULUS;
                 }
                 self.now_ns += SECOND_NS / 10;
                 sender.learn(self.now_ns, self.counter.sums());

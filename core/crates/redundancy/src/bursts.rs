@@ -2,13 +2,13 @@
 //! Losses and their bursts, from the numbers of the packets that arrived.
 
 /// Numbers of packets are counted modulo this.
-pub const NUMBERS: u16 = 1 << 13;
+pub const NUMBER_MODULUS: u16 = 1 << 13;
 
 /// The largest number of loss bursts' classes: of 1, 2, 3 to 4, 5 to 8 and more packets.
-pub const RUNS: usize = 5;
+pub const BURST_CLASSES: usize = 5;
 
 /// A number that is behind the newest one by so much or less is that of a packet that was overtaken or came twice.
-const BEHIND_MAX: u16 = NUMBERS / 8;
+const BEHIND_MAX: u16 = NUMBER_MODULUS / 8;
 
 /// Sums since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct LossSums {
     /// Packets between them that did not. One that was overtaken counts as lost.
     pub lost: u64,
     /// Bursts by the number of packets lost in a row: 1, 2, 3 to 4, 5 to 8, more.
-    pub runs: [u64; RUNS],
+    pub runs: [u64; BURST_CLASSES],
 }
 
 impl LossSums {
@@ -44,16 +44,16 @@ pub struct BurstCounter {
 }
 
 impl BurstCounter {
-    /// A packet arrived whose number, modulo [`NUMBERS`], is `number`. More than 7168 losses in a row are counted modulo
+    /// A packet arrived whose number, modulo [`NUMBER_MODULUS`], is `number`. More than 7168 losses in a row are counted modulo
     /// 8192.
     pub fn arrived(&mut self, number: u16) {
-        let number = number % NUMBERS;
+        let number = number % NUMBER_MODULUS;
         let next = self.next.unwrap_or(number);
-        let lost = number.wrapping_sub(next) % NUMBERS;
-        if lost >= NUMBERS - BEHIND_MAX {
+        let lost = number.wrapping_sub(next) % NUMBER_MODULUS;
+        if lost >= NUMBER_MODULUS - BEHIND_MAX {
             return;
         }
-        self.next = Some((number + 1) % NUMBERS);
+        self.next = Some((number + 1) % NUMBER_MODULUS);
         self.sums.arrived += 1;
         if lost > 0 {
             self.sums.lost += u64::from(lost);
@@ -69,7 +69,7 @@ impl BurstCounter {
     /// The newest number.
     #[must_use]
     pub fn newest(&self) -> Option<u16> {
-        self.next.map(|next| next.wrapping_sub(1) % NUMBERS)
+        self.next.map(|next| next.wrapping_sub(1) % NUMBER_MODULUS)
     }
 
     /// What was counted since the start.
@@ -81,7 +81,7 @@ impl BurstCounter {
 
 /// Which of [`LossSums::runs`] counts a burst of `lost` packets.
 fn class(lost: u16) -> usize {
-    (lost.next_power_of_two().ilog2() as usize).min(RUNS - 1)
+    (lost.next_power_of_two().ilog2() as usize).min(BURST_CLASSES - 1)
 }
 
 #[cfg(test)]
@@ -122,10 +122,10 @@ mod tests {
     proptest! {
         /// Between the first and the last packet that arrived.
         #[test]
-        fn every_packet_arrived_or_was_lost(first in 0..NUMBERS, fates in proptest::collection::vec(any::<bool>(), 1..9000)) {
+        fn every_packet_arrived_or_was_lost(first in 0..NUMBER_MODULUS, fates in proptest::collection::vec(any::<bool>(), 1..9000)) {
             let mut counter = BurstCounter::default();
             for (number, _) in fates.iter().enumerate().filter(|(_, arrives)| **arrives) {
-                counter.arrived(((usize::from(first) + number) % usize::from(NUMBERS)) as u16);
+                counter.arrived(((usize::from(first) + number) % usize::from(NUMBER_MODULUS)) as u16);
             }
             let begin = fates.iter().position(|arrives| *arrives);
             let end = fates.iter().rposition(|arrives| *arrives);

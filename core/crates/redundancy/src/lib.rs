@@ -9,7 +9,7 @@ mod queueing_delay;
 mod report;
 
 pub use adaptive::{AdaptiveRedundancy, Target};
-pub use bursts::{BurstCounter, LossSums, NUMBERS, RUNS};
+pub use bursts::{BURST_CLASSES, BurstCounter, LossSums, NUMBER_MODULUS};
 pub use loss_chain::LossChain;
 pub use queueing_delay::QueueingDelay;
 pub use report::{GENERATIONS_MAX, Report};

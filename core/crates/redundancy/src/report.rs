@@ -19,7 +19,7 @@
 //! | 104 to 107 | number of the first generation of those that follow; of a sliding window, of the first packet that is missing |
 //! | from 108 | of each: how many independent packets arrived (2 bytes) |
 
-use crate::bursts::{LossSums, RUNS};
+use crate::bursts::{BURST_CLASSES, LossSums};
 
 /// The most generations of a report.
 pub const GENERATIONS_MAX: usize = 64;
@@ -33,7 +33,7 @@ const RANK_BYTES: usize = 2;
 pub struct Report {
     /// Later reports have larger numbers (RFC 1982).
     pub number: u32,
-    /// The number of the newest source packet, modulo [`crate::NUMBERS`].
+    /// The number of the newest source packet, modulo [`crate::NUMBER_MODULUS`].
     pub newest: u16,
     /// When it arrived, on the receiver's clock.
     pub arrived_ns: u64,
@@ -70,7 +70,7 @@ impl Report {
         let (number, newest, _) = (rest.u32()?, rest.u16()?, rest.u16()?);
         let (held_us, arrived_ns) = (rest.u32()?, rest.u64()?);
         let (arrived, lost) = (rest.u64()?, rest.u64()?);
-        let mut runs = [0; RUNS];
+        let mut runs = [0; BURST_CLASSES];
         for bursts in &mut runs {
             *bursts = rest.u64()?;
         }
@@ -212,7 +212,7 @@ mod tests {
         #[test]
         fn what_was_written_is_read(
             (number, newest, held_us, first_generation) in any::<(u32, u16, u32, u32)>(),
-            (arrived_ns, arrived, lost, runs, sums) in any::<(u64, u64, u64, [u64; RUNS], [u64; 3])>(),
+            (arrived_ns, arrived, lost, runs, sums) in any::<(u64, u64, u64, [u64; BURST_CLASSES], [u64; 3])>(),
             ranks in proptest::collection::vec(any::<u16>(), 0..=GENERATIONS_MAX),
         ) {
             let [repairs, recovered, residual] = sums;

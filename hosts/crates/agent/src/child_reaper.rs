@@ -25,7 +25,7 @@ pub fn signal_marked(mark: &str, signal: Signal) {
 }
 
 /// Whether any child carries this mark.
-pub fn is_marked(mark: &str) -> bool {
+pub fn any_child_marked(mark: &str) -> bool {
     !marked(mark).is_empty()
 }
 

@@ -32,7 +32,7 @@ pub fn watch_agent(silence: Duration, without_groups: bool) -> Result<(), AgentE
     command
         .args(["agent", "--guarded", "--silence", &seconds])
         .args(without_groups.then_some("--no-cgroups"));
-    let mut agent = netio::process::spawn_in_pid_namespace(&mut command)?;
+    let mut agent = netio::process::spawn_in_pid_namespace_if_permitted(&mut command)?;
     let pid = Pid::from_child(&agent);
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     loop {

@@ -27,7 +27,7 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(50);
 /// A subscription: what is sampled, and when next.
 #[derive(Debug)]
 pub struct Metrics {
-    period: Duration,
+    interval: Duration,
     next: Instant,
     hosts: Vec<Host>,
     /// Busy time and all time of all CPUs at the sample before, in ticks.
@@ -39,26 +39,26 @@ struct Host {
     name: String,
     netns: Option<PathBuf>,
     interfaces: Vec<String>,
-    device: File,
+    interface_table: File,
     snmp: File,
     netstat: File,
 }
 
 impl Metrics {
-    /// Sample these hosts at once and then at the interval `period`.
+    /// Sample these hosts at once and then at this `interval`.
     pub fn new(
-        period: Duration,
+        interval: Duration,
         hosts: Vec<SampledHost>,
         now: Instant,
     ) -> Result<Self, AgentError> {
-        if period < LEAST_INTERVAL {
+        if interval < LEAST_INTERVAL {
             let least = LEAST_INTERVAL.as_millis();
             return Err(AgentError::Machine(format!(
                 "every_ns: the shortest interval of metrics is {least} ms"
             )));
         }
         Ok(Self {
-            period,
+            interval,
             next: now,
             hosts: (hosts.into_iter().map(Host::open)).collect::<Result<_, _>>()?,
             last_cpu: None,
@@ -84,8 +84,12 @@ impl Metrics {
     pub fn advance_if_due(&mut self, now: Instant) -> bool {
         let is_due = self.next <= now;
         if is_due {
-            let next = self.next + self.period;
-            self.next = if next > now { next } else { now + self.period };
+            let next = self.next + self.interval;
+            self.next = if next > now {
+                next
+            } else {
+                now + self.interval
+            };
         }
         is_due
     }
@@ -168,9 +172,9 @@ impl Host {
             File::open(&path).map_err(AgentError::file(path))
         };
         let namespace = Namespace::open(host.netns.as_deref())?;
-        let [device, snmp, netstat] =
+        let [interface_table, snmp, netstat] =
             namespace.run(|| Ok([open("dev")?, open("snmp")?, open("netstat")?]))?;
-        let table = read_again(&device)?;
+        let table = read_again(&interface_table)?;
         let is_absent = |name: &&String| counters::interface_counters(&table, name).is_none();
         if let Some(name) = host.interfaces.iter().find(is_absent) {
             let host = host.host;
@@ -180,14 +184,14 @@ impl Host {
             name: host.host,
             netns: host.netns,
             interfaces: host.interfaces,
-            device,
+            interface_table,
             snmp,
             netstat,
         })
     }
 
     fn read(&self) -> Result<Value, AgentError> {
-        let table = read_again(&self.device)?;
+        let table = read_again(&self.interface_table)?;
         // An interface that has disappeared is left out.
         let interfaces: Map<String, Value> = self
             .interfaces
@@ -327,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_told_with_its_share_from_the_second_time_on() {
+    fn this_machine_is_sampled_with_its_busy_share_from_the_second_time_on() {
         let request = r#"[{"host":"here","interfaces":["lo"]}]"#;
         let now = Instant::now();
         let mut metrics =
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_refused() {
+    fn unknown_interfaces_and_short_intervals_are_refused() {
         let request = |text: &str| serde_json::from_str(text).unwrap();
         let now = Instant::now();
         let error = Metrics::new(

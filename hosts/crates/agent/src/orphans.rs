@@ -34,7 +34,7 @@ impl Orphan {
             .filter(|group| test_kill_process_group(*group).is_ok());
         let has_escaped = match &self.job_group {
             Some(job_group) => job_group.is_populated(),
-            None => child_reaper::is_marked(&self.mark),
+            None => child_reaper::any_child_marked(&self.mark),
         };
         self.group.is_some() || has_escaped
     }

@@ -8,7 +8,7 @@ use crate::counters::DecoderSums;
 use crate::numbering;
 use crate::stream::{Deliveries, ReceiveCounters, StreamDecoder};
 use atoll_measures::Peak;
-use atoll_redundancy::{GENERATIONS_MAX, NUMBERS, Report};
+use atoll_redundancy::{GENERATIONS_MAX, NUMBER_MODULUS, Report};
 use atoll_rlnc::{BlockCode, BlockDecoder, CodeError, Header, Progress};
 use std::collections::VecDeque;
 
@@ -86,7 +86,7 @@ impl Decoder {
             return Deliveries::default(); // it came twice, or after it was recovered
         };
         open.last_ns = now_ns;
-        open.first_number = Some((number + NUMBERS - index) % NUMBERS);
+        open.first_number = Some((number + NUMBER_MODULUS - index) % NUMBER_MODULUS);
         open.sources = open.sources.max(index + 1);
         let arrived_ns = &mut open.arrived_ns[usize::from(index)];
         let is_first = *arrived_ns == 0;
@@ -135,7 +135,7 @@ impl Decoder {
             let since_ns = open.gap_ns(usize::from(index));
             open.delivered += 1;
             self.received.recovered(now_ns, since_ns);
-            let number = (open.first_number).map(|first| (first + index) % NUMBERS);
+            let number = (open.first_number).map(|first| (first + index) % NUMBER_MODULUS);
             recovered.push((packet, number));
         }
         if open.delivered >= self.size {

@@ -3,7 +3,7 @@
 
 use crate::config::{AdaptiveConfig, FeedbackConfig};
 use crate::stream::Shape;
-use atoll_redundancy::{AdaptiveRedundancy, NUMBERS, QueueingDelay, Report, Target};
+use atoll_redundancy::{AdaptiveRedundancy, NUMBER_MODULUS, QueueingDelay, Report, Target};
 
 /// A number identifies a packet if all packets of this time have different ones.
 const UNIQUE_FOR_NS: u64 = 2_000_000_000;
@@ -112,7 +112,7 @@ impl ReportReceiver {
             adaptive.sent(now_ns);
         }
         let number = self.next;
-        self.next = (number + 1) % NUMBERS;
+        self.next = (number + 1) % NUMBER_MODULUS;
         match self.sent_ns.get_mut(usize::from(number)) {
             Some(sent_ns) => *sent_ns = now_ns,
             None => self.sent_ns.push(now_ns),
@@ -172,7 +172,7 @@ impl ReportReceiver {
 
     /// When the packet of this number was sent; `None` if it may be another one of the same number.
     fn sent_at_ns(&self, now_ns: u64, number: u16) -> Option<u64> {
-        if self.sent_ns.len() == usize::from(NUMBERS) {
+        if self.sent_ns.len() == usize::from(NUMBER_MODULUS) {
             let oldest_ns = self.sent_ns[usize::from(self.next)];
             if now_ns.saturating_sub(oldest_ns) < UNIQUE_FOR_NS {
                 return None;

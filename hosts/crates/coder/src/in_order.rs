@@ -2,10 +2,10 @@
 //! Packets of a tunnel in their order: a value without clock and sockets.
 //!
 //! A packet that comes after a missing one waits until the missing one comes or is recovered, for a bounded time. Packets
-//! are ordered by their numbers in the tunnel, serial numbers (RFC 1982) modulo [`NUMBERS`].
+//! are ordered by their numbers in the tunnel, serial numbers (RFC 1982) modulo [`NUMBER_MODULUS`].
 
 use atoll_measures::Count;
-use atoll_redundancy::NUMBERS;
+use atoll_redundancy::NUMBER_MODULUS;
 use std::collections::VecDeque;
 
 /// What waits is bounded: beyond, what is missing before the oldest packet is given up.
@@ -71,12 +71,12 @@ impl<T> InOrder<T> {
         let Some(number) = number else {
             return self.released.push(item);
         };
-        if silent_ns >= self.timeout_ns && self.ahead(number) >= NUMBERS / 2 {
+        if silent_ns >= self.timeout_ns && self.ahead(number) >= NUMBER_MODULUS / 2 {
             self.restart(now_ns); // so many were lost that it may be behind or ahead
         }
         let ahead = self.ahead(number);
         let index = usize::from(ahead);
-        if ahead >= NUMBERS / 2 || self.waiting.get(index).is_some_and(Option::is_some) {
+        if ahead >= NUMBER_MODULUS / 2 || self.waiting.get(index).is_some_and(Option::is_some) {
             return self.released.push(item); // a duplicate, or given up: it does less harm than a loss
         }
         if index == 0 {
@@ -138,12 +138,12 @@ impl<T> InOrder<T> {
     /// How far a number is ahead of the one whose turn it is; from half of all numbers on, it is behind.
     fn ahead(&mut self, number: u16) -> u16 {
         let next = *self.next.get_or_insert(number);
-        (number + NUMBERS - next) % NUMBERS
+        (number + NUMBER_MODULUS - next) % NUMBER_MODULUS
     }
 
     /// The turn of the next number.
     fn advance(&mut self) {
-        self.next = self.next.map(|next| (next + 1) % NUMBERS);
+        self.next = self.next.map(|next| (next + 1) % NUMBER_MODULUS);
         self.waiting.pop_front();
     }
 
@@ -310,7 +310,7 @@ mod tests {
                 sent += 1;
                 if !is_lost {
                     let position = sent.saturating_sub(u32::from(back)); // late, or a duplicate
-                    let number = is_known.then_some((position % u32::from(NUMBERS)) as u16);
+                    let number = is_known.then_some((position % u32::from(NUMBER_MODULUS)) as u16);
                     came.push(position);
                     in_order.push(now, number, 1500, (position, now));
                     left.extend(in_order.released().map(|item| (item.0, now - item.1)));
@@ -342,7 +342,7 @@ mod tests {
             let mut left = Vec::new();
             for (now, position) in arrivals {
                 in_order.expire(now);
-                let number = (position % usize::from(NUMBERS)) as u16;
+                let number = (position % usize::from(NUMBER_MODULUS)) as u16;
                 in_order.push(now, Some(number), 100, position);
                 left.extend(in_order.released());
             }

@@ -11,7 +11,7 @@ const UPPER_SHIFT: u16 = 3;
 /// Of the longest header.
 const HEADER_MAX: usize = 12;
 
-/// Write the number, which is below [`atoll_redundancy::NUMBERS`], into a header.
+/// Write the number, which is below [`atoll_redundancy::NUMBER_MODULUS`], into a header.
 pub(crate) fn write(header: &mut [u8], number: u16) {
     header[1] = number as u8;
     header[2] |= ((number >> 8) << UPPER_SHIFT) as u8;
@@ -38,12 +38,12 @@ pub(crate) fn parse(content: &[u8]) -> Result<(u16, Header, &[u8]), HeaderError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_redundancy::NUMBERS;
+    use atoll_redundancy::NUMBER_MODULUS;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(number in 0..NUMBERS, generation in any::<u32>(), index in 0..1024_u16, packet in any::<Vec<u8>>(), seed in any::<u32>()) {
+        fn what_was_written_is_read(number in 0..NUMBER_MODULUS, generation in any::<u32>(), index in 0..1024_u16, packet in any::<Vec<u8>>(), seed in any::<u32>()) {
             for header in [
                 Header::Systematic { generation, index },
                 Header::Repair { generation, count: index + 1, seed },

@@ -7,7 +7,7 @@ use crate::counters::DecoderSums;
 use crate::numbering;
 use crate::stream::{Deliveries, ReceiveCounters, StreamDecoder};
 use atoll_measures::Peak;
-use atoll_redundancy::{NUMBERS, Report};
+use atoll_redundancy::{NUMBER_MODULUS, Report};
 use atoll_rlnc::{CodeError, Header, MOST_SOURCES, Progress, WindowDecoder};
 
 /// The last packets, among which repair packets that come late can still recover some.
@@ -26,7 +26,7 @@ pub(crate) struct SlidingDecoder {
     last_ns: u64,
     /// Numbers of packets that arrived and when, at their number modulo [`REMEMBERED_PACKETS`].
     arrivals: Vec<Option<(u32, u64)>>,
-    /// Numbers in the tunnel are so much more than those in the code, modulo [`NUMBERS`].
+    /// Numbers in the tunnel are so much more than those in the code, modulo [`NUMBER_MODULUS`].
     number_offset: Option<u16>,
     received: ReceiveCounters,
 }
@@ -67,7 +67,9 @@ impl SlidingDecoder {
         (number, id): (u16, u32),
         packet: &'a [u8],
     ) -> Deliveries<'a> {
-        self.number_offset = Some((number + NUMBERS - (id % u32::from(NUMBERS)) as u16) % NUMBERS);
+        self.number_offset = Some(
+            (number + NUMBER_MODULUS - (id % u32::from(NUMBER_MODULUS)) as u16) % NUMBER_MODULUS,
+        );
         self.arrivals[slot(id)] = Some((id, now_ns));
         let result = self.window.source(id, packet);
         Deliveries {
@@ -89,8 +91,9 @@ impl SlidingDecoder {
             .map(|(id, packet)| {
                 let since_ns = self.gap_ns(id).unwrap_or(now_ns);
                 self.received.recovered(now_ns, since_ns);
-                let id_number = (id % u32::from(NUMBERS)) as u16;
-                let number = (self.number_offset).map(|offset| (offset + id_number) % NUMBERS);
+                let id_number = (id % u32::from(NUMBER_MODULUS)) as u16;
+                let number =
+                    (self.number_offset).map(|offset| (offset + id_number) % NUMBER_MODULUS);
                 (packet, number)
             })
             .collect()

@@ -12,7 +12,7 @@ use crate::outlet::{Exit, Outlet, WaitingRepair, outgoing};
 use crate::stream::{EncoderOutput, Repair, StreamDecoder, StreamEncoder};
 use atoll_frame_engine::Outgoing;
 use atoll_headers::ETHERNET_BYTES;
-use atoll_redundancy::{AdaptiveRedundancy, NUMBERS, Report};
+use atoll_redundancy::{AdaptiveRedundancy, NUMBER_MODULUS, Report};
 use atoll_rlnc::{CodeError, Header, VERSION};
 
 /// The longest time by which a repair packet takes longer than others through a link, whose queue is full of them.
@@ -383,7 +383,7 @@ impl Tunnel {
             Some(feedback) => feedback.receiver.sent(now_ns),
             None => self.number,
         };
-        self.number = (number + 1) % NUMBERS;
+        self.number = (number + 1) % NUMBER_MODULUS;
         (self.feedback.is_some() || self.in_order.is_some()).then_some(number)
     }
 
@@ -391,7 +391,7 @@ impl Tunnel {
     fn first_number(&self, header: &Header) -> Option<u16> {
         match header {
             Header::Repair { count, .. } if self.in_order.is_some() => {
-                Some((self.number + NUMBERS - count) % NUMBERS)
+                Some((self.number + NUMBER_MODULUS - count) % NUMBER_MODULUS)
             }
             _ => None,
         }

@@ -12,7 +12,7 @@ use atoll_job::failed;
 use atoll_netio::interface::Interface;
 use atoll_netio::syn_socket::SynSocket;
 use atoll_netio::tcp_options::{
-    accept_fast_open, connect_with_data, set_handshake_attempts, set_max_pacing_rate,
+    accept_fast_open, set_fast_open_connect, set_handshake_repeats, set_max_pacing_rate,
     set_window_clamp,
 };
 use rustix::fd::AsFd;
@@ -72,7 +72,7 @@ fn open_side(config: &Config, number: usize, pair: &Pair, side: Side) -> io::Res
     let listener = open_transparent(pair.mark, config.legs.of(side), config.silence_ns)?;
     let action = format!("listen on 127.0.0.1:{port}");
     let set_up = |listener: &Socket| -> io::Result<()> {
-        set_handshake_attempts(listener, SYN_ACKS_REPEATED)?;
+        set_handshake_repeats(listener, SYN_ACKS_REPEATED)?;
         listener.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into())?;
         listen(config, side, listener)
     };
@@ -138,7 +138,7 @@ pub(crate) fn connect(
     let settings = config.legs.of(side);
     let socket = open_transparent(config.pairs[pair].mark, settings, config.silence_ns)?;
     if with_data {
-        connect_with_data(&socket)?;
+        set_fast_open_connect(&socket)?;
     }
     socket.bind(&client.into())?;
     match socket.connect(&SockAddr::from(server)) {
@@ -169,7 +169,7 @@ pub(crate) fn set_leg_silence(socket: &impl AsFd, silence_ns: u64) -> io::Result
 /// the other PEP has vanished.
 pub(crate) fn set_up_multiplexed(config: &Config, socket: &Socket) -> io::Result<()> {
     set_leg_silence(socket, config.silence_ns)?;
-    set_handshake_attempts(socket, SYNS_REPEATED)?;
+    set_handshake_repeats(socket, SYNS_REPEATED)?;
     let pacing_bit_s = config.between.and_then(|between| between.pacing_bit_s);
     socket.set_tcp_notsent_lowat(multiplexed_unsent_bytes(pacing_bit_s))?;
     if let Some(bit_s) = pacing_bit_s {

@@ -6,7 +6,7 @@ use crate::config::tests::config;
 use crate::ipv4::tests::packet;
 use crate::outer::OVERHEAD_BYTES;
 use atoll_frame_engine::Received;
-use atoll_redundancy::{LossSums, RUNS};
+use atoll_redundancy::{BURST_CLASSES, LossSums};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -495,7 +495,7 @@ proptest! {
                     let report = Report {
                         number: sum(0) as u32,
                         arrived_ns: sum(1),
-                        losses: LossSums { arrived: sum(2), lost: sum(3), runs: [sum(4); RUNS] },
+                        losses: LossSums { arrived: sum(2), lost: sum(3), runs: [sum(4); BURST_CLASSES] },
                         ranks,
                         ..Report::default()
                     };
