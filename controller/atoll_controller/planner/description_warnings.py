@@ -162,11 +162,8 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
     window = Duration(experiment.duration.ns - transfer.start.ns)
     rates = (_mean_rate(experiment, transfer.start), transfer.write_rate)
     rate = min((rate for rate in rates if rate), default=None)
-    if (
-        rate
-        and window.ns > 0
-        and (needed := Duration(8 * transfer.size.bytes * _NS_PER_S // max(1, rate.bit_s))) > window
-    ):
+    bits = 8 * transfer.size.bytes
+    if rate and window.ns > 0 and (needed := Duration(bits * _NS_PER_S // max(1, rate.bit_s))) > window:
         message = (
             f"{transfer.size} takes at least {needed.s:.1f} s at {rate}, and the run ends {window.s:g} s after the "
             f"transfer's start; usual is at least twice the time that the transfer takes: {2 * needed.s:.1f} s"

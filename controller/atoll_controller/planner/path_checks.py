@@ -51,15 +51,8 @@ def path_checks(network: Network, experiment: Experiment, *, full_matrix: bool =
         chain = _carrier(experiment, world, island).name
         rtt_ns, jitter_ns = link_rtts[chain]
         ends = world.name, island.name, str(island.address)
-        checks.append(
-            PathCheck(
-                *ends,
-                rtt_ns + terrestrial_rtt_ns,
-                terrestrial_rtt_ns,
-                jitter_ns + terrestrial_jitter_ns,
-                serialisation_ns[chain],
-            )
-        )
+        rtts_ns = rtt_ns + terrestrial_rtt_ns, terrestrial_rtt_ns
+        checks.append(PathCheck(*ends, *rtts_ns, jitter_ns + terrestrial_jitter_ns, serialisation_ns[chain]))
     return tuple(checks)
 
 
