@@ -31,11 +31,13 @@ from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.box_kind import LINK
 from atoll_core.lab.network import ChainBox, Host, HostRole, Interface, Network, Switch, Tap
 from atoll_core.lab.port_ref import PortRef
-from atoll_core.plan.plan import PathCheck, Plan
+from atoll_core.plan.plan import JobSpec, PathCheck, Phase, Plan
 from atoll_core.units import Duration, Rate, Size
 
 START_NS = 1_767_322_800 * 10**9
 PORT = 5001
+WHISTLES = {"start": 0xA702, "end": 0xA703}
+"""ICMP identifiers."""
 RTTS_MS = (5, 20, 50, 90, 140, 200)
 ACK, SYN, FIN, PSH = 0x10, 0x02, 0x01, 0x08
 
@@ -93,14 +95,17 @@ def experiment(**changes: Any) -> Experiment:
 
 
 def plan(asked: Experiment, lab: Network, captures: tuple[str, ...]) -> Plan:
-    """What the analysis reads of a plan: captures and expected RTTs."""
+    """What the analysis reads of a plan: captures, whistles and expected RTTs."""
     points = {point.name: point for point in capture_points(lab, asked)}
     return Plan(
         lab="synthetic",
         experiment=asked.name,
         flows=(),
         hosts=(),
-        jobs=(),
+        jobs=tuple(
+            JobSpec(f"whistle-{when}", "wh", Phase.WHISTLE, (), {"identifier": identifier})
+            for when, identifier in WHISTLES.items()
+        ),
         captures=tuple(points[name] for name in captures),
         checks=tuple(
             PathCheck(f"w{i}", "is", "10.20.1.1", (500 + rtt) * 10**6, rtt * 10**6, 0)
@@ -266,8 +271,8 @@ class _Simulation:
         for sequence in range(self.asked.duration.ns // 100_000_000):
             t = START_NS + 100_000_000 * sequence
             self.at(t, lambda t=t, sequence=sequence: self.ping(t, "10.10.1.1", 4711, sequence))
-        for t in (START_NS + 1_000_000, self.end):
-            self.at(t, lambda t=t: self.ping(t, "10.10.1.2", 7, 0))
+        for t, identifier in zip((START_NS + 1_000_000, self.end), WHISTLES.values(), strict=True):
+            self.at(t, lambda t=t, identifier=identifier: self.ping(t, "10.10.1.2", identifier, 0))
         self.at(START_NS + 2 * 10**9, self.start_transfer)
         self.at(START_NS, self.count)
         while self.events:

@@ -18,6 +18,7 @@ from atoll_analysis.tables.tables import WINDOW_NS, Tables, in_window, total
 from atoll_core.experiment.experiment import Counted, Link
 from atoll_core.experiment.link_over_time import LinkOverTime
 from atoll_core.lab.network import Host, HostRole
+from atoll_core.plan.plan import Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,22 +246,20 @@ def transfer_in_capture(tables: Tables, data: RunData) -> tuple[int, float] | No
 def whistles(tables: Tables, data: RunData) -> Mapping[str, dict[str, bool]]:
     """Whether each tap's capture holds the start and the end whistle.
 
-    A whistle is an echo request of the whistle host; the one before the middle of the measurement is the start's.
+    A whistle is an echo request of the whistle host; each has an ICMP identifier of its own.
     """
     senders = [int(host.address) for host in data.network.with_role(HostRole.WORLD_WHISTLE)]
+    jobs = [job for job in data.plan.jobs if job.phase is Phase.WHISTLE]
+    identifiers = {job.name.removeprefix("whistle-"): job.config["identifier"] for job in jobs if job.config}
     presence: dict[str, dict[str, bool]] = {}
-    if not (senders and data.network.with_role(HostRole.ISLAND_SPECIAL)):
+    if not identifiers:
         return presence  # nobody to whistle, or to hear it
     for capture in ("world", "island"):
         if capture in tables.captures:
             requests = (pl.col("proto") == ICMP) & (pl.col("icmp_type") == ECHO_REQUEST) & ~is_probe()
             sent = tables.packets(capture).filter(requests & pl.col("src").is_in(senders))
-            times = sent.select("t_ns").collect(engine="streaming")["t_ns"]
-            middle = (data.window.start_ns + data.window.end_ns) // 2 if data.window else None
-            presence[capture] = {
-                "start": any(middle is None or t < middle for t in times),
-                "end": any(middle is not None and t >= middle for t in times),
-            }
+            present = set(sent.select("sport").unique().collect(engine="streaming")["sport"])
+            presence[capture] = {when: identifier in present for when, identifier in identifiers.items()}
     return presence
 
 

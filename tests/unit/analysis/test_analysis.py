@@ -36,6 +36,7 @@ from tests.support.synthetic_run import (
     PSH,
     START_NS,
     SYN,
+    WHISTLES,
     PcapWriter,
     begin,
     experiment,
@@ -102,11 +103,13 @@ def small_run(base: Path, **changes: Any) -> RunDir:
     def data(seq: int) -> Packet:
         return down / TCP(sport=PORT, dport=40001, flags="PA", seq=seq, ack=9) / Raw(bytes(1000))
 
-    whistle = IP(src="10.10.1.2", dst="10.20.1.1") / ICMP(type=8, id=7, seq=0) / Raw(b"atoll whistle start")
+    def whistle(identifier: int) -> Packet:
+        return IP(src="10.10.1.2", dst="10.20.1.1") / ICMP(type=8, id=identifier, seq=0) / Raw(b"atoll whistle start")
+
     # (ms, packet, whether it crosses the link); sequence numbers wrap within the second segment
     first = 2**32 - 1500
     crossing = [
-        (1, whistle, True),
+        (1, whistle(WHISTLES["start"]), True),
         (10, up / TCP(sport=40001, dport=PORT, flags="S", seq=8), True),
         (20, down / TCP(sport=PORT, dport=40001, flags="SA", seq=first - 1, ack=9), True),
         (30, data(first), True),
@@ -114,7 +117,7 @@ def small_run(base: Path, **changes: Any) -> RunDir:
         (32, data((first + 2000) % 2**32), True),
         (1030, data(first + 1000), True),
         (1031, data(first), True),
-        (9990, whistle, True),
+        (9990, whistle(WHISTLES["end"]), True),
     ]
     for name, delay_ms in (("world", 0), ("island", 250), ("link-sat", 249)):
         writer = ScapyWriter(str(run.captures / f"{name}.pcap"), linktype=1, nano=True)
@@ -136,15 +139,15 @@ def small_run(base: Path, **changes: Any) -> RunDir:
 
 def test_known_packets_give_exactly_these_figures(tmp_path: Path, binary: Path) -> None:
     summary = analyse(small_run(tmp_path), binary)
-    whistle = 20 + 8 + len(b"atoll whistle start")
+    whistle_bytes = 20 + 8 + len(b"atoll whistle start")
     assert summary["loss_bytes_captures"] == 1040
     assert summary["loss_bytes_link"] == 1040
     assert summary["loss_packets_captures"] == 1
     assert summary["tcp_payload_loss_bytes"] == 1000
     # the end whistle arrives after the measurement and counts for nothing but being there
-    assert summary["throughput_mbit_s"] == pytest.approx(8 * (whistle + 40 + 4 * 1040) / 10 / 1e6, rel=1e-12)
+    assert summary["throughput_mbit_s"] == pytest.approx(8 * (whistle_bytes + 40 + 4 * 1040) / 10 / 1e6, rel=1e-12)
     assert summary["goodput_mbit_s"] == pytest.approx(8 * 3000 / 10 / 1e6, rel=1e-12)
-    assert summary["utilisation"] == pytest.approx(8 * (whistle + 40 + 4 * 1040) / (16e6 * 10), rel=1e-12)
+    assert summary["utilisation"] == pytest.approx(8 * (whistle_bytes + 40 + 4 * 1040) / (16e6 * 10), rel=1e-12)
     assert summary["servers"]["w1"]["goodput_bytes"] == 3000
     assert summary["clients"]["i1"] == {
         "goodput_bytes": 3000,
