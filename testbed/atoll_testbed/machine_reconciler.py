@@ -123,12 +123,12 @@ def _settings(plan: Plan | None) -> dict[str, HostSettings]:
 
 def _differences_text(old: HostSettings, new: HostSettings) -> str:
     """The settings that differ, with both values."""
-    texts = [f"{key}: {one} -> {other}" for key, one, other in _differences("", to_json(old), to_json(new))]
+    texts = list(_differences("", to_json(old), to_json(new))) or ["the order of its settings"]
     more = f"; {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return f"{'; '.join(texts[:_SHOWN])}{more}"
 
 
-def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
+def _differences(key: str, old: Any, new: Any) -> Iterator[str]:
     """The keys at which two values in JSON differ, with both values; lists are compared by the names of their items."""
     old_by_name, new_by_name = _by_name(old), _by_name(new)
     if old_by_name is not None and new_by_name is not None:
@@ -136,18 +136,17 @@ def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]
             yield from _differences(f"{key}.{name}" if key else name, old_by_name.get(name), new_by_name.get(name))
     elif old != new:
         old_text, new_text = ("none" if value in (None, [], {}) else str(value).lower() for value in (old, new))
-        yield key, old_text, new_text
+        yield f"{key}: {old_text} -> {new_text}"
 
 
 def _by_name(value: Any) -> dict[str, Any] | None:
     """An object, or a list of pairs or of named objects; else None."""
-    if isinstance(value, dict):
-        return cast("dict[str, Any]", value)
-    items = cast("list[Any]", value) if isinstance(value, list) else []
-    objects = [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
-    if items and len(objects) == len(items) and all(item.keys() & {"name", "prefix"} for item in objects):
-        return {item.get("name") or item["prefix"]: item for item in objects}
-    pairs = [cast("list[Any]", item) for item in items if isinstance(item, list) and len(cast("list[Any]", item)) == 2]
-    if items and len(pairs) == len(items) and all(isinstance(name, str) for name, _ in pairs):
-        return dict(pairs)
-    return None
+    if not isinstance(value, list):
+        return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    items = cast("list[Any]", value)
+    types: set[type] = {type(item) for item in items}
+    if types == {dict}:
+        by_name = {item.get("name") or item.get("prefix"): item for item in items}
+        return None if None in by_name else by_name
+    is_pairs = types == {list} and all(len(item) == 2 and isinstance(item[0], str) for item in items)
+    return dict(items) if is_pairs else None

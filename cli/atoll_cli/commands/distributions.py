@@ -2,12 +2,12 @@
 """`atoll distributions import|show`: flow-size distributions from flow records, and their statistics."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from atoll_cli.terminal.flow_records import AUTO, RecordsFile, RecordsFormat, read_flow_records
 from atoll_cli.terminal.options import Json, PlainArguments, PlotFile, require_one_of
 from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 distributions = typer.Typer(help="Import or show flow-size distributions.", no_args_is_help=True, rich_markup_mode=None)
 
-_AUTO = "auto"
 _SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
 
 
@@ -27,14 +26,9 @@ _SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
     epilog="Example: atoll distributions import flows.csv --out sizes.csv --to 10.20.0.0/16 --plot sizes.png",
 )
 def import_(
-    records: Annotated[
-        Path, typer.Argument(help="flow records of nfdump, Argus or Zeek, or a packet capture", metavar="FILE")
-    ],
+    records: RecordsFile,
     out: Annotated[Path, typer.Option("--out", help="CSV file to write", metavar="FILE")],
-    form: Annotated[
-        str,
-        typer.Option("--format", help="nfdump, argus, zeek, pcap, or auto: detect the format", metavar="FORMAT"),
-    ] = _AUTO,
+    form: RecordsFormat = AUTO,
     to: Annotated[
         str | None,
         typer.Option(help="only flows to these addresses [default: all, both directions]", metavar="PREFIX"),
@@ -44,26 +38,16 @@ def import_(
     json: Json = False,
 ) -> None:
     """Count the flows of a file by their size, for flow_sizes of an experiment."""
-    from atoll_analysis.importers.flow_records import FlowFilter, Format, import_flows
     from atoll_core.description.flow_size_file import flow_sizes_text
-    from atoll_core.description.raw_types import parse_network
     from atoll_core.experiment.flow_sizes import from_counts
-    from atoll_hosts.binary import find_binary
 
     require_ending("--plot", plot, IMAGE_ENDINGS)
     refuse_overwriting({"--out": out, "--plot": plot}, [records])
-    require_one_of("--format", form, "formats", [_AUTO, *Format])
     require_one_of("--protocol", protocol, "protocols", ["tcp", "udp", "icmp"])
-    try:
-        flow_filter = FlowFilter(parse_network(to) if to else None, protocol)
-    except ValueError as error:
-        raise UsageError(f"--to: {error}") from None
-    flows = import_flows(records, None if form == _AUTO else Format(form), flow_filter, find_binary)
+    flows = read_flow_records(records, form, to, protocol)
     remark = f"made by: atoll distributions import {records.name} --format {flows.file_format}"
     remark += "".join(f" {name} {text}" for name, text in (("--to", to), ("--protocol", protocol)) if text)
     write_file("--out", out, flow_sizes_text(sorted(flows.counts.items()), [remark]))
-    for warning in flows.warnings:
-        print(warning, file=sys.stderr)
     facts: dict[str, Any] = {"file": str(out), "format": flows.file_format.value, "records": flows.records}
     facts |= {"flows": flows.counts.total(), "left_out": flows.excluded, "damaged": flows.damaged}
     _report(from_counts(out.name, flows.counts), plot, facts, as_json=json)

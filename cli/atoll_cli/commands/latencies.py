@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from atoll_cli.terminal.flow_records import AUTO, RecordsFile, RecordsFormat, read_flow_records
 from atoll_cli.terminal.options import Json, PlainArguments, PlotFile, number_option
 from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
@@ -30,30 +31,22 @@ latencies = typer.Typer(
     epilog="Example: atoll latencies from-flows flows.csv --to 10.20.0.0/16 --out targets.txt --weights draws.csv",
 )
 def from_flows(
-    records: Annotated[
-        Path, typer.Argument(help="flow records of nfdump, Argus or Zeek, or a packet capture", metavar="FILE")
-    ],
+    records: RecordsFile,
     to: Annotated[str, typer.Option(help="addresses of the island", metavar="PREFIX")],
     out: Annotated[Path, typer.Option("--out", help="file for the addresses, one a line", metavar="FILE")],
     weights: Annotated[Path | None, typer.Option(help="CSV file for how often each was drawn", metavar="FILE")] = None,
+    form: RecordsFormat = AUTO,
     draws: Annotated[int, number_option("--draws", "number of draws", 1, 1_000_000, kind=int)] = 1000,
     seed: Annotated[int, number_option("--seed", "seed of the draws", 0, 2**63 - 1, kind=int)] = 1,
     as_json: Json = False,
 ) -> None:
     """Draw servers with the probability of the bytes that they sent to the island, for ping, fping or scamper."""
-    from atoll_analysis.importers.flow_records import FlowFilter, import_flows
     from atoll_analysis.importers.rtt_lists import DRAWS_HEADER
     from atoll_core.description.raw_types import parse_network
-    from atoll_hosts.binary import find_binary
 
     refuse_overwriting({"--out": out, "--weights": weights}, [records])
-    try:
-        island = parse_network(to)
-    except ValueError as error:
-        raise UsageError(f"--to: {error}") from None
-    flows = import_flows(records, None, FlowFilter(island), find_binary)
-    for warning in flows.warnings:
-        print(warning, file=sys.stderr)
+    flows = read_flow_records(records, form, to)
+    island = parse_network(to)
     senders = sorted(
         (address, sent) for address, sent in flows.bytes_by_source.items() if ip_address(address) not in island
     )

@@ -113,11 +113,19 @@ def _digits(name: str, number: float | None) -> int:
 
 def limits_text(name: str, limits: Limits | None, sign: str = "") -> str:
     """A value of a figure, or its limits: ``> 580``; without its unit."""
+    return _limits_text(limits, lambda number: number_text(name, number, sign))
+
+
+def _ratio_text(limits: Limits | None) -> str:
+    return _limits_text(limits, lambda number: figure(number, "", 2))
+
+
+def _limits_text(limits: Limits | None, text: Callable[[float | None], str]) -> str:
     if limits is None or limits.is_exact:
-        return number_text(name, limits.least if limits else None, sign)
+        return text(limits.least if limits else None)
     if limits.sign == "~":
-        return f"{number_text(name, limits.least, sign)} to {number_text(name, limits.most, sign)}"
-    return UNKNOWN if limits.finite is None else f"{limits.sign} {number_text(name, limits.finite, sign)}"
+        return f"{text(limits.least)} to {text(limits.most)}"
+    return UNKNOWN if limits.finite is None else f"{limits.sign} {text(limits.finite)}"
 
 
 def percent_text(name: str, first: float | None, second: float | None) -> str:
@@ -448,14 +456,6 @@ def _published(results: Results) -> Table:
     )
     rows = tuple(map(row, comparisons(results)))
     return Table("published figures", columns, (("", rows),), text_columns=2, notes=(note,))
-
-
-def _ratio_text(limits: Limits | None) -> str:
-    if limits is None or limits.is_exact:
-        return figure(limits.least if limits else None, "", 2)
-    if limits.sign == "~":
-        return f"{figure(limits.least, '', 2)} to {figure(limits.most, '', 2)}"
-    return UNKNOWN if limits.finite is None else f"{limits.sign} {figure(limits.finite, '', 2)}"
 
 
 def _regimes(results: Results) -> Table:

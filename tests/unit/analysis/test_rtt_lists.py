@@ -290,6 +290,15 @@ def test_servers_are_drawn_by_their_bytes_and_weigh_so(tmp_path: Path) -> None:
     assert list(weighted["rtt_ms"].values()).count(20) in (8, 9)  # type: ignore[attr-defined]
 
 
+def test_the_format_of_flow_records_can_be_named(tmp_path: Path) -> None:
+    (tmp_path / "flows.csv").write_text("x,y\n1,2\n")
+    words = [ATOLL, "latencies", "from-flows", "flows.csv", "--to", "10.20.0.0/16", "--out", "targets.txt"]
+    for options, said in (((), "name the format: --format"), (("--format", "argus"), "there is no column Proto")):
+        done = subprocess.run([*words, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert said in done.stderr
+
+
 def test_a_damaged_sender_is_a_damaged_record(tmp_path: Path) -> None:
     row = "2025-06-27 19:30:01.100,1.0,TCP,{},443,10.20.0.1,4000,900\n"
     (tmp_path / "flows.csv").write_text(

@@ -6,19 +6,17 @@ from typing import Any
 
 import pytest
 
-from atoll_analysis.run_directory import RunDir
-from atoll_analysis.summary import Summary
 from atoll_core.errors import DescriptionError
 from atoll_studies.points import make_points
 from atoll_studies.results.agreement import Comparison, PublishedAgreement, comparisons
 from atoll_studies.results.result_tables import results_json
 from atoll_studies.results.results import read_results
 from atoll_studies.study import load_study
-from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
+from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.views.tables import tables
 from tests.support.sandbox import QUICK
+from tests.support.study_runs import record
 
-HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
 RUNS = 100
 STUDY = f"""\
 name: published
@@ -44,18 +42,10 @@ def compared(folder: Path, *published: str, unfinished: int = 0, runs: int = RUN
     for point in points:
         if point.seed > runs:
             continue
-        made = directory.working / point.id
-        made.mkdir(parents=True)
         finished = point.seed <= RUNS - unfinished
         seconds = point.seed / (1 if point.levels["links.sat.to_island.queue"] == "100 kB" else 2)
-        summary: dict[str, Any] = dict.fromkeys(Summary.__annotations__)
-        summary |= {"links": {}, "terrestrial_rtt_ms": {}, "changes": [], "channels": 0, "ping_sent": 0}
-        summary |= {"transfer_bytes": 10**6, "transfer_complete": finished, "transfer_room_s": 150.0}
-        summary["transfer_s"] = seconds if finished else None
-        RunDir(made).write_manifest({"outcome": "completed"})
-        RunDir(made).write_summary(summary)
-        attempt = Attempt(directory.point_path(point.id) / "20260102T030405Z-1", "valid", "", 9.5, HERE)
-        directory.add_attempt(made, point.id, attempt)
+        figures: dict[str, Any] = {"transfer_complete": finished, "transfer_s": seconds if finished else None}
+        record(directory, point.id, "valid", transfer_bytes=10**6, transfer_room_s=150.0, **figures)
     results = read_results(directory)
     [shown] = [table for table in tables(results) if table.title == "published figures"]
     found = list(comparisons(results))

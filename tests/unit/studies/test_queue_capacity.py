@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.summary import Summary
 from atoll_cli.commands.report import View, report_study
 from atoll_studies.points import make_points
 from atoll_studies.results.queue_capacity import QueueAdvice, QueueRun, advise, queue_advice
@@ -18,11 +17,10 @@ from atoll_studies.results.result_tables import runs_table
 from atoll_studies.results.results import read_results
 from atoll_studies.statistics.warm_up import WarmUp
 from atoll_studies.study import load_study
-from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
+from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.views.tables import tables
 from tests.support.sandbox import QUICK
-
-HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
+from tests.support.study_runs import record
 
 
 def run(queue_kb: int, **changes: Any) -> QueueRun:
@@ -131,24 +129,24 @@ def study_with(tmp_path: Path, factors: str) -> StudyDirectory:
     found = StudyDirectory(tmp_path / "s")
     found.write(study, points)
     for point in points:
-        made = found.working / point.id
-        made.mkdir(parents=True)
         queue_bytes = study.configurations[point.configuration].experiment.link("sat").to_island.queue.bytes
-        summary = dict.fromkeys(Summary.__annotations__)
-        summary |= {"terrestrial_rtt_ms": {}, "changes": [], "channels": 0, "ping_sent": 0, "base_rtt_ms": 560.0}
-        summary |= {"bottleneck": "sat", "links": {"sat": {"queue_bytes": queue_bytes, "rate_bit_s": 16_000_000}}}
-        summary |= {
-            "duration_s": 60.0,
-            "transfer_bytes": 10**7,
-            "transfer_complete": True,
-            "transfer_s": 1e6 / queue_bytes,
-        }
-        summary |= {"utilisation": 0.5, "goodput_mbit_s": 8.0, "long_flows_mean": 4.0}
-        summary |= {"regime": {"regime": "oscillation", "swinging_share": 0.02}, "standing_queue": {"share": 0.0}}
-        RunDir(made).write_manifest({"outcome": "completed"})
-        RunDir(made).write_summary(summary)
-        path = found.point_path(point.id) / "20260102T030405Z-1"
-        found.add_attempt(made, point.id, Attempt(path, "valid", "", 9.5, HERE))
+        record(
+            found,
+            point.id,
+            "valid",
+            goodput=8.0,
+            base_rtt_ms=560.0,
+            bottleneck="sat",
+            links={"sat": {"queue_bytes": queue_bytes, "rate_bit_s": 16_000_000}},
+            duration_s=60.0,
+            transfer_bytes=10**7,
+            transfer_complete=True,
+            transfer_s=1e6 / queue_bytes,
+            utilisation=0.5,
+            long_flows_mean=4.0,
+            regime={"regime": "oscillation", "swinging_share": 0.02},
+            standing_queue={"share": 0.0},
+        )
     return found
 
 

@@ -10,39 +10,21 @@ from pathlib import Path
 import pytest
 
 import atoll_studies.sweeping.sweep
-from atoll_analysis.run_directory import RunDir
-from atoll_analysis.summary import Summary
 from atoll_cli.commands.sweep import SweepProgress
 from atoll_core.errors import MachineError, RunDirError, UsageError
 from atoll_core.units import Size
 from atoll_emulation.this_machine.core_pinning import usable_cores
 from atoll_studies.study import load_study
-from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory
+from atoll_studies.study_directory import FAILED, NoAttemptError, Provenance, StudyDirectory
 from atoll_studies.sweeping.pool import AttemptEnd
 from atoll_studies.sweeping.sweep import State, Sweep, makespan
 from tests.support.sandbox import QUICK
+from tests.support.study_runs import HERE, record
 
-HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
 OLDER = Provenance("abb", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
 
 KILLED, NOT_BEGUN, KILLED_LATER = "killed", "no lab", "killed after its attempt was added"
 EXIT_CODES = {KILLED: -9, NOT_BEGUN: NoAttemptError.exit_code, KILLED_LATER: -9}
-
-
-def record(
-    directory: StudyDirectory, point: str, outcome: str, origin: Provenance = HERE, goodput: float | None = None
-) -> None:
-    """Add an attempt as a worker does; ``goodput``: the figure of its summary."""
-    made = directory.working / point
-    made.mkdir(parents=True)
-    directory.point_path(point).mkdir(parents=True, exist_ok=True)
-    summary = dict.fromkeys(Summary.__annotations__)
-    summary |= {"links": {}, "terrestrial_rtt_ms": {}, "changes": [], "channels": 0, "ping_sent": 0}
-    RunDir(made).write_manifest({"outcome": "completed"})
-    RunDir(made).write_summary({**summary, "goodput_mbit_s": goodput})
-    number = len(directory.attempts(point)) + 1
-    kept = directory.point_path(point) / f"20260102T030405Z-{number}"
-    directory.add_attempt(made, point, Attempt(kept, outcome, "" if outcome == "valid" else "late", 10.0, origin))
 
 
 class FakePool:

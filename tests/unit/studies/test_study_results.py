@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import polars as pl
 import pytest
@@ -15,7 +16,6 @@ import pytest
 import atoll
 from atoll_analysis.figures.run_figures import FIGURES
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.summary import Summary
 from atoll_cli.commands.report import View, report_study
 from atoll_core.errors import UsageError
 from atoll_dashboards.report.plot_style import image
@@ -31,11 +31,11 @@ from atoll_studies.results.result_tables import (
 from atoll_studies.results.results import Sensitivity, read_results
 from atoll_studies.statistics.estimates import Limits, coverage
 from atoll_studies.study import load_study
-from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
+from atoll_studies.study_directory import Attempt, StudyDirectory
 from atoll_studies.views.plots import figure_plot
 from tests.support.sandbox import ATOLL, QUICK
+from tests.support.study_runs import HERE, record
 
-HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
 SEEDS = 6
 INVALID_SEED = 6
 
@@ -61,24 +61,14 @@ def directory(tmp_path: Path) -> StudyDirectory:
         channels, queue = int(point.levels["traffic.channels"]), point.levels["links.sat.to_island.queue"]
         if (channels, queue, point.seed) == (50, "60 kB", 1):
             continue
-        made = found.working / point.id
-        made.mkdir(parents=True)
-        summary = dict.fromkeys(Summary.__annotations__)
-        summary |= {"links": {}, "terrestrial_rtt_ms": {}, "changes": [], "channels": 0, "ping_sent": 0}
         finished = channels == 50 and point.seed > 2
-        summary["transfer_s"] = float(point.seed) if finished else None
+        figures: dict[str, Any] = {"transfer_s": float(point.seed) if finished else None}
         if channels == 50:
-            summary |= {"transfer_bytes": 10**6, "transfer_complete": finished, "transfer_room_s": 58.0}
-        summary["goodput_mbit_s"] = goodput(channels, queue, point.seed)
+            figures |= {"transfer_bytes": 10**6, "transfer_complete": finished, "transfer_room_s": 58.0}
         outcome = "invalid" if (channels, queue, point.seed) == (5, "30 kB", INVALID_SEED) else "valid"
         if (channels, queue) == (5, "60 kB") and point.seed > 1:
-            outcome, summary["caveats"] = "valid with caveats", [f"{point.seed} timers were late"]
-        RunDir(made).write_manifest({"outcome": "completed"})
-        RunDir(made).write_summary(summary)
-        message = "late" if outcome == "invalid" else ""
-        found.add_attempt(
-            made, point.id, Attempt(found.point_path(point.id) / "20260102T030405Z-1", outcome, message, 9.5, HERE)
-        )
+            outcome, figures["caveats"] = "valid with caveats", [f"{point.seed} timers were late"]
+        record(found, point.id, outcome, goodput=goodput(channels, queue, point.seed), **figures)
     return found
 
 

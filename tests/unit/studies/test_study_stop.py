@@ -20,7 +20,7 @@ from atoll_studies.study import StudyDescription, load_study
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.sweeping.sweep import State, Sweep
 from tests.support.sandbox import QUICK
-from tests.unit.studies.test_study_directory import HERE, record
+from tests.support.study_runs import HERE, record
 from tests.unit.studies.test_warm_up import run as series
 
 TEXT = (

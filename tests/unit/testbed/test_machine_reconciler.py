@@ -123,6 +123,14 @@ async def test_a_changed_machine_names_its_settings_with_both_values() -> None:
     assert change.reason.endswith("sysctls.net.ipv4.tcp_ecn: 0 -> 1; 1 more")
 
 
+async def test_a_machine_whose_settings_differ_in_order_alone_says_so() -> None:
+    machines = reconciler(Lab((), ("w1",)))
+    sysctls = (("net.ipv4.tcp_ecn", "0"), ("net.ipv4.tcp_sack", "1"))
+    await machines.reconcile(plan(HostSettings("w1", (), sysctls=sysctls)))
+    (change,) = machines.changes(plan(HostSettings("w1", (), sysctls=sysctls[::-1])), restart_traces=False)
+    assert change.reason == "the order of its settings"
+
+
 def test_the_smaller_mtu_of_two_versions_is_that_of_each_prefix() -> None:
     """A prefix that one version alone has is within another one of the other version."""
 
