@@ -9,13 +9,14 @@ import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import getitem
 from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.figures.run_figures import FIGURES, suggest_figure
 from atoll_core.description.file_kinds import STUDY, require_kind
 from atoll_core.description.loader import DescriptionFile
-from atoll_core.description.raw_study import MAX_SEED, RawStudy, level_name
+from atoll_core.description.raw_study import MAX_SEED, SCREENING, RawStudy, level_name
 from atoll_core.description.validation_messages import parse, suggest
 from atoll_core.description.yaml_document import Document, KeyPath, compose_document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
@@ -23,10 +24,12 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
+from atoll_core.plural import counted
 from atoll_core.units import Duration
 from atoll_emulation.this_machine.congestion_controls import missing_on_platform
 from atoll_studies.published import Published, parse_value
 from atoll_studies.statistics.flow_sample import ControlVariate
+from atoll_studies.statistics.screening import resolution_iv_design
 from atoll_studies.statistics.stopping import Stop
 from atoll_studies.statistics.warm_up import whole_windows, windows_of
 
@@ -129,6 +132,7 @@ class _Resolver:
             if name in columns:
                 reserved = ", ".join(sorted(columns))
                 self.report(("factors", name), f"the tables have columns {reserved}; choose another name")
+        self.check_design(factors)
         self.refuse_replaced_keys()
         baseline = self.baseline(factors)
         self.check_figures()
@@ -203,6 +207,17 @@ class _Resolver:
             fewer = "a smaller max" if self.raw.stop else "fewer repetitions, or 'seeds'"
             self.report(key, f"seeds from {first} on exceed {MAX_SEED}, the largest seed; write {fewer}")
         return tuple(range(first, first + repetitions))
+
+    def check_design(self, factors: Mapping[str, Levels]) -> None:
+        """Refuse a screening design without factors, or with a factor that has not two levels."""
+        if self.raw.design != SCREENING:
+            return
+        if not factors:
+            self.report(("design",), "a screening design needs factors; write 'factors', or leave 'design' out")
+        for name, levels in factors.items():
+            if len(levels) != 2:
+                text = f"{counted(len(levels), 'level')}; a screening design takes two of each factor"
+                self.report(("factors", name), text)
 
     def refuse_replaced_keys(self) -> None:
         """Refuse keys of two factors, and common settings that a factor replaces in all runs."""
@@ -338,7 +353,13 @@ class _Resolver:
                     self.report(("factors",), f"{', '.join(names)}: {mistake.message}")
 
     def combinations(self, factors: Mapping[str, Levels]) -> Iterable[Levels]:
-        """All combinations of levels. Of too many, which are refused: the first one, and those with one other level."""
+        """All combinations of levels, or those of the screening design.
+
+        Of too many, which are refused: the first one, and those with one other level.
+        """
+        if self.raw.design == SCREENING and all(len(levels) == 2 for levels in factors.values()):
+            design = resolution_iv_design(len(factors))
+            return [tuple(map(getitem, factors.values(), row)) for row in design]
         runs = self.most_repetitions * math.prod(map(len, factors.values()))
         if runs <= MOST_POINTS:
             return itertools.product(*factors.values())

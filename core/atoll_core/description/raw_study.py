@@ -78,6 +78,7 @@ class RawStudyLimits(Raw):
 
 
 MSER_5 = "mser-5"
+SCREENING = "screening"
 _WARM_UP = Between(Duration, "100 ms", LONGEST_RUN)
 
 
@@ -179,6 +180,12 @@ class RawStudy(Raw):
             "variants with their settings. All levels are combined with all levels of the other factors."
         ),
         examples=["{tcp.congestion_control: [cubic, bbr], load: {light: {traffic.channels: 5}}}"],
+    )
+    design: Literal["full", "screening"] = Field(
+        default="full",
+        description="full (default): all levels are combined with all. screening: of factors with two levels each, the "
+        "combinations of a design of resolution IV, about twice as many as factors.",
+        examples=["screening"],
     )
     repetitions: int | None = Field(
         default=None,

@@ -12,6 +12,7 @@ from atoll_analysis.figures.run_figures import FIGURES, TRANSFER_FIGURES
 from atoll_analysis.run_directory.atomic_files import replacing
 from atoll_analysis.tables.table_schemas import unit_of
 from atoll_studies.results.agreement import comparisons
+from atoll_studies.results.effects import effects
 from atoll_studies.results.queue_capacity import advice_json, queue_advice
 from atoll_studies.results.results import ConfigurationFigure, Results, letters
 from atoll_studies.statistics.estimates import Estimate, Limits, limited, quantile_estimate
@@ -260,6 +261,7 @@ def results_json(results: Results) -> dict[str, Any]:
             }
             for item in comparisons(results)
         ],
+        "effects": [asdict(effect) for effect in effects(results)],
         "queue_capacity": advice_json(queue_advice(results)),
         **(similarity.to_json() if similarity else {}),
     }

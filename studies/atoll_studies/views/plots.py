@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportUnknownMemberType=false
 # (matplotlib leaves the keyword arguments of its drawing methods untyped)
-"""Plots of results: medians with their intervals, paired differences, heat maps, distributions of completion times.
+"""Plots of results: medians with their intervals, paired differences, main effects, heat maps, completion times.
 
 Equal results give equal files.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator, StrMethodFormatter
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from atoll_analysis.figures.run_figures import FIGURES
@@ -36,6 +37,7 @@ from atoll_dashboards.report.plot_style import (
     common_style,
 )
 from atoll_dashboards.report.report_data import completed_flows
+from atoll_studies.results.effects import MainEffect, effects
 from atoll_studies.results.results import ConfigurationFigure, Results, levels_text
 from atoll_studies.statistics.estimates import Estimate, Limits
 from atoll_studies.statistics.estimates import differences as paired
@@ -65,6 +67,8 @@ def plots(results: Results) -> Iterator[tuple[str, str, Figure]]:
         yield figure, file_name, figure_plot(results, figure)
         if (plot := heat_map(results, figure)) is not None:
             yield f"{figure}, medians", f"{file_name}-map", plot
+    if main_effects := effects(results):
+        yield "main effects", "main-effects", effects_plot(main_effects)
     if (plot := completion_times(results)) is not None:
         yield "flow completion times", "flow-completion-times", plot
 
@@ -269,6 +273,42 @@ def _number(level: str) -> tuple[str, float] | None:
         return ("%" if text != level else ""), float(text)
     except ValueError:
         return None
+
+
+# Main effects
+
+
+def effects_plot(main_effects: Sequence[MainEffect]) -> Figure:
+    """A panel for each figure: the ratio of each factor's levels and its interval, the largest effect on top."""
+    by_figure = {figure: list(own) for figure, own in groupby(main_effects, key=lambda effect: effect.figure)}
+    rows = max(map(len, by_figure.values()))
+    columns = min(2, len(by_figure))
+    lines = -(-len(by_figure) // columns)
+    with common_style():
+        size = (WIDTH_IN * (1 if columns > 1 else 0.65), lines * (0.9 + 0.3 * rows))
+        plot = Figure(figsize=size, layout="constrained")
+        panels: list[Axes] = list(plot.subplots(lines, columns, squeeze=False).flat)
+        for panel, (figure, own) in zip(panels, by_figure.items(), strict=False):
+            for row, effect in enumerate(own):
+                ratio, colour = effect.ratio, BLUE if effect.is_significant else GREY
+                bars = [[ratio.value - ratio.low], [ratio.high - ratio.value]]
+                panel.errorbar(ratio.value, row, xerr=bars, fmt="o", color=colour, markersize=5, capsize=3)
+            panel.axvline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+            panel.set_xscale("log")
+            panel.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+            panel.xaxis.set_major_formatter(StrMethodFormatter("x {x:g}"))
+            panel.xaxis.set_minor_locator(NullLocator())
+            panel.set_yticks(range(len(own)), [_effect_label(effect) for effect in own], fontsize=7.5)
+            panel.set_ylim(len(own) - 0.5, -0.5)
+            panel.grid(visible=False, axis="y")
+            panel.set_title(figure, fontsize=9)
+        for panel in panels[len(by_figure) :]:
+            panel.set_axis_off()
+    return plot
+
+
+def _effect_label(effect: MainEffect) -> str:
+    return f"{effect.factor.rpartition('.')[2]}: {effect.first_level} to {effect.second_level}"
 
 
 # Heat maps

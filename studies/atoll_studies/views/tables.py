@@ -20,6 +20,7 @@ from atoll_core.plural import counted, listed, significant
 from atoll_core.units import Size
 from atoll_dashboards.report.number_format import NOT_MEASURED, decimals, figure, octets, percent
 from atoll_studies.results.agreement import OUTSIDE, Comparison, comparisons
+from atoll_studies.results.effects import MainEffect, effects
 from atoll_studies.results.queue_capacity import QueueAdvice, QueueLevel, queue_advice
 from atoll_studies.results.results import LEAST_SAMPLES, NO_REGIME, ConfigurationFigure, Results, StudyRun, letters
 from atoll_studies.results.similarity import SEED, Rows, grouped
@@ -73,8 +74,9 @@ def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
         yield _figures(results, runs_are_hidden=bool(results.similarity) and not (is_few or each_run))
         if results.stop:
             yield _repetitions(results, results.stop)
-        views = (_published(results), _regimes(results), _control_variate(results), _sensitivity(results))
-        yield from (table for table in views if table.rows)
+        for view in (_published, _effects, _regimes, _control_variate, _sensitivity):
+            if (table := view(results)).rows:
+                yield table
     yield from map(_queue, queue_advice(results))
     if each_run or not results.is_sampled or (results.similarity and is_few):
         yield _runs(results)
@@ -456,6 +458,27 @@ def _published(results: Results) -> Table:
     )
     rows = tuple(map(row, comparisons(results)))
     return Table("published figures", columns, (("", rows),), text_columns=2, notes=(note,))
+
+
+def _effects(results: Results) -> Table:
+    """Main effects of factors with two levels; no rows if the design has none."""
+    by_figure = groupby(effects(results), key=lambda effect: effect.figure)
+    sections = tuple((heading(figure), tuple(map(_effect_row, of_figure))) for figure, of_figure in by_figure)
+    note = (
+        "ratio: geometric mean at the second level relative to that at the first, over all levels of the other "
+        "factors; interval: 95 %, of Student's t over seeds; *: it excludes 1"
+    )
+    if len(results.configurations) < 2 ** len(results.factors):
+        note += "; of a screening design: no interaction of two factors is in these effects"
+    return Table("main effects", ("", "factor", "from", "to", "ratio", "interval", "seeds", ""), sections, 4, (note,))
+
+
+def _effect_row(effect: MainEffect) -> tuple[str, ...]:
+    ratio = effect.ratio
+    interval = f"{ratio.low:.2f} to {ratio.high:.2f}" if ratio.level else ""
+    mark = "*" if effect.is_significant else ""
+    levels = (effect.first_level, effect.second_level)
+    return "", effect.factor, *levels, f"{ratio.value:.2f}", interval, str(ratio.runs), mark
 
 
 def _regimes(results: Results) -> Table:
