@@ -70,8 +70,8 @@ async def test_the_daemon_follows_the_recorded_exchange(recorded: list[dict[str,
         "s1-eth1": PacketSocketCounters(4744, 212992),
         "s1-eth2": PacketSocketCounters(0, 212992),
     }
-    with pytest.raises(LabError, match="it has no CONFIG_PACKET_DIAG"):
-        await lab.packet_sockets()
+    with pytest.raises(LabError, match="no switch of this lab has a twin"):
+        await lab.command_twin("s1", "reboot")
     await lab.request(op="flood", id="q3")
     shell = await lab.open_shell(100, 30)
     assert await shell.read() == b"mininet> "

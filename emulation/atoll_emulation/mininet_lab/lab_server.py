@@ -21,7 +21,7 @@ from atoll_emulation.mininet_lab.netdev import in_namespace_of
 from atoll_emulation.mininet_lab.nodes import CONTROLLER_PORT, TWIN_PORT, LabNet, TwinProcess, command_twin, make_cables
 from atoll_emulation.mininet_lab.topology import LabTopo
 from atoll_emulation.this_machine.network_state import network_state
-from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters, packet_sockets_of
+from atoll_emulation.this_machine.packet_sockets import packet_sockets_of
 
 DATAPATHS = {"kernel": "kernel", "user": "userspace"}  # Mininet's word: Open vSwitch's and ours
 
@@ -143,16 +143,21 @@ class _RequestServer:
                     self.answer(request)
 
     def answer(self, request: dict[str, Any]) -> None:
-        """Carry out a request. If it has an operation and an id, but is not understood, the answer has the reason."""
+        """Carry out a request. If it cannot be, and has an operation and an id, the answer has the reason."""
         try:
-            is_understood, reason = self._perform(request), "unknown operation, or its fields are not as they must be"
-        except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:
-            is_understood, reason = False, f"{type(error).__name__}: {error}"
-        if is_understood:
+            if self._perform(request):
+                return
+            mistake = "unknown operation, or its fields are not as they must be"
+        except (LabError, OSError) as error:
+            self._lines.send(request["op"], id=request["id"], ok=False, error=plain(str(error)))
             return
+        except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:
+            mistake = f"{type(error).__name__}: {error}"
         match request:
             case {"op": op, "id": name}:
-                self._lines.send(str(op), id=name, ok=False, error=plain(f"request `{op}` is not understood: {reason}"))
+                self._lines.send(
+                    str(op), id=name, ok=False, error=plain(f"request `{op}` is not understood: {mistake}")
+                )
             case _:
                 sys.stderr.write(f"lab: ignored {request}\n")
 
@@ -160,11 +165,14 @@ class _RequestServer:
         """Carry out a request; whether it is one."""
         match request:
             case {"op": "packet-sockets", "id": name}:
-                self._answer_packet_sockets(name)
+                sockets = packet_sockets_of(self._switch.daemon.pid)
+                counters = {interface: asdict(socket) for interface, socket in sockets.items()}
+                self._lines.send("packet-sockets", id=name, sockets=counters)
             case {"op": "network-state", "id": name}:
-                self._answer_network_state(name)
+                self._lines.send("network-state", id=name, hosts=self._network_state())
             case {"op": "twin", "id": name, "switch": switch, "words": words}:
-                self._command_twin(name, switch, words)
+                command_twin(self._net, switch, words)
+                self._lines.send("twin", id=name)
             case {"op": "shell", "id": name} if self._shell is not None:
                 self._lines.send("shell-closed", id=name, message="another shell is open on this lab")
             case {"op": "shell", "id": name, "columns": columns, "rows": rows}:
@@ -177,34 +185,12 @@ class _RequestServer:
                 return False
         return True
 
-    def _answer_packet_sockets(self, name: str) -> None:
-        sockets: dict[str, PacketSocketCounters] = {}
-        failure: str | None = None
-        try:
-            sockets = packet_sockets_of(self._switch.daemon.pid)
-        except LabError as error:
-            failure = str(error)
-        counters = {interface: asdict(socket) for interface, socket in sockets.items()}
-        self._lines.send("packet-sockets", id=name, sockets=counters, unknown=failure)
-
-    def _answer_network_state(self, name: str) -> None:
+    def _network_state(self) -> dict[str, Any]:
         hosts: dict[str, Any] = {}
-        failure: str | None = None
-        try:
-            for machine in self._net.hosts:
-                with in_namespace_of(machine.pid):
-                    hosts[machine.name] = network_state()
-        except OSError as error:
-            failure = str(error)
-        self._lines.send("network-state", id=name, hosts=hosts, unknown=failure)
-
-    def _command_twin(self, name: str, switch: str, words: list[str]) -> None:
-        refusal: str | None = None
-        try:
-            command_twin(self._net, switch, words)
-        except LabError as error:
-            refusal = str(error)
-        self._lines.send("twin", id=name, refused=refusal)
+        for machine in self._net.hosts:
+            with in_namespace_of(machine.pid):
+                hosts[machine.name] = network_state()
+        return hosts
 
     def _begin_shell(self, shell: TerminalSession | Script) -> None:
         self._shell = shell
