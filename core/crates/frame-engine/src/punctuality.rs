@@ -11,26 +11,23 @@ const STALL_FROM_NS: u64 = 5_000_000;
 /// moved to the engine's clock with an uncertainty of 5 us (`clock`).
 const CLAMP_FROM_NS: u64 = 10_000;
 
-/// When packets came and left: sums, and maxima of an interval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Timing {
-    /// The latest departure.
-    pub lateness_max_ns: u64,
-    /// Taken to have arrived later than their stamps say.
-    pub clamped_packets: u64,
-    /// By how much at most.
-    pub clamped_max_ns: u64,
-    /// Stretches of time in which nothing left that was due.
-    pub stall_count: u64,
-    /// Their length in all.
-    pub stall_ns: u64,
+sums! {
+    /// When packets came and left: sums, and maxima of an interval.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub struct Timing {
+        /// Taken to have arrived later than their stamps say.
+        pub clamped_packets: u64,
+        /// Stretches of time in which nothing left that was due.
+        pub stall_count: u64,
+        /// Their length in all.
+        pub stall_ns: u64,
+    } and others {
+        /// The latest departure.
+        pub lateness_max_ns: u64,
+        /// By how much at most.
+        pub clamped_max_ns: u64,
+    }
 }
-
-sums!(Timing {
-    clamped_packets,
-    stall_count,
-    stall_ns
-});
 
 /// Lateness of all departures between two marks, its maximum excepted.
 #[derive(Debug, Serialize)]
@@ -39,22 +36,18 @@ pub struct Lateness {
     lateness_histogram: Histogram,
 }
 
-/// Frames that the receive ring did not deliver as it should: sums.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Doubtful {
-    /// The ring was full.
-    pub unread_packets: u64,
-    /// Their stamps fit no clock.
-    pub unstamped_packets: u64,
-    /// Their senders left the checksum to hardware.
-    pub no_checksum_packets: u64,
+sums! {
+    /// Frames that the receive ring did not deliver as it should: sums.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub struct Doubtful {
+        /// The ring was full.
+        pub unread_packets: u64,
+        /// Their stamps fit no clock.
+        pub unstamped_packets: u64,
+        /// Their senders left the checksum to hardware.
+        pub no_checksum_packets: u64,
+    }
 }
-
-sums!(Doubtful {
-    unread_packets,
-    unstamped_packets,
-    no_checksum_packets
-});
 
 /// Counts the departures of one direction or class.
 #[derive(Debug)]

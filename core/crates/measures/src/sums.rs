@@ -3,41 +3,58 @@
 
 use std::iter::Sum;
 
-/// Sums that can be compared with those of an earlier instant.
-pub trait Since {
+/// Sums that can be added, and compared with those of an earlier instant.
+pub trait Since: Sized {
+    /// Combine each sum with that of another value.
+    #[must_use]
+    fn combine(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self;
+
     /// The increase since `before`. Sums that were read one after the other can be short of each other by a little:
     /// that counts as nothing added.
     #[must_use]
-    fn since(&self, before: &Self) -> Self;
+    fn since(&self, before: &Self) -> Self {
+        self.combine(before, u64::saturating_sub)
+    }
+
+    /// Both together.
+    #[must_use]
+    fn plus(&self, other: &Self) -> Self {
+        self.combine(other, |sum, other| sum + other)
+    }
 }
 
 impl Since for u64 {
-    fn since(&self, before: &Self) -> Self {
-        self.saturating_sub(*before)
+    fn combine(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
+        combine(*self, *other)
     }
 }
 
 /// Sums that may be unknown.
 impl<T: Since + Copy + Default> Since for Option<T> {
-    fn since(&self, before: &Self) -> Self {
-        self.map(|sum| sum.since(&before.unwrap_or_default()))
+    fn combine(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
+        self.map(|sum| sum.combine(&other.unwrap_or_default(), combine))
     }
 }
 
 impl<T: Since, const N: usize> Since for [T; N] {
-    fn since(&self, before: &Self) -> Self {
-        std::array::from_fn(|index| self[index].since(&before[index]))
+    fn combine(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
+        std::array::from_fn(|index| self[index].combine(&other[index], combine))
     }
 }
 
-/// Implement [`Since`] for a `Copy` struct: the fields named are sums, all others stay as they are.
+/// Declare a `Copy` struct of sums, and of other fields, which stay as they are; implement [`Since`] for it.
 ///
 /// ```
 /// use atoll_measures::Since;
 ///
-/// #[derive(Clone, Copy)]
-/// struct Passed { packets: u64, waiting: u64 }
-/// atoll_measures::sums!(Passed { packets });
+/// atoll_measures::sums! {
+///     #[derive(Clone, Copy)]
+///     struct Passed {
+///         packets: u64,
+///     } and others {
+///         waiting: u64,
+///     }
+/// }
 ///
 /// let before = Passed { packets: 5, waiting: 9 };
 /// let difference = Passed { packets: 7, waiting: 1 }.since(&before);
@@ -45,26 +62,40 @@ impl<T: Since, const N: usize> Since for [T; N] {
 /// ```
 #[macro_export]
 macro_rules! sums {
-    ($name:ident { $($sum:ident),+ $(,)? }) => {
+    (
+        $(#[$of_struct:meta])*
+        $visibility:vis struct $name:ident {
+            $($(#[$of_sum:meta])* $sum_visibility:vis $sum:ident: $sum_type:ty,)+
+        } $(and others {
+            $($(#[$of_other:meta])* $other_visibility:vis $other:ident: $other_type:ty,)+
+        })?
+    ) => {
+        $(#[$of_struct])*
+        $visibility struct $name {
+            $($(#[$of_sum])* $sum_visibility $sum: $sum_type,)+
+            $($($(#[$of_other])* $other_visibility $other: $other_type,)+)?
+        }
+
         impl $crate::Since for $name {
-            #[allow(clippy::needless_update, reason = "where every field is a sum")]
-            fn since(&self, before: &Self) -> Self {
+            fn combine(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
                 Self {
-                    $($sum: $crate::Since::since(&self.$sum, &before.$sum),)+
-                    ..*self
+                    $($sum: $crate::Since::combine(&self.$sum, &other.$sum, combine),)+
+                    $($($other: self.$other,)+)?
                 }
             }
         }
     };
 }
 
-/// Packets and their counted bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Count {
-    /// How many.
-    pub packets: u64,
-    /// Their counted bytes.
-    pub bytes: u64,
+crate::sums! {
+    /// Packets and their counted bytes.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct Count {
+        /// How many.
+        pub packets: u64,
+        /// Their counted bytes.
+        pub bytes: u64,
+    }
 }
 
 impl Count {
@@ -85,14 +116,9 @@ impl Count {
 
 impl Sum for Count {
     fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
-        counts.fold(Self::default(), |sum, count| Self {
-            packets: sum.packets + count.packets,
-            bytes: sum.bytes + count.bytes,
-        })
+        counts.fold(Self::default(), |sum, count| sum.plus(&count))
     }
 }
-
-crate::sums!(Count { packets, bytes });
 
 /// Sums at the last mark.
 #[derive(Debug, Clone, Copy, Default)]

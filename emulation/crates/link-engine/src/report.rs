@@ -8,44 +8,51 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// One direction: sums and gauges, and the maxima of an interval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct DirectionCounters {
-    pub(crate) in_packets: u64,
-    pub(crate) in_bytes: u64,
-    pub(crate) out_packets: u64,
-    pub(crate) out_bytes: u64,
-    pub(crate) dropped_packets: u64,
-    pub(crate) dropped_bytes: u64,
-    #[serde(flatten)]
-    pub(crate) dropped: DroppedByCause,
-    pub(crate) oversize_packets: u64,
-    pub(crate) queue_bytes: u64,
-    pub(crate) queue_max_bytes: u64,
-    pub(crate) held_packets: u64,
-    pub(crate) idle_ns: u64,
-    pub(crate) lost_after_packets: u64,
-    pub(crate) lost_after_bytes: u64,
-    /// Of a link that has a queue of low priority.
-    #[serde(flatten)]
-    pub(crate) low_priority: Option<LowPriorityCounters>,
-    #[serde(flatten)]
-    pub(crate) timing: Timing,
-    #[serde(flatten)]
-    pub(crate) doubtful: Doubtful,
+sums! {
+    /// One direction: sums and gauges, and the maxima of an interval.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub(crate) struct DirectionCounters {
+        pub(crate) in_packets: u64,
+        pub(crate) in_bytes: u64,
+        pub(crate) out_packets: u64,
+        pub(crate) out_bytes: u64,
+        pub(crate) dropped_packets: u64,
+        pub(crate) dropped_bytes: u64,
+        #[serde(flatten)]
+        pub(crate) dropped: DroppedByCause,
+        pub(crate) oversize_packets: u64,
+        /// Arrivals that are read late can begin in time that was counted as idle.
+        pub(crate) idle_ns: u64,
+        pub(crate) lost_after_packets: u64,
+        pub(crate) lost_after_bytes: u64,
+        /// Of a link that has a queue of low priority.
+        #[serde(flatten)]
+        pub(crate) low_priority: Option<LowPriorityCounters>,
+        #[serde(flatten)]
+        pub(crate) doubtful: Doubtful,
+    } and others {
+        pub(crate) queue_bytes: u64,
+        pub(crate) queue_max_bytes: u64,
+        pub(crate) held_packets: u64,
+        #[serde(flatten)]
+        pub(crate) timing: Timing,
+    }
 }
 
-/// The packets of low priority, which the other counters include, and their queue, which they do not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct LowPriorityCounters {
-    low_priority_in_packets: u64,
-    low_priority_in_bytes: u64,
-    low_priority_sent_packets: u64,
-    low_priority_sent_bytes: u64,
-    dropped_low_priority_packets: u64,
-    dropped_low_priority_bytes: u64,
-    low_priority_queue_bytes: u64,
-    low_priority_queue_max_bytes: u64,
+sums! {
+    /// The packets of low priority, which the other counters include, and their queue, which they do not.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub(crate) struct LowPriorityCounters {
+        low_priority_in_packets: u64,
+        low_priority_in_bytes: u64,
+        low_priority_sent_packets: u64,
+        low_priority_sent_bytes: u64,
+        dropped_low_priority_packets: u64,
+        dropped_low_priority_bytes: u64,
+    } and others {
+        low_priority_queue_bytes: u64,
+        low_priority_queue_max_bytes: u64,
+    }
 }
 
 impl LowPriorityCounters {
@@ -76,15 +83,6 @@ impl LowPriorityCounters {
         }
     }
 }
-
-sums!(LowPriorityCounters {
-    low_priority_in_packets,
-    low_priority_in_bytes,
-    low_priority_sent_packets,
-    low_priority_sent_bytes,
-    dropped_low_priority_packets,
-    dropped_low_priority_bytes,
-});
 
 /// The time that packets of low priority took to be sent.
 #[derive(Debug, Serialize)]
@@ -135,8 +133,8 @@ impl DroppedByCause {
 }
 
 impl Since for DroppedByCause {
-    fn since(&self, before: &Self) -> Self {
-        Self(self.0.since(&before.0))
+    fn combine(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
+        Self(self.0.combine(&other.0, combine))
     }
 }
 
@@ -150,23 +148,6 @@ impl Serialize for DroppedByCause {
         map.end()
     }
 }
-
-// Arrivals that are read late can begin in time that was counted as idle.
-sums!(DirectionCounters {
-    in_packets,
-    in_bytes,
-    out_packets,
-    out_bytes,
-    dropped_packets,
-    dropped_bytes,
-    dropped,
-    oversize_packets,
-    idle_ns,
-    lost_after_packets,
-    lost_after_bytes,
-    low_priority,
-    doubtful,
-});
 
 /// One direction between two marks: sums of that time, gauges at its end.
 #[derive(Debug, Serialize)]
@@ -195,40 +176,32 @@ pub(crate) struct DelayBox<T> {
     pub(crate) overloaded: bool,
 }
 
-/// The packets of a delay box that no class counts, and those of all classes that the receive ring did not deliver as it
-/// should.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct CommonCounters {
-    pub(crate) unknown_vlan_packets: u64,
-    pub(crate) oversize_packets: u64,
-    #[serde(flatten)]
-    pub(crate) doubtful: Doubtful,
+sums! {
+    /// The packets of a delay box that no class counts, and those of all classes that the receive ring did not deliver as it
+    /// should.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub(crate) struct CommonCounters {
+        pub(crate) unknown_vlan_packets: u64,
+        pub(crate) oversize_packets: u64,
+        #[serde(flatten)]
+        pub(crate) doubtful: Doubtful,
+    }
 }
 
-sums!(CommonCounters {
-    unknown_vlan_packets,
-    oversize_packets,
-    doubtful
-});
-
-/// One class: sums and a gauge, and the maxima of an interval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct ClassCounters {
-    pub(crate) in_packets: u64,
-    pub(crate) in_bytes: u64,
-    pub(crate) out_packets: u64,
-    pub(crate) out_bytes: u64,
-    pub(crate) held_packets: u64,
-    #[serde(flatten)]
-    pub(crate) timing: Timing,
+sums! {
+    /// One class: sums and a gauge, and the maxima of an interval.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub(crate) struct ClassCounters {
+        pub(crate) in_packets: u64,
+        pub(crate) in_bytes: u64,
+        pub(crate) out_packets: u64,
+        pub(crate) out_bytes: u64,
+    } and others {
+        pub(crate) held_packets: u64,
+        #[serde(flatten)]
+        pub(crate) timing: Timing,
+    }
 }
-
-sums!(ClassCounters {
-    in_packets,
-    in_bytes,
-    out_packets,
-    out_bytes
-});
 
 /// One class between two marks.
 #[derive(Debug, Serialize)]

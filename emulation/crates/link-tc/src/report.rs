@@ -51,60 +51,50 @@ impl MeasuredDirection {
     }
 }
 
-/// One direction: sums, and gauges of now.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct DirectionFigures {
-    pub(crate) in_packets: u64,
-    pub(crate) in_bytes: u64,
-    pub(crate) out_packets: u64,
-    pub(crate) out_bytes: u64,
-    pub(crate) dropped_packets: u64,
-    pub(crate) dropped_bytes: u64,
-    pub(crate) dropped_queue_packets: u64,
-    /// Unknown, as are those of losses, where packets are lost before the queue, and where there are two queues: the
-    /// kernel counts both together.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) dropped_queue_bytes: Option<u64>,
-    pub(crate) dropped_loss_packets: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) dropped_loss_bytes: Option<u64>,
-    pub(crate) lost_after_packets: u64,
-    pub(crate) lost_after_bytes: u64,
-    pub(crate) queue_bytes: u64,
-    pub(crate) queue_max_bytes: u64,
-    pub(crate) held_packets: u64,
-    /// Of a link that has a queue of low priority.
-    #[serde(flatten)]
-    pub(crate) low_priority: Option<LowPriorityFigures>,
-    /// The delay's netem was full since the last mark, which is to be impossible.
-    pub(crate) overloaded: bool,
+sums! {
+    /// One direction: sums, and gauges of now.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub(crate) struct DirectionFigures {
+        pub(crate) in_packets: u64,
+        pub(crate) in_bytes: u64,
+        pub(crate) out_packets: u64,
+        pub(crate) out_bytes: u64,
+        pub(crate) dropped_packets: u64,
+        pub(crate) dropped_bytes: u64,
+        pub(crate) dropped_queue_packets: u64,
+        /// Unknown, as are those of losses, where packets are lost before the queue, and where there are two queues: the
+        /// kernel counts both together.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) dropped_queue_bytes: Option<u64>,
+        pub(crate) dropped_loss_packets: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) dropped_loss_bytes: Option<u64>,
+        pub(crate) lost_after_packets: u64,
+        pub(crate) lost_after_bytes: u64,
+        /// Of a link that has a queue of low priority.
+        #[serde(flatten)]
+        pub(crate) low_priority: Option<LowPriorityFigures>,
+    } and others {
+        pub(crate) queue_bytes: u64,
+        pub(crate) queue_max_bytes: u64,
+        pub(crate) held_packets: u64,
+        /// The delay's netem was full since the last mark, which is to be impossible.
+        pub(crate) overloaded: bool,
+    }
 }
 
-sums!(DirectionFigures {
-    in_packets,
-    in_bytes,
-    out_packets,
-    out_bytes,
-    dropped_packets,
-    dropped_bytes,
-    dropped_queue_packets,
-    dropped_queue_bytes,
-    dropped_loss_packets,
-    dropped_loss_bytes,
-    lost_after_packets,
-    lost_after_bytes,
-    low_priority,
-});
-
-/// The packets of low priority, which the other sums include, and their queue, which the other gauges do not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct LowPriorityFigures {
-    pub(crate) low_priority_in_packets: u64,
-    pub(crate) low_priority_sent_packets: u64,
-    pub(crate) low_priority_sent_bytes: u64,
-    pub(crate) dropped_low_priority_packets: u64,
-    pub(crate) low_priority_queue_bytes: u64,
-    pub(crate) low_priority_queue_max_bytes: u64,
+sums! {
+    /// The packets of low priority, which the other sums include, and their queue, which the other gauges do not.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub(crate) struct LowPriorityFigures {
+        pub(crate) low_priority_in_packets: u64,
+        pub(crate) low_priority_sent_packets: u64,
+        pub(crate) low_priority_sent_bytes: u64,
+        pub(crate) dropped_low_priority_packets: u64,
+    } and others {
+        pub(crate) low_priority_queue_bytes: u64,
+        pub(crate) low_priority_queue_max_bytes: u64,
+    }
 }
 
 impl LowPriorityFigures {
@@ -120,13 +110,6 @@ impl LowPriorityFigures {
     }
 }
 
-sums!(LowPriorityFigures {
-    low_priority_in_packets,
-    low_priority_sent_packets,
-    low_priority_sent_bytes,
-    dropped_low_priority_packets,
-});
-
 /// A delay box.
 #[derive(Debug, Serialize)]
 pub(crate) struct DelayFigures {
@@ -136,14 +119,17 @@ pub(crate) struct DelayFigures {
     pub(crate) overloaded: bool,
 }
 
-/// One class: sums, and a gauge.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct ClassFigures {
-    pub(crate) in_packets: u64,
-    pub(crate) in_bytes: u64,
-    pub(crate) out_packets: u64,
-    pub(crate) out_bytes: u64,
-    pub(crate) held_packets: u64,
+sums! {
+    /// One class: sums, and a gauge.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub(crate) struct ClassFigures {
+        pub(crate) in_packets: u64,
+        pub(crate) in_bytes: u64,
+        pub(crate) out_packets: u64,
+        pub(crate) out_bytes: u64,
+    } and others {
+        pub(crate) held_packets: u64,
+    }
 }
 
 impl ClassFigures {
@@ -157,13 +143,6 @@ impl ClassFigures {
         }
     }
 }
-
-sums!(ClassFigures {
-    in_packets,
-    in_bytes,
-    out_packets,
-    out_bytes
-});
 
 /// Print a line.
 pub(crate) fn print(line: &Line<Figures, Measurement>) -> Result<(), TcError> {

@@ -4,114 +4,61 @@
 use atoll_measures::sums;
 use serde::Serialize;
 
-/// Sums of what came from the other coder.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct DecoderSums {
-    pub(crate) arrived_source_packets: u64,
-    pub(crate) arrived_repair_packets: u64,
-    pub(crate) useful_repair_packets: u64,
-    pub(crate) recovered_packets: u64,
-    pub(crate) recovery_delay_ns: u64,
-    pub(crate) complete_generations: u64,
-    pub(crate) lost_generations: u64,
-    pub(crate) lost_packets: u64,
-    pub(crate) late_packets: u64,
-    pub(crate) malformed_packets: u64,
-    /// Lost in the tunnel, by the numbers of those that arrived: only with feedback, as are their bursts.
-    pub(crate) missing_source_packets: u64,
-    pub(crate) bursts_of_1: u64,
-    pub(crate) bursts_of_2: u64,
-    pub(crate) bursts_of_3_to_4: u64,
-    pub(crate) bursts_of_5_to_8: u64,
-    pub(crate) longer_bursts: u64,
+sums! {
+    /// Sums of what came from the other coder.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub(crate) struct DecoderSums {
+        pub(crate) arrived_source_packets: u64,
+        pub(crate) arrived_repair_packets: u64,
+        pub(crate) useful_repair_packets: u64,
+        pub(crate) recovered_packets: u64,
+        pub(crate) recovery_delay_ns: u64,
+        pub(crate) complete_generations: u64,
+        pub(crate) lost_generations: u64,
+        pub(crate) lost_packets: u64,
+        pub(crate) late_packets: u64,
+        pub(crate) malformed_packets: u64,
+        /// Lost in the tunnel, by the numbers of those that arrived: only with feedback, as are their bursts.
+        pub(crate) missing_source_packets: u64,
+        pub(crate) bursts_of_1: u64,
+        pub(crate) bursts_of_2: u64,
+        pub(crate) bursts_of_3_to_4: u64,
+        pub(crate) bursts_of_5_to_8: u64,
+        pub(crate) longer_bursts: u64,
+    }
 }
 
-/// [`sums!`], which can be added.
-macro_rules! added_sums {
-    ($name:ident { $($sum:ident),+ $(,)? }) => {
-        sums!($name { $($sum),+ });
-
-        impl std::ops::AddAssign for $name {
-            fn add_assign(&mut self, other: Self) {
-                $(self.$sum += other.$sum;)+
-            }
-        }
-    };
+sums! {
+    /// Sums since the start.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub(crate) struct Sums {
+        pub(crate) source_packets: u64,
+        pub(crate) source_bytes: u64,
+        pub(crate) uncoded_packets: u64,
+        pub(crate) repair_packets: u64,
+        pub(crate) repair_bytes: u64,
+        pub(crate) dropped_repair_packets: u64,
+        pub(crate) encoded_generations: u64,
+        pub(crate) useless_repair_packets: u64,
+        pub(crate) sent_reports: u64,
+        pub(crate) arrived_reports: u64,
+        pub(crate) redundancy_changes: u64,
+        pub(crate) fallbacks: u64,
+        /// Packets that waited for those before them, the sum of their times, and packets that were not waited for any longer.
+        pub(crate) held_packets: u64,
+        pub(crate) held_ns: u64,
+        pub(crate) given_up_packets: u64,
+        #[serde(flatten)]
+        pub(crate) decoded: DecoderSums,
+        pub(crate) other_version_packets: u64,
+        pub(crate) oversize_packets: u64,
+        pub(crate) unsent_packets: u64,
+        pub(crate) unread_packets: u64,
+        pub(crate) ignored_frames: u64,
+        /// CPU time of the program.
+        pub(crate) cpu_ns: u64,
+    }
 }
-
-added_sums!(DecoderSums {
-    arrived_source_packets,
-    arrived_repair_packets,
-    useful_repair_packets,
-    recovered_packets,
-    recovery_delay_ns,
-    complete_generations,
-    lost_generations,
-    lost_packets,
-    late_packets,
-    malformed_packets,
-    missing_source_packets,
-    bursts_of_1,
-    bursts_of_2,
-    bursts_of_3_to_4,
-    bursts_of_5_to_8,
-    longer_bursts,
-});
-
-/// Sums since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Sums {
-    pub(crate) source_packets: u64,
-    pub(crate) source_bytes: u64,
-    pub(crate) uncoded_packets: u64,
-    pub(crate) repair_packets: u64,
-    pub(crate) repair_bytes: u64,
-    pub(crate) dropped_repair_packets: u64,
-    pub(crate) encoded_generations: u64,
-    pub(crate) useless_repair_packets: u64,
-    pub(crate) sent_reports: u64,
-    pub(crate) arrived_reports: u64,
-    pub(crate) redundancy_changes: u64,
-    pub(crate) fallbacks: u64,
-    /// Packets that waited for those before them, the sum of their times, and packets that were not waited for any longer.
-    pub(crate) held_packets: u64,
-    pub(crate) held_ns: u64,
-    pub(crate) given_up_packets: u64,
-    #[serde(flatten)]
-    pub(crate) decoded: DecoderSums,
-    pub(crate) other_version_packets: u64,
-    pub(crate) oversize_packets: u64,
-    pub(crate) unsent_packets: u64,
-    pub(crate) unread_packets: u64,
-    pub(crate) ignored_frames: u64,
-    /// CPU time of the program.
-    pub(crate) cpu_ns: u64,
-}
-
-sums!(Sums {
-    source_packets,
-    source_bytes,
-    uncoded_packets,
-    repair_packets,
-    repair_bytes,
-    dropped_repair_packets,
-    encoded_generations,
-    useless_repair_packets,
-    sent_reports,
-    arrived_reports,
-    redundancy_changes,
-    fallbacks,
-    held_packets,
-    held_ns,
-    given_up_packets,
-    decoded,
-    other_version_packets,
-    oversize_packets,
-    unsent_packets,
-    unread_packets,
-    ignored_frames,
-    cpu_ns,
-});
 
 /// Current values, and the largest of an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

@@ -13,7 +13,7 @@ use crate::stream::Delivery;
 use crate::tunnel::{Tunnel, is_congestion_marked};
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
 use atoll_headers::{ETHERNET_BYTES, ethernet_header};
-use atoll_measures::{Marked, Peak};
+use atoll_measures::{Marked, Peak, Since as _};
 use atoll_redundancy::{AdaptiveRedundancy, Report};
 use atoll_rlnc::CodeError;
 use serde::Deserialize;
@@ -318,7 +318,7 @@ impl Coder {
             ..self.sums
         };
         for tunnel in &self.tunnels {
-            sums.decoded += tunnel.decoder.sums();
+            sums.decoded = sums.decoded.plus(&tunnel.decoder.sums());
             if let Some(held_sums) = tunnel.in_order.as_ref().map(InOrder::sums) {
                 sums.held_packets += held_sums.packets;
                 sums.held_ns += held_sums.waited_ns;
