@@ -59,20 +59,10 @@ enum Command {
     Probe,
     /// The frames of an interface into a pcap file (configuration on standard input)
     Capture,
-    /// Print the flows a seed draws
-    #[command(disable_help_flag = true)]
-    Flows {
-        /// Arguments of this tool; `--help` lists them
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
+    Flows(atoll_traffic::FlowsArguments),
     /// Capture files to packet records
-    #[command(disable_help_flag = true)]
-    Pcap {
-        /// Arguments of this tool; `--help` lists them
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
+    #[command(subcommand)]
+    Pcap(atoll_pcap::PcapTool),
 }
 
 fn main() -> ExitCode {
@@ -89,15 +79,15 @@ fn main() -> ExitCode {
         Command::Tc => atoll_link_tc::run(),
         Command::Pep => atoll_pep::run(),
         Command::Coder => atoll_coder::run(),
-        Command::Serve => atoll_traffic::run_serve(),
-        Command::Load => atoll_traffic::run_load(),
-        Command::Transfer => atoll_traffic::run_transfer(),
-        Command::Udp => atoll_traffic::run_udp(),
-        Command::Ping => atoll_traffic::run_ping(),
-        Command::Probe => atoll_traffic::run_probe(),
+        Command::Serve => atoll_traffic::run(atoll_traffic::serve),
+        Command::Load => atoll_traffic::run(atoll_traffic::load),
+        Command::Transfer => atoll_traffic::run(atoll_traffic::transfer),
+        Command::Udp => atoll_traffic::run(atoll_traffic::udp),
+        Command::Ping => atoll_traffic::run(atoll_traffic::ping),
+        Command::Probe => atoll_traffic::run(atoll_traffic::probe),
         Command::Capture => atoll_capture::run(),
-        Command::Flows { arguments } => atoll_traffic::run_flows(&arguments),
-        Command::Pcap { arguments } => atoll_pcap::run(&arguments),
+        Command::Flows(arguments) => atoll_traffic::flows(&arguments).map_err(Into::into),
+        Command::Pcap(tool) => atoll_pcap::run(&tool),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

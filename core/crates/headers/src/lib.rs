@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! VLAN tags and checksums of Ethernet and IP headers.
+//! VLAN tags, checksums and prefixes of Ethernet and IP headers.
 #![forbid(unsafe_code)]
 
+use serde::Deserialize;
 use std::net::Ipv4Addr;
+use std::str::FromStr;
 
 /// Bytes of the two Ethernet addresses; a VLAN tag follows them.
 pub const ADDRESSES_BYTES: usize = 12;
@@ -92,9 +94,67 @@ pub fn pseudo_header_sum(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, bytes: usiz
     sum + u32::from(protocol) + bytes as u32
 }
 
+/// An IPv4 prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Prefix {
+    network: u32,
+    mask: u32,
+}
+
+impl Prefix {
+    /// Whether an address is in it.
+    #[must_use]
+    pub fn contains(self, address: impl Into<u32>) -> bool {
+        address.into() & self.mask == self.network
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let (address, bits) = text.split_once('/')?;
+            let network = address.parse().map(Ipv4Addr::to_bits).ok()?;
+            let bits: u32 = bits.parse().ok().filter(|bits| *bits <= 32)?;
+            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+            (network & mask == network).then_some(Self { network, mask })
+        };
+        parse().ok_or_else(|| format!("'{text}' is not an IPv4 prefix such as 10.20.0.0/16"))
+    }
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prefixes_of_every_length_are_understood() {
+        let holds =
+            |prefix: &str, address: u32| prefix.parse::<Prefix>().unwrap().contains(address);
+        assert!(holds("10.20.0.0/16", 0x0a14_ffff));
+        assert!(!holds("10.20.0.0/16", 0x0a15_0000));
+        assert!(holds("0.0.0.0/0", 7));
+        assert!(holds("10.20.0.1/32", 0x0a14_0001));
+        for wrong in [
+            "10.20.0.0",
+            "10.20/16",
+            "10.20.0.0/33",
+            "10.20.0.1/16",
+            "x/8",
+        ] {
+            assert!(wrong.parse::<Prefix>().is_err(), "{wrong}");
+        }
+    }
 
     const TAG: VlanTag = VlanTag {
         control: 0x2065,

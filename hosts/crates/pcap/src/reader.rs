@@ -5,7 +5,7 @@
 //! stamps, both byte orders. A file that ends within a frame (its writer was killed, the disk was
 //! full) gives the frames before, and says so.
 
-use crate::PcapError;
+use crate::failed_on;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -46,13 +46,13 @@ pub struct Reader {
 
 impl Reader {
     /// Open a capture; compression is recognised by content, whatever the file's name.
-    pub fn open(path: &Path) -> Result<Self, PcapError> {
+    pub fn open(path: &Path) -> Result<Self, String> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(PcapError::file(&name))?;
+        let file = File::open(path).map_err(failed_on(&name))?;
         let mut input = BufReader::with_capacity(BUFFER, file);
-        let head = input.fill_buf().map_err(PcapError::file(&name))?;
+        let head = input.fill_buf().map_err(failed_on(&name))?;
         if head.starts_with(&MAGIC_ZSTD) {
-            let decoder = zstd::Decoder::with_buffer(input).map_err(PcapError::file(&name))?;
+            let decoder = zstd::Decoder::with_buffer(input).map_err(failed_on(&name))?;
             Self::new(name, Box::new(BufReader::with_capacity(BUFFER, decoder)))
         } else {
             Self::new(name, Box::new(input))
@@ -60,7 +60,7 @@ impl Reader {
     }
 
     /// Read the header of a capture from `input`; `path` is for messages.
-    pub fn new(path: String, input: Box<dyn Read>) -> Result<Self, PcapError> {
+    pub fn new(path: String, input: Box<dyn Read>) -> Result<Self, String> {
         let mut reader = Self {
             path,
             input,
@@ -82,16 +82,16 @@ impl Reader {
         // The upper bits describe frame check sequences.
         let link_type = reader.read_word(&header[20..24]) & 0x0fff_ffff;
         if link_type != LINK_TYPE_ETHERNET {
-            return Err(PcapError::LinkType {
-                path: reader.path,
-                link_type,
-            });
+            return Err(format!(
+                "{}: has link type {link_type}, not Ethernet; capture on one interface, not on \"any\"",
+                reader.path
+            ));
         }
         Ok(reader)
     }
 
     /// The next frame; `None` at the end.
-    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, PcapError> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, String> {
         if self.truncated {
             return Ok(None);
         }
@@ -105,11 +105,10 @@ impl Reader {
             [0, 4, 8, 12].map(|at| self.read_word(&header[at..at + 4]));
         self.frames += 1;
         if kept > LONGEST_FRAME_BYTES {
-            return Err(PcapError::Damaged {
-                path: self.path.clone(),
-                frame: self.frames,
-                bytes: kept,
-            });
+            return Err(format!(
+                "{}: frame {} claims {kept} bytes: the file is damaged",
+                self.path, self.frames
+            ));
         }
         let mut frame = std::mem::take(&mut self.frame);
         frame.resize(kept as usize, 0);
@@ -126,7 +125,7 @@ impl Reader {
         }))
     }
 
-    fn recognise(&mut self, magic: [u8; 4]) -> Result<(), PcapError> {
+    fn recognise(&mut self, magic: [u8; 4]) -> Result<(), String> {
         for (big_endian, number) in [
             (false, u32::from_le_bytes(magic)),
             (true, u32::from_be_bytes(magic)),
@@ -135,12 +134,19 @@ impl Reader {
             match number {
                 MAGIC_MICROSECONDS => self.ns_per_unit = 1000,
                 MAGIC_NANOSECONDS => self.ns_per_unit = 1,
-                MAGIC_PCAPNG => return Err(PcapError::PcapNg(self.path.clone())),
+                MAGIC_PCAPNG => {
+                    let path = &self.path;
+                    let remedy = format!("convert it: tcpdump -r {path} -w OUT.pcap");
+                    return Err(format!("{path}: is a pcapng file; {remedy}"));
+                }
                 _ => continue,
             }
             return Ok(());
         }
-        Err(PcapError::NotACapture(self.path.clone()))
+        Err(format!(
+            "{}: is not a capture file (no pcap magic number)",
+            self.path
+        ))
     }
 
     fn read_word(&self, bytes: &[u8]) -> u32 {
@@ -153,7 +159,7 @@ impl Reader {
     }
 
     /// Fill `buffer` as far as the file goes; how much that was.
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, PcapError> {
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, String> {
         let mut filled = 0;
         while filled < buffer.len() {
             match self.input.read(&mut buffer[filled..]) {
@@ -164,7 +170,7 @@ impl Reader {
                     self.truncated = true; // within a zstd frame
                     break;
                 }
-                Err(error) => return Err(PcapError::file(&self.path)(error)),
+                Err(error) => return Err(failed_on(&self.path)(error)),
             }
         }
         Ok(filled)
@@ -272,7 +278,6 @@ mod tests {
             Reader::new("x".into(), Box::new(Cursor::new(file)))
                 .err()
                 .unwrap()
-                .to_string()
         };
         assert!(refusal(MAGIC_PCAPNG.to_le_bytes().to_vec()).contains("tcpdump -r x -w OUT.pcap"));
         assert_eq!(
@@ -289,10 +294,6 @@ mod tests {
         let mut file = capture(u32::to_le_bytes, MAGIC_NANOSECONDS, 0);
         file[32..36].copy_from_slice(&u32::MAX.to_le_bytes());
         let error = read(file).next_frame().unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("frame 1 claims 4294967295 bytes")
-        );
+        assert!(error.contains("frame 1 claims 4294967295 bytes"));
     }
 }

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A whole capture to a file of records.
 
-use crate::PcapError;
+use crate::failed_on;
 use crate::flows::Flows;
 use crate::packet::{self, Packet};
 use crate::reader::Reader;
 use crate::record::Record;
 use crate::senders::{Sender, Senders};
+use atoll_headers::Prefix;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::str::FromStr;
 
 /// The summary of decoding: the last line of standard output.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -36,40 +35,6 @@ pub struct Summary {
     pub truncated: bool,
     /// IPv4 addresses with their MAC addresses.
     pub senders: Vec<Sender>,
-}
-
-/// An IPv4 prefix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prefix {
-    network: u32,
-    mask: u32,
-}
-
-impl Prefix {
-    /// Whether an address is in it.
-    #[must_use]
-    pub fn contains(self, address: u32) -> bool {
-        address & self.mask == self.network
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = PcapError;
-
-    fn from_str(text: &str) -> Result<Self, PcapError> {
-        let bad_prefix = || PcapError::Prefix(text.to_owned());
-        let (address, bits) = text.split_once('/').ok_or_else(bad_prefix)?;
-        let address: Ipv4Addr = address.parse().map_err(|_| bad_prefix())?;
-        let bits: u32 = bits.parse().map_err(|_| bad_prefix())?;
-        if bits > 32 {
-            return Err(bad_prefix());
-        }
-        let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
-        Ok(Self {
-            network: address.to_bits() & mask,
-            mask,
-        })
-    }
 }
 
 /// How packets are understood by their addresses.
@@ -92,31 +57,29 @@ impl Networks {
 ///
 /// # Errors
 /// When either file cannot be used, `input` is no Ethernet capture, or `output` is `input` or not a regular file.
-pub fn write_records(
-    input: &Path,
-    output: &Path,
-    networks: Networks,
-) -> Result<Summary, PcapError> {
+pub fn write_records(input: &Path, output: &Path, networks: Networks) -> Result<Summary, String> {
     let reader = Reader::open(input)?;
     let name = output.display().to_string();
     if let Ok(existing) = fs::metadata(output) {
-        let source = fs::metadata(input).map_err(PcapError::file(&input.display().to_string()))?;
+        let source = fs::metadata(input).map_err(failed_on(&input.display().to_string()))?;
         if (existing.dev(), existing.ino()) == (source.dev(), source.ino()) {
-            return Err(PcapError::Input(name));
+            return Err(format!(
+                "{name}: is the capture itself; name another output"
+            ));
         }
         if !existing.is_file() {
-            return Err(PcapError::NotRegular(name));
+            return Err(format!("{name}: is not a regular file"));
         }
     }
     let mut part = output.as_os_str().to_owned();
     part.push(format!(".{}.part", std::process::id()));
     let part = Path::new(&part);
-    let (file, is_unnamed) = new_file(part).map_err(PcapError::file(&name))?;
+    let (file, is_unnamed) = new_file(part).map_err(failed_on(&name))?;
     let result = decode(reader, &file, &name, networks).and_then(|summary| {
         if is_unnamed {
-            link_name(&file, part).map_err(PcapError::file(&name))?;
+            link_name(&file, part).map_err(failed_on(&name))?;
         }
-        fs::rename(part, output).map_err(PcapError::file(&name))?;
+        fs::rename(part, output).map_err(failed_on(&name))?;
         Ok(summary)
     });
     if result.is_err() {
@@ -156,7 +119,7 @@ fn link_name(file: &File, name: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// As of [`write_records`].
-pub fn count_records(input: &Path, networks: Networks) -> Result<Summary, PcapError> {
+pub fn count_records(input: &Path, networks: Networks) -> Result<Summary, String> {
     decode(Reader::open(input)?, io::sink(), "", networks)
 }
 
@@ -165,7 +128,7 @@ fn decode(
     output: impl Write,
     name: &str,
     networks: Networks,
-) -> Result<Summary, PcapError> {
+) -> Result<Summary, String> {
     let mut writer = BufWriter::with_capacity(1 << 20, output);
     let mut flows = Flows::default();
     let mut senders = Senders::default();
@@ -187,9 +150,9 @@ fn decode(
         senders.add_packet(frame.bytes, record.flow, record.src, record.dst);
         writer
             .write_all(&record.to_bytes())
-            .map_err(PcapError::file(name))?;
+            .map_err(failed_on(name))?;
     }
-    writer.flush().map_err(PcapError::file(name))?;
+    writer.flush().map_err(failed_on(name))?;
     summary.flows = flows.count;
     summary.truncated = reader.truncated;
     summary.senders = senders.into_list();
@@ -225,6 +188,7 @@ fn make_record(packet: &Packet, t_ns: i64, flows: &mut Flows, island: Option<Pre
 mod tests {
     use super::*;
     use crate::packet::tests::{frame, tcp};
+    use std::net::Ipv4Addr;
     use std::path::PathBuf;
 
     fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
@@ -358,10 +322,7 @@ mod tests {
         std::os::unix::fs::symlink("/dev/null", &link).unwrap();
         for input in ["a.pcap", "damaged.pcap"] {
             let error = write_records(&folder.join(input), &link, Networks::default()).unwrap_err();
-            assert!(
-                error.to_string().ends_with("null: is not a regular file"),
-                "{error}"
-            );
+            assert!(error.ends_with("null: is not a regular file"), "{error}");
             assert!(link.is_symlink());
         }
         fs::remove_dir_all(folder).unwrap();
@@ -391,9 +352,7 @@ mod tests {
         for output in [&input, &other_name, &folder.join("hard.pcap")] {
             let error = write_records(&input, output, Networks::default()).unwrap_err();
             assert!(
-                error
-                    .to_string()
-                    .ends_with("is the capture itself; name another output"),
+                error.ends_with("is the capture itself; name another output"),
                 "{error}"
             );
             assert_eq!(fs::read(&input).unwrap(), before);
@@ -416,22 +375,6 @@ mod tests {
         fs::remove_file(&input).unwrap();
         let full = File::options().write(true).open("/dev/full").unwrap();
         let error = decode(reader, full, "/dev/full", Networks::default()).unwrap_err();
-        assert!(
-            error.to_string().starts_with("/dev/full: No space left"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn prefixes_of_every_length_are_understood() {
-        let holds =
-            |prefix: &str, address: u32| prefix.parse::<Prefix>().unwrap().contains(address);
-        assert!(holds("10.20.0.0/16", 0x0a14_ffff));
-        assert!(!holds("10.20.0.0/16", 0x0a15_0000));
-        assert!(holds("0.0.0.0/0", 7));
-        assert!(holds("10.20.0.1/32", 0x0a14_0001));
-        for wrong in ["10.20.0.0", "10.20.0/16", "10.20.0.0/33", "x/8"] {
-            assert!(wrong.parse::<Prefix>().is_err(), "{wrong}");
-        }
+        assert!(error.starts_with("/dev/full: No space left"), "{error}");
     }
 }

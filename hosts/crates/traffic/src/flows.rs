@@ -43,11 +43,8 @@ pub fn flow_sizes<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 
 /// Print the flows a seed draws as CSV: channel, flow, `server_index`, `size_bytes`
 #[derive(Parser, Debug)]
-#[command(
-    name = "atoll-host flows",
-    after_help = "Example: atoll-host flows --seed 1 --channel 0 --count 10 --servers 6"
-)]
-struct Arguments {
+#[command(after_help = "Example: atoll-host flows --seed 1 --channel 0 --count 10 --servers 6")]
+pub struct FlowsArguments {
     /// Seed of the experiment
     #[arg(long)]
     seed: u64,
@@ -77,14 +74,12 @@ fn distribution(text: &str) -> serde_json::Result<Distribution> {
     serde_json::from_value(description)
 }
 
-/// Run the tool; bad arguments end the process with clap's message and exit code 2.
+/// Run the tool.
 ///
 /// # Errors
 /// If standard output cannot be written. That its reader went away is none.
-pub fn flows(arguments: &[String]) -> io::Result<()> {
-    let program = std::iter::once("atoll-host flows");
-    let arguments = Arguments::parse_from(program.chain(arguments.iter().map(String::as_str)));
-    match print(&arguments, BufWriter::new(io::stdout().lock())) {
+pub fn flows(arguments: &FlowsArguments) -> io::Result<()> {
+    match print(arguments, BufWriter::new(io::stdout().lock())) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(failed("write the flows")(error))
         }
@@ -92,8 +87,8 @@ pub fn flows(arguments: &[String]) -> io::Result<()> {
     }
 }
 
-fn print(arguments: &Arguments, mut output: impl Write) -> io::Result<()> {
-    let Arguments {
+fn print(arguments: &FlowsArguments, mut output: impl Write) -> io::Result<()> {
+    let FlowsArguments {
         seed,
         channel,
         count,
@@ -128,7 +123,7 @@ mod tests {
     #[test]
     fn flows_are_printed_as_csv() {
         let line = "atoll-host --seed 1 --channel 0 --count 2 --servers 6";
-        let arguments = Arguments::try_parse_from(line.split(' ')).unwrap();
+        let arguments = FlowsArguments::try_parse_from(line.split(' ')).unwrap();
         let mut output = Vec::new();
         print(&arguments, &mut output).unwrap();
         assert_eq!(
@@ -142,7 +137,7 @@ mod tests {
         let line = "atoll-host --seed 1 --channel 1 --count 1 --servers 6 --counts ip";
         let mut output = Vec::new();
         print(
-            &Arguments::try_parse_from(line.split(' ')).unwrap(),
+            &FlowsArguments::try_parse_from(line.split(' ')).unwrap(),
             &mut output,
         )
         .unwrap();
@@ -160,7 +155,8 @@ mod tests {
             "--seed 1 --channel 0 --count 2 --servers 1 --sizes {}",
         ] {
             assert!(
-                Arguments::try_parse_from(std::iter::once("flows").chain(line.split(' '))).is_err(),
+                FlowsArguments::try_parse_from(std::iter::once("flows").chain(line.split(' ')))
+                    .is_err(),
                 "{line}"
             );
         }

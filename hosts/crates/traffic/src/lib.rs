@@ -19,67 +19,22 @@ mod transfer;
 mod udp;
 mod writes;
 
+pub use flows::{FlowsArguments, flows};
 use job::{Input, failed};
+pub use load::load;
+pub use ping::ping;
+pub use probe::probe;
+pub use serve::serve;
 use std::error::Error;
 use std::io;
+pub use transfer::transfer;
+pub use udp::udp;
 
-/// `atoll-host serve`.
+/// Run a job with the configuration from the first line of standard input.
 ///
 /// # Errors
 /// A message for the user.
-pub fn run_serve() -> Result<(), Box<dyn Error>> {
-    run(serve::serve)
-}
-
-/// `atoll-host load`.
-///
-/// # Errors
-/// A message for the user.
-pub fn run_load() -> Result<(), Box<dyn Error>> {
-    run(load::load)
-}
-
-/// `atoll-host transfer`.
-///
-/// # Errors
-/// A message for the user.
-pub fn run_transfer() -> Result<(), Box<dyn Error>> {
-    run(transfer::transfer)
-}
-
-/// `atoll-host ping`.
-///
-/// # Errors
-/// A message for the user.
-pub fn run_ping() -> Result<(), Box<dyn Error>> {
-    run(ping::ping)
-}
-
-/// `atoll-host probe`.
-///
-/// # Errors
-/// A message for the user.
-pub fn run_probe() -> Result<(), Box<dyn Error>> {
-    run(probe::probe)
-}
-
-/// `atoll-host udp`.
-///
-/// # Errors
-/// A message for the user.
-pub fn run_udp() -> Result<(), Box<dyn Error>> {
-    run(udp::udp)
-}
-
-/// `atoll-host flows`.
-///
-/// # Errors
-/// A message for the user.
-pub fn run_flows(arguments: &[String]) -> Result<(), Box<dyn Error>> {
-    Ok(flows::flows(arguments)?)
-}
-
-fn run<C: serde::de::DeserializeOwned>(
+pub fn run<C: serde::de::DeserializeOwned>(
     job: impl FnOnce(&C, Input) -> io::Result<()>,
 ) -> Result<(), Box<dyn Error>> {
     let mut input = Input::standard();
