@@ -2,7 +2,6 @@
 //! The loop that programs run in: receive, send what is due, report, wait.
 
 use crate::clock::RealTimeOffset;
-use crate::error::EngineError;
 use crate::output::FrameOutput;
 use crate::port::{Arrivals, Port};
 use crate::precise_wait::{PreciseWait, Waking};
@@ -82,7 +81,7 @@ impl<P: FrameProgram> Engine<P> {
     ///
     /// # Errors
     /// When the kernel is to time departures and cannot.
-    pub fn new(program: P, mut ports: Vec<Port>, settings: Settings) -> Result<Self, EngineError> {
+    pub fn new(program: P, mut ports: Vec<Port>, settings: Settings) -> io::Result<Self> {
         let clock_is_virtual = clock::is_virtual();
         let departures = match settings.departures {
             Some(Departures::Engine) => Departures::Engine,
@@ -93,7 +92,9 @@ impl<P: FrameProgram> Engine<P> {
             {
                 Ok(()) => Departures::Kernel,
                 Err(error) if required.is_some() => {
-                    return Err(EngineError::KernelDepartures(error));
+                    return Err(io::Error::other(format!(
+                        "the kernel cannot time departures: {error}; use Linux with the fq queueing discipline and CAP_NET_ADMIN, or remove \"departures\""
+                    )));
                 }
                 Err(error) => {
                     eprintln!(
@@ -119,7 +120,7 @@ impl<P: FrameProgram> Engine<P> {
     ///
     /// # Errors
     /// When an interface goes away or polling fails.
-    pub fn run(mut self, mut input: Input<io::Stdin>) -> Result<(), EngineError> {
+    pub fn run(mut self, mut input: Input<io::Stdin>) -> io::Result<()> {
         // Before any thread is started, and the thread before real-time scheduling, which it must not have.
         let signals = shutdown_signal::requests()?;
         let output = Output::start()?;
@@ -306,7 +307,7 @@ impl<P: FrameProgram> Engine<P> {
         Ok(())
     }
 
-    fn check_ports(&mut self) -> Result<(), EngineError> {
+    fn check_ports(&mut self) -> io::Result<()> {
         for (number, port) in self.ports.iter().enumerate() {
             if port.was_down()? {
                 self.program.on_unread(number, 0);
@@ -322,7 +323,7 @@ impl<P: FrameProgram> Engine<P> {
         signals: &impl AsFd,
         awaited: PollFlags,
         sleep_ns: u64,
-    ) -> Result<Option<Events>, EngineError> {
+    ) -> io::Result<Option<Events>> {
         let mut polled: Vec<PollFd<'_>> = Vec::with_capacity(self.ports.len() + 2);
         polled.push(PollFd::new(input, PollFlags::IN));
         polled.push(PollFd::new(signals, PollFlags::IN));

@@ -68,7 +68,6 @@
 
 mod clock;
 mod engine;
-mod error;
 mod kernel_pacing;
 mod output;
 mod port;
@@ -78,7 +77,6 @@ mod punctuality;
 
 pub use atoll_netio::frame::Received;
 pub use engine::{Departures, Engine, Settings};
-pub use error::EngineError;
 pub use kernel_pacing::KernelPaced;
 pub use output::{FrameOutput, Outgoing};
 pub use port::Port;

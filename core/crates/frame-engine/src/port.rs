@@ -2,7 +2,6 @@
 //! The interfaces of a program: checked, opened, read from and written to.
 
 use crate::clock::RealTimeOffset;
-use crate::error::EngineError;
 use crate::kernel_pacing::FairQueue;
 use crate::output::Outgoing;
 use atoll_headers::{ETHERNET_BYTES, TAG_BYTES, ethernet_header};
@@ -62,12 +61,14 @@ impl Port {
     /// `InvalidInput` for what the user can mend, with the command that does; what opening fails with.
     pub fn open(name: &str, mtu: u32) -> io::Result<Self> {
         let interface = Interface::find_usable(name, mtu).map_err(atoll_job::bad_configuration)?;
-        let socket = PacketSocket::open(&interface, longest_frame(mtu)).map_err(|source| {
-            let name = interface.name.clone();
-            io::Error::other(match source.kind() {
-                io::ErrorKind::PermissionDenied => EngineError::NotPermitted { name, source },
-                _ => EngineError::Socket { name, source },
-            })
+        let socket = PacketSocket::open(&interface, longest_frame(mtu)).map_err(|error| {
+            let remedy = match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    " (this needs CAP_NET_RAW: run as root or in your own user namespace)"
+                }
+                _ => "",
+            };
+            io::Error::other(format!("packet socket on '{name}': {error}{remedy}"))
         })?;
         Ok(Self {
             socket,
@@ -161,11 +162,12 @@ impl Port {
     ///
     /// # Errors
     /// When the interface is gone for good.
-    pub(crate) fn was_down(&self) -> Result<bool, EngineError> {
+    pub(crate) fn was_down(&self) -> io::Result<bool> {
         let failed = self.socket.take_error().is_some();
         let interface = self.socket.interface();
         if !interface.exists() {
-            return Err(EngineError::InterfaceGone(interface.name.clone()));
+            let name = &interface.name;
+            return Err(io::Error::other(format!("interface '{name}' is gone")));
         }
         if failed {
             eprintln!(

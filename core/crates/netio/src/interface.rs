@@ -18,62 +18,6 @@ pub struct Interface {
     pub index: u32,
 }
 
-/// The reason why an interface does not deliver packets one by one as they were sent, with the remedy.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UnusableInterface {
-    /// It does not exist.
-    #[error("interface '{0}' does not exist in this network namespace")]
-    Missing(String),
-    /// The kernel returned an error.
-    #[error("interface '{name}' cannot be examined: {reason}")]
-    Unknown {
-        /// The interface's.
-        name: String,
-        /// The error.
-        reason: String,
-    },
-    /// It is down.
-    #[error("interface '{0}' is down: ip link set {0} up")]
-    Down(String),
-    /// Its MTU is too small.
-    #[error(
-        "interface '{name}' has MTU {mtu}, packets may have {required} bytes: ip link set {name} mtu {required}"
-    )]
-    Mtu {
-        /// The interface's.
-        name: String,
-        /// Its MTU in bytes.
-        mtu: u32,
-        /// The smallest MTU required.
-        required: u32,
-    },
-    /// A merged packet would be counted, lost and delayed as one.
-    #[error(
-        "interface '{name}' merges packets ({}): ethtool -K {name} {}",
-        .offloads.join(", "),
-        .offloads.iter().map(|offload| format!("{offload} off")).collect::<Vec<_>>().join(" ")
-    )]
-    Offloads {
-        /// The interface's.
-        name: String,
-        /// As `ethtool -K` calls them.
-        offloads: Vec<&'static str>,
-    },
-}
-
-impl UnusableInterface {
-    fn from_io(name: &str, error: &io::Error) -> Self {
-        let name = name.to_owned();
-        match (error.kind(), error.raw_os_error()) {
-            (io::ErrorKind::NotFound, _) | (_, Some(libc::ENODEV)) => Self::Missing(name),
-            _ => Self::Unknown {
-                name,
-                reason: error.to_string(),
-            },
-        }
-    }
-}
-
 /// `ethtool` commands that read one offload each (linux/ethtool.h) and what `ethtool -K` calls them.
 const OFFLOADS: [(u32, u32, &str); 4] = [
     (0x1e, u32::MAX, "tso"), // ETHTOOL_GTSO
@@ -143,26 +87,26 @@ impl Interface {
     ///
     /// # Errors
     /// The first condition that does not hold.
-    pub fn find_usable(name: &str, mtu: u32) -> Result<Self, UnusableInterface> {
-        let unknown = |error: io::Error| UnusableInterface::from_io(name, &error);
+    pub fn find_usable(name: &str, mtu: u32) -> Result<Self, String> {
+        let unknown = |error: io::Error| match (error.kind(), error.raw_os_error()) {
+            (io::ErrorKind::NotFound, _) | (_, Some(libc::ENODEV)) => {
+                format!("interface '{name}' does not exist in this network namespace")
+            }
+            _ => format!("interface '{name}' cannot be examined: {error}"),
+        };
         let interface = Self::find(name).map_err(unknown)?;
         if !interface.is_up().map_err(unknown)? {
-            return Err(UnusableInterface::Down(name.to_owned()));
+            return Err(format!("interface '{name}' is down: ip link set {name} up"));
         }
         let own_mtu = interface.mtu().map_err(unknown)?;
         if own_mtu < mtu {
-            return Err(UnusableInterface::Mtu {
-                name: name.to_owned(),
-                mtu: own_mtu,
-                required: mtu,
-            });
+            return Err(format!(
+                "interface '{name}' has MTU {own_mtu}, packets may have {mtu} bytes: ip link set {name} mtu {mtu}"
+            ));
         }
         let offloads = interface.packet_merging_offloads().map_err(unknown)?;
         if !offloads.is_empty() {
-            return Err(UnusableInterface::Offloads {
-                name: name.to_owned(),
-                offloads,
-            });
+            return Err(merging(name, &offloads));
         }
         Ok(interface)
     }
@@ -222,6 +166,13 @@ impl Interface {
     }
 }
 
+fn merging(name: &str, offloads: &[&str]) -> String {
+    let list = offloads.join(", ");
+    let off = offloads.iter().map(|offload| format!("{offload} off"));
+    let off = off.collect::<Vec<_>>().join(" ");
+    format!("interface '{name}' merges packets ({list}): ethtool -K {name} {off}")
+}
+
 /// A request about the interface of a name that is shorter than `IFNAMSIZ`.
 fn request(name: &str) -> libc::ifreq {
     // SAFETY: `ifreq` is plain old data, for which all zeros is a value.
@@ -275,13 +226,12 @@ mod tests {
     #[test]
     fn an_unusable_interface_is_reported_with_the_remedy() {
         let missing = Interface::find_usable("no-such-if", 1500).unwrap_err();
-        assert_eq!(missing, UnusableInterface::Missing("no-such-if".to_owned()));
-        let merging = UnusableInterface::Offloads {
-            name: "x".to_owned(),
-            offloads: vec!["tso", "gro"],
-        };
         assert_eq!(
-            merging.to_string(),
+            missing,
+            "interface 'no-such-if' does not exist in this network namespace"
+        );
+        assert_eq!(
+            merging("x", &["tso", "gro"]),
             "interface 'x' merges packets (tso, gro): ethtool -K x tso off gro off"
         );
     }

@@ -214,19 +214,6 @@ pub(crate) struct DelayChange {
     pub(crate) stall_from_ns: Option<u64>,
 }
 
-/// A request that was not obeyed; everything is as it was before.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
-    #[error("{0}")]
-    Settings(#[from] ConfigError),
-    #[error("{0}: {1}")]
-    Direction(&'static str, ConfigError),
-    #[error("vlan and delay_ns are given together: the class, and its delay")]
-    HalfOfClass,
-    #[error("vlan {0} has no class here")]
-    UnknownVlan(u16),
-}
-
 /// Check the settings of both directions of a link, as far as they are given.
 ///
 /// # Errors
@@ -234,10 +221,10 @@ pub(crate) enum Refusal {
 pub(crate) fn check_directions(
     to_island: Option<&LinkSettings>,
     to_world: Option<&LinkSettings>,
-) -> Result<(), Refusal> {
+) -> Result<(), String> {
     for (name, settings) in [("to_island", to_island), ("to_world", to_world)] {
         let checked = settings.map_or(Ok(()), LinkSettings::check);
-        checked.map_err(|error| Refusal::Direction(name, error))?;
+        checked.map_err(|error| format!("{name}: {error}"))?;
     }
     Ok(())
 }

@@ -2,13 +2,15 @@
 //! The delay box. A latency class has a VLAN id on the trunk, where its frames go back where they came from, or takes
 //! untagged frames from one interface to another.
 
-use crate::config::{Counted, DelayChange, DelayConfig, Refusal};
+use crate::config::{Counted, DelayChange, DelayConfig};
 use crate::emulator::Emulation;
 use crate::frame::{Held, Lengths, SentFrame};
 use crate::report::{ClassCounters, ClassMeasurement, CommonCounters, DelayBox};
 use atoll_frame_engine::{Arrival, FrameOutput, KernelPaced, Outgoing, Punctuality};
 use atoll_link_model::{ConfigError, DelayLine, SplitMix64};
 use atoll_measures::Marked;
+
+const HALF_OF_CLASS: &str = "vlan and delay_ns are given together: the class, and its delay";
 
 /// `atoll-host delay`.
 #[derive(Debug)]
@@ -59,16 +61,17 @@ impl DelayProgram {
         })
     }
 
-    fn change(&mut self, now: u64, change: &DelayChange) -> Result<(), Refusal> {
+    fn change(&mut self, now: u64, change: &DelayChange) -> Result<(), String> {
         match (change.vlan, change.delay_ns) {
             (None, None) => {}
             (Some(vlan), Some(delay_ns)) => {
                 let class = self.classes.iter_mut().find(|class| class.vlan == vlan);
-                let class = class.ok_or(Refusal::UnknownVlan(vlan))?;
-                class.line.set_delay(now, delay_ns)?;
+                let class = class.ok_or_else(|| format!("vlan {vlan} has no class here"))?;
+                let set = class.line.set_delay(now, delay_ns);
+                set.map_err(|error| error.to_string())?;
                 self.shortest_delay_ns = shortest_delay_ns(&self.classes);
             }
-            _ => return Err(Refusal::HalfOfClass),
+            _ => return Err(HALF_OF_CLASS.to_owned()),
         }
         if let Some(stall_from_ns) = change.stall_from_ns {
             for class in &mut self.classes {
@@ -163,12 +166,12 @@ impl Emulation for DelayProgram {
         self.overloaded = true;
     }
 
-    fn set(&mut self, now: u64, change: &DelayChange) -> (u64, Result<(), Refusal>) {
+    fn set(&mut self, now: u64, change: &DelayChange) -> (u64, Result<(), String>) {
         (change.id, self.change(now, change))
     }
 
-    fn start_trace(&mut self, _now: u64) -> Result<(), Refusal> {
-        Err(ConfigError::NoTrace.into())
+    fn start_trace(&mut self, _now: u64) -> Result<(), String> {
+        Err(ConfigError::NoTrace.to_string())
     }
 
     fn sums(&mut self, now: u64) -> Self::Counters {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program that the frame engine runs, around a link or a delay box: departures, requests and lines.
 
-use crate::config::{Refusal, Request};
+use crate::config::Request;
 use crate::frame::SentFrame;
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
 use atoll_link_report::{Line, LinkAnswer};
@@ -29,9 +29,9 @@ pub(crate) trait Emulation {
     fn on_unread(&mut self, port: usize, frames: u64);
 
     /// Change settings; returns the id of the request.
-    fn set(&mut self, now: u64, change: &Self::Change) -> (u64, Result<(), Refusal>);
+    fn set(&mut self, now: u64, change: &Self::Change) -> (u64, Result<(), String>);
     /// Time 0 of the traces is `now`.
-    fn start_trace(&mut self, now: u64) -> Result<(), Refusal>;
+    fn start_trace(&mut self, now: u64) -> Result<(), String>;
     /// The content of `counters` lines.
     fn sums(&mut self, now: u64) -> Self::Counters;
     /// The content of `mark` and `done` lines.

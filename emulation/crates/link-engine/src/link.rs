@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The satellite emulator: two interfaces, one `atoll_link_model::Link` each way.
 
-use crate::config::{Counted, LinkChange, LinkConfig, Refusal, check_directions};
+use crate::config::{Counted, LinkChange, LinkConfig, check_directions};
 use crate::emulator::Emulation;
 use crate::frame::{Held, Lengths, SentFrame, is_lower_effort};
 use crate::report::{
@@ -47,7 +47,7 @@ impl LinkProgram {
         Some(SentFrame::outgoing(from, WORLD + ISLAND - from, departure))
     }
 
-    fn change(&mut self, now: u64, change: &LinkChange) -> Result<(), Refusal> {
+    fn change(&mut self, now: u64, change: &LinkChange) -> Result<(), String> {
         let settings = [change.to_island.as_ref(), change.to_world.as_ref()];
         check_directions(settings[0], settings[1])?;
         self.counts = change.counts.unwrap_or(self.counts);
@@ -56,7 +56,8 @@ impl LinkProgram {
                 direction.punctuality.set_stall_from(stall_from_ns);
             }
             if let Some(settings) = settings {
-                direction.link.change(now, settings)?;
+                let changed = direction.link.change(now, settings);
+                changed.map_err(|error| error.to_string())?;
             }
         }
         Ok(())
@@ -144,16 +145,16 @@ impl Emulation for LinkProgram {
         self.directions[port].overloaded = true;
     }
 
-    fn set(&mut self, now: u64, change: &LinkChange) -> (u64, Result<(), Refusal>) {
+    fn set(&mut self, now: u64, change: &LinkChange) -> (u64, Result<(), String>) {
         (change.id, self.change(now, change))
     }
 
-    fn start_trace(&mut self, now: u64) -> Result<(), Refusal> {
+    fn start_trace(&mut self, now: u64) -> Result<(), String> {
         let started = self.by_direction(|direction| direction.link.start_trace(now).is_ok());
         if started.to_island || started.to_world {
             return Ok(());
         }
-        Err(ConfigError::NoTrace.into())
+        Err(ConfigError::NoTrace.to_string())
     }
 
     fn sums(&mut self, now: u64) -> Self::Counters {

@@ -472,10 +472,9 @@ impl Qdisc {
     }
 
     fn statistics(&self, qdiscs: &Qdiscs) -> Result<Statistics, TcError> {
-        qdiscs.get(&self.key).copied().ok_or_else(|| TcError::Gone {
-            dev: self.dev.clone(),
-            object: format!("qdisc {:x}:", self.key.1.0 >> 16),
-        })
+        let object = || format!("qdisc {:x}:", self.key.1.0 >> 16);
+        let statistics = qdiscs.get(&self.key).copied();
+        statistics.ok_or_else(|| gone(&object(), &self.dev))
     }
 }
 
@@ -494,22 +493,22 @@ impl Filter {
             Err(error) if !error.is_gone() => return Err(error),
             statistics => statistics.ok().flatten(),
         };
-        statistics.ok_or_else(|| TcError::Gone {
-            dev: self.dev.clone(),
-            object: format!("filter {}", self.pref),
-        })
+        statistics.ok_or_else(|| gone(&format!("filter {}", self.pref), &self.dev))
     }
 }
 
 fn index(dev: &str) -> Result<u32, TcError> {
     let interface = Interface::find(dev).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => TcError::Gone {
-            dev: dev.to_owned(),
-            object: "anything".to_owned(),
-        },
+        io::ErrorKind::NotFound => gone("anything", dev),
         _ => error.into(),
     })?;
     Ok(interface.index)
+}
+
+fn gone(object: &str, dev: &str) -> TcError {
+    TcError::Failed(format!(
+        "the kernel no longer has {object} on '{dev}': the interface has disappeared, or another program changed its qdiscs"
+    ))
 }
 
 #[cfg(test)]

@@ -7,29 +7,8 @@ use std::io;
 /// A run-time error of a link with a valid configuration (exit code 1).
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TcError {
-    #[error("cannot start {tool}: {source} (package iproute2)")]
-    Start {
-        tool: &'static str,
-        source: io::Error,
-    },
-    #[error("{tool} refused '{line}': {message}")]
-    Refused {
-        tool: &'static str,
-        line: String,
-        message: String,
-    },
-    #[error("{tool}: {message}")]
-    Tool { tool: &'static str, message: String },
     #[error("{0}")]
-    NotApplied(String),
-    #[error(
-        "settings are not undone: {qdiscs} ({message}); the next link or delay box on this machine tries again before it begins"
-    )]
-    Left { qdiscs: String, message: String },
-    #[error(
-        "the kernel no longer has {object} on '{dev}': the interface has disappeared, or another program changed its qdiscs"
-    )]
-    Gone { dev: String, object: String },
+    Failed(String),
     #[error("rtnetlink: {0}")]
     Netlink(io::Error),
     #[error("{0}")]

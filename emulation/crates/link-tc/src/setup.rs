@@ -4,7 +4,7 @@
 use crate::config::{Change, Config, Expected};
 use crate::error::TcError;
 use serde_json::Value;
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -67,10 +67,11 @@ fn undo_once(config: &Config) -> Result<(), TcError> {
     if leftovers.is_empty() {
         return Ok(());
     }
-    Err(TcError::Left {
-        qdiscs: leftovers.join(", "),
-        message: messages.join("; "),
-    })
+    Err(TcError::Failed(format!(
+        "settings are not undone: {} ({}); the next link or delay box on this machine tries again before it begins",
+        leftovers.join(", "),
+        messages.join("; ")
+    )))
 }
 
 /// A queueing discipline as text, if it is one of the settings, or on a device that they make.
@@ -87,20 +88,21 @@ fn leftover(config: &Config, shown: &Value) -> Option<String> {
 
 fn require(expected: &[Expected]) -> Result<(), TcError> {
     match first_difference(expected, &disciplines()?) {
-        Some(difference) => Err(TcError::NotApplied(difference)),
+        Some(difference) => Err(TcError::Failed(difference)),
         None => Ok(()),
     }
 }
 
 fn disciplines() -> Result<Vec<Value>, TcError> {
     let shown = tool("tc", &["-r", "-j", "qdisc", "show"], "")?;
-    serde_json::from_slice(&shown.stdout).map_err(|error| TcError::Tool {
-        tool: "tc",
-        message: format!("`tc -r -j qdisc show` printed no list: {error}"),
+    serde_json::from_slice(&shown.stdout).map_err(|error| {
+        TcError::Failed(format!(
+            "tc: `tc -r -j qdisc show` printed no list: {error}"
+        ))
     })
 }
 
-fn batch(name: &'static str, lines: &[String]) -> Result<(), TcError> {
+fn batch(name: &str, lines: &[String]) -> Result<(), TcError> {
     if lines.is_empty() {
         return Ok(());
     }
@@ -110,17 +112,10 @@ fn batch(name: &'static str, lines: &[String]) -> Result<(), TcError> {
     }
     let errors = String::from_utf8_lossy(&output.stderr);
     let (message, line) = parse_refusal(&errors, lines);
-    Err(match line {
-        Some(line) => TcError::Refused {
-            tool: name,
-            line: line.clone(),
-            message,
-        },
-        None => TcError::Tool {
-            tool: name,
-            message,
-        },
-    })
+    Err(TcError::Failed(match line {
+        Some(line) => format!("{name} refused '{line}': {message}"),
+        None => format!("{name}: {message}"),
+    }))
 }
 
 /// The message of a batch that failed, and the line that it is about: `Command failed -:3` follows it.
@@ -145,8 +140,10 @@ fn text(lines: &[String]) -> String {
     lines.iter().flat_map(|line| [line, "\n"]).collect()
 }
 
-fn tool(name: &'static str, arguments: &[&str], input: &str) -> Result<Output, TcError> {
-    let failed = |source| TcError::Start { tool: name, source };
+fn tool(name: &str, arguments: &[&str], input: &str) -> Result<Output, TcError> {
+    let failed = |error: io::Error| {
+        TcError::Failed(format!("cannot start {name}: {error} (package iproute2)"))
+    };
     let mut command = Command::new(name);
     command
         .args(arguments)

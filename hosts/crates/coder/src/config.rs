@@ -10,52 +10,23 @@ use crate::sliding_decoder::{LARGEST, SlidingDecoder};
 use crate::sliding_encoder::SlidingEncoder;
 use crate::stream::{Shape, StreamDecoder, StreamEncoder};
 use crate::virtual_queue::VirtualQueue;
+use atoll_headers::Prefix;
 use atoll_rlnc::{BlockCode, CodeError, MOST_SOURCES, ReedSolomon, Repetition, Rlnc};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 
 /// Far above the use of a program without tunnels, and of a packet besides its bytes and its coefficients.
 const PROGRAM_BYTES: u64 = 256_000_000;
 const PACKET_BYTES: u64 = 200;
 
-/// A configuration that cannot be applied; the message names the remedy.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BadConfiguration {
-    #[error(transparent)]
-    Configuration(#[from] std::io::Error),
-    #[error("configuration: {name} {value} is out of range: {least} to {most}")]
-    Range {
-        name: &'static str,
-        value: u64,
-        least: u64,
-        most: u64,
-    },
-    #[error(
-        "configuration: interspersed repair packets need the scheme rlnc or sliding-window: others make them at the end of a generation"
-    )]
-    Interspersed,
-    #[error(
-        "configuration: a sliding window has no generations: no tail, no number of generations to defer, interleave 1, and no adaptive redundancy"
-    )]
-    NoGenerations,
-    #[error(
-        "configuration: packets of interleaved generations cannot be held in order: interleave 1"
-    )]
-    Interleaved,
-    #[error("configuration: no pairs of legs")]
-    NoPairs,
-    #[error("configuration: adaptive redundancy needs feedback, and a residual_loss above 0")]
-    Adaptive,
-}
-
-/// The form in which `atoll-host` recognises a bad configuration.
-impl From<BadConfiguration> for io::Error {
-    fn from(error: BadConfiguration) -> Self {
-        atoll_job::bad_configuration(error)
-    }
-}
+const INTERSPERSED: &str = "interspersed repair packets need the scheme rlnc or sliding-window: others make them at the end of a generation";
+const NO_GENERATIONS: &str = "a sliding window has no generations: no tail, no number of generations to defer, interleave 1, and no adaptive redundancy";
+const INTERLEAVED: &str =
+    "packets of interleaved generations cannot be held in order: interleave 1";
+const ADAPTIVE: &str = "adaptive redundancy needs feedback, and a residual_loss above 0";
 
 /// The first line of standard input.
 #[derive(Debug, Clone, Deserialize)]
@@ -136,36 +107,6 @@ impl TryFrom<String> for Mac {
             .and_then(|bytes| bytes.try_into().ok())
             .map(Self)
             .ok_or_else(|| format!("'{text}' is no MAC address"))
-    }
-}
-
-/// A prefix of addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) struct Prefix {
-    network: u32,
-    mask: u32,
-}
-
-impl Prefix {
-    pub(crate) fn contains(self, address: Ipv4Addr) -> bool {
-        u32::from(address) & self.mask == self.network
-    }
-}
-
-impl TryFrom<String> for Prefix {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let parse = || {
-            let (address, bits) = text.split_once('/')?;
-            let address: Ipv4Addr = address.parse().ok()?;
-            let bits: u32 = bits.parse().ok().filter(|bits| *bits <= 32)?;
-            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
-            let network = u32::from(address);
-            (network & mask == network).then_some(Self { network, mask })
-        };
-        parse().ok_or_else(|| format!("'{text}' is no prefix"))
     }
 }
 
@@ -275,49 +216,51 @@ pub(crate) enum Scheduling {
 impl Config {
     /// # Errors
     /// The first thing wrong with `line`.
-    pub(crate) fn parse(line: &str) -> Result<Self, BadConfiguration> {
+    pub(crate) fn parse(line: &str) -> io::Result<Self> {
         let config: Self = atoll_job::configuration(line)?;
-        if config.pairs.is_empty() {
-            return Err(BadConfiguration::NoPairs);
+        config.check().map_err(atoll_job::wrong_setting)?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.pairs.is_empty() {
+            return Err("no pairs of legs".to_owned());
         }
         let most = u64::from(MOST_SOURCES);
-        check("generation", config.generation.into(), 2, most)?;
-        check("redundancy", config.redundancy.into(), 0, most)?;
-        check("interleave", config.interleave.into(), 1, 64)?;
-        if config.hold_ns > 0 && config.interleave > 1 {
-            return Err(BadConfiguration::Interleaved);
+        check("generation", self.generation.into(), 2..=most)?;
+        check("redundancy", self.redundancy.into(), 0..=most)?;
+        check("interleave", self.interleave.into(), 1..=64)?;
+        if self.hold_ns > 0 && self.interleave > 1 {
+            return Err(INTERLEAVED.to_owned());
         }
-        for interface in config.interfaces() {
+        for interface in self.interfaces() {
             // IPv4 hosts take packets of 576 bytes (RFC 791); no lab has longer ones than 9216.
-            check("mtu", interface.mtu.into(), 576, 9216)?;
+            check("mtu", interface.mtu.into(), 576..=9216)?;
         }
-        if let Scheduling::Titrated { rate_bit_s, .. } = config.scheduler {
-            check("rate_bit_s", rate_bit_s, 1, u64::MAX)?;
+        if let Scheduling::Titrated { rate_bit_s, .. } = self.scheduler {
+            check("rate_bit_s", rate_bit_s, 1..=u64::MAX)?;
         }
-        if let Some(adaptive) = config.adaptive {
-            check("most", adaptive.most.into(), config.redundancy.into(), most)?;
-            if config.feedback.is_none()
-                || adaptive.residual_loss.is_nan()
-                || adaptive.residual_loss <= 0.0
-            {
-                return Err(BadConfiguration::Adaptive);
+        if let Some(adaptive) = self.adaptive {
+            check("most", adaptive.most.into(), self.redundancy.into()..=most)?;
+            let has_residual_loss = adaptive.residual_loss > 0.0; // which NaN is not
+            if self.feedback.is_none() || !has_residual_loss {
+                return Err(ADAPTIVE.to_owned());
             }
         }
-        match config.scheme {
+        let is_interspersed = self.scheduler == Scheduling::Interspersed {};
+        match self.scheme {
             Scheme::SlidingWindow => {
-                check("generation", config.generation.into(), 2, LARGEST.into())?;
-                if !config.is_valid_for_window() {
-                    return Err(BadConfiguration::NoGenerations);
+                check("generation", self.generation.into(), 2..=LARGEST.into())?;
+                if !self.is_valid_for_window() {
+                    return Err(NO_GENERATIONS.to_owned());
                 }
             }
-            Scheme::ReedSolomon | Scheme::Repetition
-                if config.scheduler == (Scheduling::Interspersed {}) =>
-            {
-                return Err(BadConfiguration::Interspersed);
+            Scheme::ReedSolomon | Scheme::Repetition if is_interspersed => {
+                return Err(INTERSPERSED.to_owned());
             }
             _ => {}
         }
-        Ok(config)
+        Ok(())
     }
 
     /// Whether nothing refers to generations.
@@ -422,11 +365,7 @@ impl Config {
                 queue_bytes,
                 room_bytes,
             } => Release::Room {
-                queue: if self.feedback.is_some() {
-                    VirtualQueue::new(rate_bit_s, queue_bytes).with_reports()
-                } else {
-                    VirtualQueue::new(rate_bit_s, queue_bytes)
-                },
+                queue: VirtualQueue::new(rate_bit_s, queue_bytes, self.feedback.is_some()),
                 room_bytes,
             },
         }
@@ -453,16 +392,14 @@ pub(crate) fn session_start(real_time_ns: u64) -> u32 {
     (real_time_ns >> 16) as u32
 }
 
-fn check(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), BadConfiguration> {
-    if (least..=most).contains(&value) {
+fn check(name: &str, number: u64, range: RangeInclusive<u64>) -> Result<(), String> {
+    if range.contains(&number) {
         return Ok(());
     }
-    Err(BadConfiguration::Range {
-        name,
-        value,
-        least,
-        most,
-    })
+    let (least, most) = range.into_inner();
+    Err(format!(
+        "{name} {number} is out of range: {least} to {most}"
+    ))
 }
 
 #[cfg(test)]
@@ -472,7 +409,7 @@ pub(crate) mod tests {
     use serde_json::{Value, json};
 
     /// The first example of the contract, with other values.
-    pub(crate) fn config(change: impl FnOnce(&mut Value)) -> Result<Config, BadConfiguration> {
+    pub(crate) fn config(change: impl FnOnce(&mut Value)) -> io::Result<Config> {
         let mut line = examples("coder", "keeper")[0].clone();
         change(&mut line);
         Config::parse(&line.to_string())

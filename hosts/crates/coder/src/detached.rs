@@ -19,7 +19,7 @@ impl DetachedCoder {
     /// # Errors
     /// The first thing that is wrong with the configuration.
     pub fn new(configuration: &str, session_start: u32) -> io::Result<Self> {
-        let config = Config::parse(configuration).map_err(io::Error::from)?;
+        let config = Config::parse(configuration)?;
         Ok(Self {
             coder: Coder::new(&config, session_start).map_err(io::Error::other)?,
             out: FrameOutput::default(),

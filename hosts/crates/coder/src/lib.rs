@@ -49,7 +49,7 @@ use std::io;
 /// allow the coder, or an interface goes away while it runs.
 pub fn run() -> Result<(), Box<dyn Error>> {
     let mut input = Input::standard();
-    let config = Config::parse(&input.first_line()?).map_err(io::Error::from)?;
+    let config = Config::parse(&input.first_line()?)?;
     limit_memory(config.memory_bytes(), Config::MEMORY_SETTINGS)?;
     let ports = config
         .interfaces()

@@ -57,27 +57,11 @@ const PUBLISHED: [Knot; 12] = [
     knot(1_000_000_000, 900_000_000),
 ];
 
-/// Why a description is not a distribution.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidDistribution {
-    /// The first knot of a curve is not at probability 0 or the last one not at 1.
-    #[error("curve: the first point must have probability 0, the last one probability 1")]
-    Span,
-    /// The first step has no width, or the last one does not end at probability 1.
-    #[error("steps: the first point must have a probability above 0, the last one probability 1")]
-    Steps,
-    /// Probabilities must increase from knot to knot.
-    #[error("point {0}: its probability is not above that of the point before")]
-    Probability(usize),
-    /// Sizes must not decrease and lie between 1 byte and 2^53.
-    #[error("point {0}: its size is below that of the point before, zero, or above 2^53 bytes")]
-    Size(usize),
-    /// No distribution has this name.
-    #[error("unknown flow-size distribution '{0}'; known: published")]
-    Name(String),
-}
-
 /// The interpolation between two knots.
+const SPAN: &str = "curve: the first point must have probability 0, the last one probability 1";
+const STEPS: &str =
+    "steps: the first point must have a probability above 0, the last one probability 1";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
@@ -110,10 +94,10 @@ impl Distribution {
     ///
     /// # Errors
     /// If they do not span probabilities 0 to 1 in increasing order with non-decreasing sizes of at least 1 byte.
-    pub fn curve(knots: Vec<Knot>) -> Result<Self, InvalidDistribution> {
+    pub fn curve(knots: Vec<Knot>) -> Result<Self, String> {
         match probability_span(&knots) {
             Some((0, ONE)) => Self::ordered(Kind::Curve, knots),
-            _ => Err(InvalidDistribution::Span),
+            _ => Err(SPAN.to_owned()),
         }
     }
 
@@ -121,21 +105,25 @@ impl Distribution {
     ///
     /// # Errors
     /// If the probabilities do not increase from above 0 to 1, or sizes decrease or are below 1 byte.
-    pub fn steps(knots: Vec<Knot>) -> Result<Self, InvalidDistribution> {
+    pub fn steps(knots: Vec<Knot>) -> Result<Self, String> {
         match probability_span(&knots) {
             Some((1.., ONE)) => Self::ordered(Kind::Steps, knots),
-            _ => Err(InvalidDistribution::Steps),
+            _ => Err(STEPS.to_owned()),
         }
     }
 
-    fn ordered(kind: Kind, knots: Vec<Knot>) -> Result<Self, InvalidDistribution> {
+    fn ordered(kind: Kind, knots: Vec<Knot>) -> Result<Self, String> {
         let mut smallest = 1;
         for (index, knot) in knots.iter().enumerate() {
             if index > 0 && knot.probability_e9 <= knots[index - 1].probability_e9 {
-                return Err(InvalidDistribution::Probability(index));
+                return Err(format!(
+                    "point {index}: its probability is not above that of the point before"
+                ));
             }
             if !(smallest..=SIZE_MAX_BYTES).contains(&knot.size_bytes) {
-                return Err(InvalidDistribution::Size(index));
+                return Err(format!(
+                    "point {index}: its size is below that of the point before, zero, or above 2^53 bytes"
+                ));
             }
             smallest = knot.size_bytes;
         }
@@ -170,12 +158,14 @@ impl Distribution {
 }
 
 impl TryFrom<Description> for Distribution {
-    type Error = InvalidDistribution;
+    type Error = String;
 
-    fn try_from(description: Description) -> Result<Self, InvalidDistribution> {
+    fn try_from(description: Description) -> Result<Self, String> {
         match description {
             Description::Name(name) if name == "published" => Ok(Self::published()),
-            Description::Name(name) => Err(InvalidDistribution::Name(name)),
+            Description::Name(name) => Err(format!(
+                "unknown flow-size distribution '{name}'; known: published"
+            )),
             Description::Knots { kind, knots } => match kind {
                 Kind::Curve => Self::curve(knots),
                 Kind::Steps => Self::steps(knots),
@@ -333,28 +323,24 @@ mod tests {
 
     #[test]
     fn what_is_no_distribution_is_refused() {
-        assert_eq!(Distribution::curve(vec![]), Err(InvalidDistribution::Span));
+        assert_eq!(Distribution::curve(vec![]), Err(SPAN.to_owned()));
         assert_eq!(
             Distribution::curve(vec![knot(0, 1), knot(5, 2)]),
-            Err(InvalidDistribution::Span)
+            Err(SPAN.to_owned())
         );
         let back = vec![knot(0, 1), knot(9, 2), knot(9, 3), knot(ONE, 4)];
-        assert_eq!(
-            Distribution::curve(back),
-            Err(InvalidDistribution::Probability(2))
-        );
-        assert_eq!(
-            Distribution::curve(vec![knot(0, 9), knot(ONE, 8)]),
-            Err(InvalidDistribution::Size(1))
-        );
-        assert_eq!(
-            Distribution::curve(vec![knot(0, 0), knot(ONE, 8)]),
-            Err(InvalidDistribution::Size(0))
-        );
-        assert_eq!(
-            Distribution::try_from(Description::Name("puplished".into())),
-            Err(InvalidDistribution::Name("puplished".into()))
-        );
+        let smaller = vec![knot(0, 9), knot(ONE, 8)];
+        let zero = vec![knot(0, 0), knot(ONE, 8)];
+        for (knots, words) in [
+            (back, "point 2: its probability"),
+            (smaller, "point 1: its size"),
+            (zero, "point 0: its size"),
+        ] {
+            let error = Distribution::curve(knots).unwrap_err();
+            assert!(error.starts_with(words), "{error}");
+        }
+        let error = Distribution::try_from(Description::Name("puplished".into())).unwrap_err();
+        assert!(error.contains("'puplished'; known: published"), "{error}");
     }
 
     #[test]
@@ -380,7 +366,7 @@ mod tests {
             knot(750_000_000, 1000),
             knot(ONE, 7),
         ]);
-        assert_eq!(steps, Err(InvalidDistribution::Size(2)));
+        assert!(steps.unwrap_err().starts_with("point 2: its size"));
         let steps = Distribution::steps(vec![
             knot(250_000_000, 100),
             knot(750_000_000, 1000),
@@ -397,7 +383,7 @@ mod tests {
             (10_000, 10_000)
         );
         for bad in [vec![], vec![knot(0, 5), knot(ONE, 6)], vec![knot(7, 5)]] {
-            assert_eq!(Distribution::steps(bad), Err(InvalidDistribution::Steps));
+            assert_eq!(Distribution::steps(bad), Err(STEPS.to_owned()));
         }
     }
 

@@ -10,7 +10,7 @@
 
 mod distribution;
 
-pub use distribution::{Distribution, InvalidDistribution, Knot};
+pub use distribution::{Distribution, Knot};
 
 use atoll_random::SplitMix64;
 
