@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of two coders over a simulated link (hosts/crates/coder/examples/residual_loss.rs)."""
+"""Runs of two coders over a simulated link (simulation/src/main.rs)."""
 
 import json
 import os

@@ -4,7 +4,7 @@
 //! Each line of standard input is a simulation (`Simulation`), and is answered by one line (`Outcome`):
 //!
 //!     echo '{"size":30,"depth":1,"redundancy":3,"adaptive":null,"seed":1,"reports_until":null,"count_from":0,"phases":[{"packets":30000,"to_bad":0.01,"to_good":0.2}]}' |
-//!       cargo run --release -p atoll-coder --example residual_loss
+//!       cargo run --release -p atoll-residual-loss
 
 use atoll_coder::DetachedCoder;
 use atoll_random::SplitMix64;
