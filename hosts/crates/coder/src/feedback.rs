@@ -65,7 +65,7 @@ pub(crate) struct ReportedWait {
 }
 
 /// What reports say to an encoder.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ReportReceiver {
     timeout_ns: u64,
     adaptive: Option<AdaptiveRedundancy>,
@@ -97,12 +97,7 @@ impl ReportReceiver {
         Self {
             timeout_ns: config.timeout_ns,
             adaptive: adapted,
-            sent_ns: Vec::new(),
-            next: 0,
-            last_report: None,
-            queueing_ns: 0,
-            rtt_ns: 0,
-            reports: 0,
+            ..Self::default()
         }
     }
 

@@ -227,7 +227,7 @@ mod tests {
         // 1 ms for each packet; five wait, and with a repair packet there may be three.
         let room_bytes = 3 * u64::from(SIZE);
         let mut scheduler = with_two(Release::Room {
-            queue: VirtualQueue::new(8_000_000, 10_000),
+            queue: VirtualQueue::new(8_000_000, 10_000, false),
             room_bytes,
         });
         (0..5).for_each(|_| scheduler.sent(0, SIZE));
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn titrated_packets_are_dropped_if_there_was_no_room_in_time() {
         let mut scheduler = with_two(Release::Room {
-            queue: VirtualQueue::new(8_000_000, 10_000),
+            queue: VirtualQueue::new(8_000_000, 10_000, false),
             room_bytes: 3 * u64::from(SIZE),
         });
         for ms in 0..=400 {
@@ -270,7 +270,7 @@ mod tests {
             }),
             (100_000..100_000_000_u64, 1_500..100_000_u64).prop_map(|(rate, room_bytes)| {
                 Release::Room {
-                    queue: VirtualQueue::new(rate, 100_000),
+                    queue: VirtualQueue::new(rate, 100_000, false),
                     room_bytes,
                 }
             }),
@@ -323,7 +323,7 @@ mod tests {
             traffic in proptest::collection::vec((0..3 * MS, 40..1_500_u32, any::<bool>()), 1..300),
         ) {
             let room_bytes = 20_000;
-            let queue = || VirtualQueue::new(8_000_000, 50_000);
+            let queue = || VirtualQueue::new(8_000_000, 50_000, false);
             let mut scheduler = Scheduler::new(Release::Room { queue: queue(), room_bytes }, STALE_NS);
             let (mut real, mut now) = (queue(), 0);
             for (pause, bytes, repair) in traffic {

@@ -17,7 +17,7 @@ const NO_QUEUE_NS: u64 = 5_000_000;
 const DECAY_PERCENT: u64 = 99;
 
 /// A queue of `capacity_bytes` that a transmitter empties at a known rate. Instants that decrease count as the latest.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct VirtualQueue {
     rate_bit_s: u64,
     capacity_bytes: u64,
@@ -39,23 +39,13 @@ struct History {
 }
 
 impl VirtualQueue {
-    /// An empty queue. `rate_bit_s`: at least 1.
-    pub(crate) fn new(rate_bit_s: u64, capacity_bytes: u64) -> Self {
+    /// An empty queue. `rate_bit_s`: at least 1. `with_reports`: whether reports will tell of it.
+    pub(crate) fn new(rate_bit_s: u64, capacity_bytes: u64, with_reports: bool) -> Self {
         Self {
             rate_bit_s,
             capacity_bytes,
-            cross_bit_s: 0,
-            idle_from_ns: 0,
-            now_ns: 0,
-            history: None,
-        }
-    }
-
-    /// The same, of which reports will tell.
-    pub(crate) fn with_reports(self) -> Self {
-        Self {
-            history: Some(History::default()),
-            ..self
+            history: with_reports.then(History::default),
+            ..Self::default()
         }
     }
 
@@ -212,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_packet_is_sent_in_the_time_of_its_bytes() {
-        let mut queue = VirtualQueue::new(8_000_000, 10_000);
+        let mut queue = VirtualQueue::new(8_000_000, 10_000, false);
         queue.add(0, 1000);
         queue.add(0, 1000);
         assert_eq!(
@@ -228,8 +218,8 @@ mod tests {
 
     /// A queue of which a link that others use with 6.4 of its 8 Mbit/s tells after 100 ms; the rest is sent from here.
     fn beside_others(packets: u64) -> VirtualQueue {
-        let mut queue = VirtualQueue::new(8_000_000, 100_000).with_reports();
-        let mut real = VirtualQueue::new(8_000_000, 100_000);
+        let mut queue = VirtualQueue::new(8_000_000, 100_000, true);
+        let mut real = VirtualQueue::new(8_000_000, 100_000, false);
         let mut waits = VecDeque::new();
         for number in 0..packets {
             let now_ns = number * 5 * MS;
@@ -276,7 +266,7 @@ mod tests {
             rate in 1..10_000_000_u64,
             steps in proptest::collection::vec((any::<bool>(), 0..600 * MS, any::<u64>(), any::<u64>()), 1..200),
         ) {
-            let mut queue = VirtualQueue::new(rate, 100_000).with_reports();
+            let mut queue = VirtualQueue::new(rate, 100_000, true);
             let mut now = 0;
             for (is_report, pause, sent_ns, waited_ns) in steps {
                 now += pause;
@@ -299,7 +289,7 @@ mod tests {
             sent in proptest::collection::vec((0..5 * MS, 40..1_500_u32), 1..200),
             percent in 0..100_u64,
         ) {
-            let mut queue = VirtualQueue::new(rate, capacity);
+            let mut queue = VirtualQueue::new(rate, capacity, false);
             let (limit, mut now) = (capacity * percent / 100, 0);
             for (pause, bytes) in sent {
                 now += pause;

@@ -24,7 +24,6 @@ pub(crate) struct Config {
     #[serde(default)]
     pub legs: BySide<SocketSettings>,
     /// The other PEP with which connections are multiplexed.
-    #[serde(default)]
     pub between: Option<Between>,
     #[serde(default = "seconds::<600>")]
     pub learned_for_ns: u64,
@@ -101,7 +100,6 @@ pub(crate) struct Between {
     pub world: SocketAddrV4,
     pub island: SocketAddrV4,
     /// Payload of the connection.
-    #[serde(default)]
     pub pacing_bit_s: Option<u64>,
     /// The most that is promised to one stream.
     pub stream_bytes: u64,
@@ -109,7 +107,6 @@ pub(crate) struct Between {
     #[serde(default)]
     pub padding_bytes: u32,
     /// The initial congestion window of this end. An idle connection that has a smaller one is renewed.
-    #[serde(default)]
     pub window_segments: Option<u32>,
 }
 
@@ -203,16 +200,11 @@ pub(crate) enum Mode {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SocketSettings {
-    #[serde(default)]
     pub congestion_control: Option<String>,
     /// Payload of a connection.
-    #[serde(default)]
     pub pacing_bit_s: Option<u64>,
-    #[serde(default)]
     pub notsent_lowat_bytes: Option<u32>,
-    #[serde(default)]
     pub window_clamp_bytes: Option<u32>,
-    #[serde(default)]
     pub mss_bytes: Option<u32>,
     /// TCP fast open: SYNs carry data, in both directions.
     #[serde(default)]

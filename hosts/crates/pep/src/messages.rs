@@ -15,11 +15,7 @@ pub(crate) enum Request {
     /// Change settings.
     Set(Change),
     /// Reset the connections of a pair, or all.
-    Reset {
-        id: u64,
-        #[serde(default)]
-        pair: Option<usize>,
-    },
+    Reset { id: u64, pair: Option<usize> },
     /// List those that hold the most bytes.
     Connections { id: u64, limit: usize },
 }
@@ -63,49 +59,30 @@ pub(crate) struct ListedConnection {
     pub age_ns: u64,
 }
 
-/// Sums since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Sums {
-    pub connections: u64,
-    pub refused_connections: u64,
-    pub unreachable_connections: u64,
-    pub unanswered_connections: u64,
-    pub unaccepted_connections: u64,
-    pub evicted_connections: u64,
-    pub ignored_syns: u64,
-    pub to_island_bytes: u64,
-    pub to_world_bytes: u64,
-    pub client_first_ends: u64,
-    pub server_first_ends: u64,
-    pub client_resets: u64,
-    pub server_resets: u64,
-    pub client_vanished_ends: u64,
-    pub server_vanished_ends: u64,
-    pub own_resets: u64,
-    pub multiplexed_connections: u64,
-    pub multiplex_losses: u64,
+sums! {
+    /// Sums since the start.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub(crate) struct Sums {
+        pub connections: u64,
+        pub refused_connections: u64,
+        pub unreachable_connections: u64,
+        pub unanswered_connections: u64,
+        pub unaccepted_connections: u64,
+        pub evicted_connections: u64,
+        pub ignored_syns: u64,
+        pub to_island_bytes: u64,
+        pub to_world_bytes: u64,
+        pub client_first_ends: u64,
+        pub server_first_ends: u64,
+        pub client_resets: u64,
+        pub server_resets: u64,
+        pub client_vanished_ends: u64,
+        pub server_vanished_ends: u64,
+        pub own_resets: u64,
+        pub multiplexed_connections: u64,
+        pub multiplex_losses: u64,
+    }
 }
-
-sums!(Sums {
-    connections,
-    refused_connections,
-    unreachable_connections,
-    unanswered_connections,
-    unaccepted_connections,
-    evicted_connections,
-    ignored_syns,
-    to_island_bytes,
-    to_world_bytes,
-    client_first_ends,
-    server_first_ends,
-    client_resets,
-    server_resets,
-    client_vanished_ends,
-    server_vanished_ends,
-    own_resets,
-    multiplexed_connections,
-    multiplex_losses,
-});
 
 /// Current values, and the largest of an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

@@ -58,7 +58,6 @@ pub struct ReceiveConfig {
     /// When to connect, real time; an instant in the past means at once.
     pub start_at_ns: i64,
     /// TCP congestion control of the receiver's own segments; the machine's default if absent.
-    #[serde(default)]
     pub congestion_control: Option<String>,
 }
 

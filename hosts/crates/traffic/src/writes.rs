@@ -20,10 +20,8 @@ const RATE_MIN_BIT_S: u64 = 1000;
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Writes {
     /// The most that one connection sends, headers included; absent: as fast as it can.
-    #[serde(default)]
     write_rate_bit_s: Option<u64>,
     /// Keep that rate, without headers, by writes of so many bytes with pauses, and not by pacing.
-    #[serde(default)]
     write_chunk_bytes: Option<u64>,
     /// Pace the segments of every connection at the rate of its congestion control.
     #[serde(default)]

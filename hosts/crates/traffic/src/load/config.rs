@@ -27,7 +27,6 @@ pub struct LoadConfig {
     #[serde(default)]
     pub counts: Counts,
     /// When flows begin; absent: each as soon as the one before it on the channel is over.
-    #[serde(default)]
     pub pace: Option<FlowStarts>,
     /// Changes of the load, in order of time.
     #[serde(default)]
@@ -60,16 +59,13 @@ pub struct Change {
     /// The instant, since the start.
     pub after_ns: u64,
     /// The channels that begin flows from then on.
-    #[serde(default)]
     pub channels: Option<Vec<u64>>,
     /// The distribution of the flows that begin from then on.
     #[serde(default, deserialize_with = "crate::flows::flow_sizes")]
     pub flow_sizes: Option<Distribution>,
     /// The bytes that its sizes include.
-    #[serde(default)]
     pub counts: Option<Counts>,
     /// When flows begin: of the same kind as before.
-    #[serde(default)]
     pub pace: Option<FlowStarts>,
 }
 

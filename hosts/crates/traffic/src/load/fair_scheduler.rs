@@ -53,7 +53,7 @@ struct Flow {
 }
 
 /// A scheduler that serves the flows of all channels fairly, in turns. All instants are monotonic.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FairScheduler {
     served: Vec<bool>,
     flows: Vec<Flow>,
@@ -70,11 +70,7 @@ impl FairScheduler {
     pub fn new(channels: usize) -> Self {
         Self {
             served: vec![false; channels],
-            flows: Vec::new(),
-            began_ns: 0,
-            previous_turn_ns: 0,
-            longest_turn_ns: 0,
-            longest_wait_ns: 0,
+            ..Self::default()
         }
     }
 

@@ -72,10 +72,8 @@ pub struct Series {
     pending: BTreeMap<u64, Pending>,
     lost: BTreeSet<u64>,
     rtts_ns: Vec<u64>,
-    unsent: u64,
-    unstamped: u64,
-    late: u64,
-    duplicates: u64,
+    /// Those that are counted one by one.
+    counts: SeriesFigures,
 }
 
 impl Series {
@@ -92,7 +90,7 @@ impl Series {
 
     /// The ping just noted as sent was not: the kernel refused it.
     pub fn refused(&mut self) {
-        self.unsent += 1;
+        self.counts.unsent += 1;
     }
 
     /// The kernel's stamp of the ping with this wire number. Only the first stamp counts: on virtual
@@ -114,14 +112,14 @@ impl Series {
         let seq = self.number(sequence)?;
         let Some(pending) = self.pending.remove(&seq) else {
             let was_lost = self.lost.remove(&seq);
-            self.late += u64::from(was_lost);
-            self.duplicates += u64::from(!was_lost);
+            self.counts.late += u64::from(was_lost);
+            self.counts.duplicates += u64::from(!was_lost);
             return None;
         };
         // Negative only if the real-time clock was set back meanwhile.
         let rtt_ns = u64::try_from(received_ns - pending.sent_ns).unwrap_or(0);
         self.rtts_ns.push(rtt_ns);
-        self.unstamped += u64::from(!(stamped && pending.stamped));
+        self.counts.unstamped += u64::from(!(stamped && pending.stamped));
         Some(PingReply {
             seq,
             sent_ns: pending.sent_ns,
@@ -158,14 +156,11 @@ impl Series {
         sorted.sort_unstable();
         SeriesFigures {
             sent: self.next,
-            unsent: self.unsent,
             received: sorted.len() as u64,
-            unstamped: self.unstamped,
-            late: self.late,
-            duplicates: self.duplicates,
             rtt_min_ns: sorted.first().copied(),
             rtt_median_ns: sorted.get(sorted.len().saturating_sub(1) / 2).copied(),
             rtt_max_ns: sorted.last().copied(),
+            ..self.counts
         }
     }
 

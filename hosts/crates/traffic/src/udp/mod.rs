@@ -11,7 +11,6 @@ use atoll_flow_sizes::Distribution;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::SocketAddr;
-use stream::UdpFlows;
 
 /// IPv4 (RFC 791) and UDP (RFC 768) headers.
 const PACKET_HEADERS_BYTES: usize = 20 + 8;
@@ -53,7 +52,6 @@ pub struct UdpSendConfig {
     /// For how long; 0 means until stopped.
     pub duration_ns: u64,
     /// Absent: one stream of packets of the same size.
-    #[serde(default)]
     pub flows: Option<FlowsConfig>,
     /// Other rates, in order of time.
     #[serde(default)]
@@ -98,8 +96,8 @@ pub struct UdpReceiveConfig {
 }
 
 impl UdpSendConfig {
-    /// The flows to send, if it is not one stream.
-    fn validated(&self) -> io::Result<Option<UdpFlows>> {
+    /// Refuse what cannot be sent.
+    fn check(&self) -> io::Result<()> {
         let later = self.changes.iter().map(|change| change.rate_bit_s);
         if later.chain([self.rate_bit_s]).any(|rate| rate == 0) {
             return Err(wrong_setting("rate_bit_s: must be above 0"));
@@ -112,19 +110,13 @@ impl UdpSendConfig {
                 "payload_bytes: {HEADER_BYTES} (sequence number and time stamp) to {PAYLOAD_MAX_BYTES} (no fragments)"
             )));
         }
-        let Some(flows) = &self.flows else {
-            return Ok(None);
-        };
-        if !(1..=PARALLEL_MAX).contains(&flows.parallel) {
+        let parallel = self.flows.as_ref().map_or(1, |flows| flows.parallel);
+        if !(1..=PARALLEL_MAX).contains(&parallel) {
             return Err(wrong_setting(format!(
                 "flows: parallel: 1 to {PARALLEL_MAX}"
             )));
         }
-        Ok(Some(UdpFlows {
-            sizes: flows.flow_sizes.clone(),
-            seed: flows.seed,
-            parallel: flows.parallel,
-        }))
+        Ok(())
     }
 }
 
@@ -144,8 +136,8 @@ enum Message {
 pub fn udp(config: &UdpConfig, input: Input) -> io::Result<()> {
     match config {
         UdpConfig::Send(config) => {
-            let flows = config.validated()?;
-            send::send(config, flows, input)
+            config.check()?;
+            send::send(config, input)
         }
         UdpConfig::Receive(config) => receive::receive(config, input),
     }
@@ -226,10 +218,10 @@ mod tests {
                 changes: changes([1, 2]),
                 ..good.clone()
             }
-            .validated()
+            .check()
             .is_ok()
         );
-        assert!(good.validated().is_ok());
+        assert!(good.check().is_ok());
         for bad in [
             UdpSendConfig {
                 rate_bit_s: 0,
@@ -257,7 +249,7 @@ mod tests {
             },
         ] {
             assert!(matches!(
-                bad.validated(),
+                bad.check(),
                 Err(error) if atoll_job::is_bad_configuration(&error)
             ));
         }

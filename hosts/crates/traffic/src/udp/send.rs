@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sending end: packets at a constant bit rate, whatever becomes of them.
 
-use super::stream::{NextPacket, Packets, UdpFlows};
+use super::stream::{NextPacket, Packets};
 use super::{DatagramHeader, Message, PACKET_HEADERS_BYTES, RateChange, UdpSendConfig};
 use crate::events::{Events, Wake};
 use crate::job::{Input, emit, failed, monotonic_at, monotonic_ns, realtime_ns};
@@ -31,9 +31,9 @@ struct Sent {
     flows_completed: Option<u64>,
 }
 
-pub fn send(config: &UdpSendConfig, flows: Option<UdpFlows>, input: Input) -> io::Result<()> {
-    let has_flows = flows.is_some();
-    let mut packets = Packets::new(config.payload_bytes + PACKET_HEADERS_BYTES, flows);
+pub fn send(config: &UdpSendConfig, input: Input) -> io::Result<()> {
+    let packet_bytes = config.payload_bytes + PACKET_HEADERS_BYTES;
+    let mut packets = Packets::new(packet_bytes, config.flows.clone());
     let mut sockets = Sockets::new([&[config.connect], &*config.further].concat());
     sockets.socket(0, 0)?; // so that an address that cannot be used is known now
     let mut events = Events::for_job(input)?;
@@ -71,7 +71,7 @@ pub fn send(config: &UdpSendConfig, flows: Option<UdpFlows>, input: Input) -> io
         }
         wake_ns = pace.wake_ns(now_ns).min(change_ns);
     }
-    sent.flows_completed = has_flows.then(|| packets.flows_completed());
+    sent.flows_completed = (config.flows.as_ref()).map(|_| packets.flows_completed());
     emit(&sent)
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The order of a sender's packets: one endless stream, or flows of drawn sizes in turns. Pure.
 
-use super::{HEADER_BYTES, PACKET_HEADERS_BYTES};
-use atoll_flow_sizes::Distribution;
+use super::{FlowsConfig, HEADER_BYTES, PACKET_HEADERS_BYTES};
 
 /// The smallest packet that carries our header.
 const PACKET_MIN_BYTES: u64 = (PACKET_HEADERS_BYTES + HEADER_BYTES) as u64;
@@ -23,17 +22,6 @@ pub struct NextPacket {
     pub packet_bytes: usize,
 }
 
-/// Where the sizes of flows come from.
-#[derive(Clone, Debug)]
-pub struct UdpFlows {
-    /// Of the IP bytes of a flow.
-    pub sizes: Distribution,
-    /// Seed of the experiment.
-    pub seed: u64,
-    /// Flows at a time, at least one.
-    pub parallel: usize,
-}
-
 /// One stream or flow in progress.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
@@ -44,10 +32,10 @@ struct Stream {
 }
 
 /// The packets of a sender, one after the other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Packets {
     packet_bytes: u64,
-    flows: Option<UdpFlows>,
+    flows: Option<FlowsConfig>,
     streams: Vec<Stream>,
     turn: usize,
     started: u32,
@@ -56,14 +44,11 @@ pub struct Packets {
 
 impl Packets {
     /// Packets of `packet_bytes`, all of one stream, or of `flows`.
-    pub fn new(packet_bytes: usize, flows: Option<UdpFlows>) -> Self {
+    pub fn new(packet_bytes: usize, flows: Option<FlowsConfig>) -> Self {
         let mut packets = Self {
             packet_bytes: packet_bytes as u64,
             flows,
-            streams: Vec::new(),
-            turn: 0,
-            started: 0,
-            ended: 0,
+            ..Self::default()
         };
         for _ in 0..packets.flows.as_ref().map_or(1, |flows| flows.parallel) {
             let stream = packets.begin();
@@ -104,7 +89,7 @@ impl Packets {
         let number = self.started;
         self.started = number.wrapping_add(1);
         let remaining = self.flows.as_ref().map(|flows| {
-            atoll_flow_sizes::draw(&flows.sizes, flows.seed, CHANNEL, u64::from(number), 1)
+            atoll_flow_sizes::draw(&flows.flow_sizes, flows.seed, CHANNEL, u64::from(number), 1)
                 .size_bytes
         });
         Stream {
@@ -118,6 +103,7 @@ impl Packets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_flow_sizes::Distribution;
     use std::collections::BTreeMap;
 
     #[test]
@@ -137,8 +123,8 @@ mod tests {
 
     #[test]
     fn flows_take_turns_and_have_the_sizes_that_their_seed_draws() {
-        let flows = UdpFlows {
-            sizes: Distribution::published(),
+        let flows = FlowsConfig {
+            flow_sizes: Distribution::published(),
             seed: 4,
             parallel: 3,
         };
@@ -155,7 +141,8 @@ mod tests {
         let completed = packets.flows_completed() as usize;
         let mut whole = 0;
         for (stream, sent) in bytes {
-            let drawn = atoll_flow_sizes::draw(&flows.sizes, 4, u64::MAX, u64::from(stream), 1);
+            let drawn =
+                atoll_flow_sizes::draw(&flows.flow_sizes, 4, u64::MAX, u64::from(stream), 1);
             let total = sent.iter().sum::<usize>() as u64;
             whole += usize::from(total >= drawn.size_bytes);
             assert!(total < drawn.size_bytes + 48, "{sent:?} of {drawn:?}");

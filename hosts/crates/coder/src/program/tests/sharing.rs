@@ -102,7 +102,7 @@ proptest! {
             over([0, 0])(line);
             line["small_bytes"] = json!(100);
         });
-        let mut queue = VirtualQueue::new(RATE_BIT_S, QUEUE_BYTES);
+        let mut queue = VirtualQueue::new(RATE_BIT_S, QUEUE_BYTES, false);
         let (mut now_ns, mut made, mut coded) = (0, Vec::new(), [0, 0]);
         let arrivals = traffic.into_iter().map(Some).chain([None]);
         for arrival in arrivals {
