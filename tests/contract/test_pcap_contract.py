@@ -126,4 +126,4 @@ def test_what_is_no_capture_is_refused_on_one_line(tmp_path: Path) -> None:
     assert not out.exists()
     refused = subprocess.run([find_binary(), "pcap", "records"], capture_output=True, text=True, check=False)
     assert refused.returncode != 0
-    assert "Usage: atoll-host pcap records [OPTIONS] <IN.pcap> [OUT.bin]" in refused.stderr
+    assert "Usage: atoll-host pcap records <IN.pcap> [OUT.bin]" in refused.stderr
