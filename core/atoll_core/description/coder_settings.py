@@ -11,7 +11,8 @@ from atoll_core.units import Duration, Rate, Size
 
 _MS = 10**6
 _MAX_REPAIRS = 1024
-_SLIDING_WINDOW = "sliding-window"
+_SLIDING_WINDOW, _PARTIAL_UNIT_MEMORY = "sliding-window", "partial-unit-memory"
+_WINDOWS = (_SLIDING_WINDOW, _PARTIAL_UNIT_MEMORY)
 _MAX_WINDOW = 512
 """The decoder remembers 1024 packets: repair packets of the largest window may be late by as many packets as it has."""
 
@@ -32,20 +33,26 @@ class CoderSettings(BoxSettings):
     """Settings of a coder. Both coders of a pair have the same code; when repair packets leave is each one's own."""
 
     SAME_IN_PAIR: ClassVar = (
-        *("scheme", "generation", "redundancy", "redundancy_max"),
+        *("scheme", "generation", "memory", "redundancy", "redundancy_max"),
         *("feedback", "feedback_packets", "in_order_hold"),
     )
 
-    scheme: Literal["rlnc", "reed-solomon", "repetition", "sliding-window"] = Field(
+    scheme: Literal["rlnc", "reed-solomon", "repetition", "sliding-window", "partial-unit-memory"] = Field(
         default="rlnc",
         description="The code, of both coders. sliding-window: repair packets between the packets, each of the last "
-        "`generation` packets before it. Default rlnc.",
+        "`generation` packets before it. partial-unit-memory: repair packets of a generation that combine `memory` "
+        "packets of the one before, too. Default rlnc.",
     )
     generation: int = Field(
         default=30,
         ge=2,
         le=1024,
         description="Packets of a generation; of a sliding window, 512 at most. Default 30.",
+    )
+    memory: Annotated[int, Field(ge=1, le=_MAX_WINDOW)] | None = Field(
+        default=None,
+        description="Packets of the generation before that repair packets of partial-unit-memory combine; at most "
+        "`generation`, and 512 with it. Default half of `generation`, or what is left of 512.",
     )
     redundancy_max: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None,
@@ -143,18 +150,35 @@ class CoderSettings(BoxSettings):
         description="Interval at which packets are taken in virtual time, 0 ms: each at once; default 1 ms.",
     )
 
+    @field_validator("memory")
+    @classmethod
+    def _fits_a_generation(cls, memory: int | None, info: ValidationInfo) -> int | None:
+        if memory is None or "scheme" not in info.data or "generation" not in info.data:
+            return memory
+        if info.data["scheme"] != _PARTIAL_UNIT_MEMORY:
+            msg = f"{info.data['scheme']} has no memory; write scheme: partial-unit-memory, or remove memory"
+            raise ValueError(msg)
+        generation = info.data["generation"]
+        most = min(generation, _MAX_WINDOW - generation)
+        if memory > most:
+            msg = f"{memory} packets are more than the {most} that fit generation: {generation}; write fewer"
+            raise ValueError(msg)
+        return memory
+
     @field_validator("generation", "interleave", "defer_generations")
     @classmethod
     def _fits_the_scheme(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if info.data.get("scheme") != _SLIDING_WINDOW or value is None:
+        scheme = info.data.get("scheme")
+        if scheme not in _WINDOWS or value is None:
             return value
-        if info.field_name == "generation" and value > _MAX_WINDOW:
-            msg = f"{value} packets are more than the {_MAX_WINDOW} that a sliding window can have; write fewer"
+        most = _MAX_WINDOW - (scheme == _PARTIAL_UNIT_MEMORY)
+        if info.field_name == "generation" and value > most:
+            msg = f"{value} packets are more than the {most} that {scheme} can have; write fewer"
             raise ValueError(msg)
         if info.field_name == "interleave" and value > 1:
-            msg = "a sliding window has no generations to join in turn; write interleave: 1, and a larger generation"
+            msg = f"{scheme} does not join generations in turn; write interleave: 1, and a larger generation"
             raise ValueError(msg)
-        if info.field_name == "defer_generations":
+        if info.field_name == "defer_generations" and scheme == _SLIDING_WINDOW:
             msg = "a sliding window has no generations to wait for; write defer, a time"
             raise ValueError(msg)
         return value
@@ -174,7 +198,7 @@ class CoderSettings(BoxSettings):
         values: dict[str, Any] = info.data
         if redundancy != "adaptive" or "generation" not in values:
             return redundancy
-        if values.get("scheme") in {"repetition", _SLIDING_WINDOW}:
+        if values.get("scheme") in {"repetition", *_WINDOWS}:
             msg = f"repair packets of {values['scheme']} cannot be adapted; write scheme: rlnc or reed-solomon, "
             msg += "or a number"
             raise ValueError(msg)

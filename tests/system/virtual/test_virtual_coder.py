@@ -109,7 +109,26 @@ def test_a_sliding_window_brings_packets_back_sooner_than_generations(tmp_path: 
     assert abs(window["lost_packets"] - runs["sliding-window"]["udp"]["lost_packets"]) <= 3
 
 
-@pytest.mark.parametrize("scheme", ["rlnc", "sliding-window"])
+def test_partial_unit_memory_recovers_packets_that_generations_of_the_same_overhead_lose(
+    tmp_path: Path, project: Path
+) -> None:
+    """Of random losses of 5 %, by repair packets that leave at the same instants."""
+    size = "generation: 10, redundancy: 1"
+    codes = {"rlnc": f"scheme: rlnc, {size}", "memory": f"scheme: partial-unit-memory, memory: 10, {size}"}
+    runs = {name: ran(tmp_path / name, project, code, loss="5 %") for name, code in codes.items()}
+    for name, summary in runs.items():
+        sent, decoded = (summary["boxes"][box] for box in BOXES)
+        assert abs(sent["repair_packets"] - 0.1 * sent["source_packets"]) < 10, name
+        assert abs(sent["encoded_generations"] - 0.1 * sent["source_packets"]) < 10, name
+        assert decoded["malformed_packets"] == decoded["late_packets"] == 0
+    lost = {name: summary["udp"]["lost_packets"] for name, summary in runs.items()}
+    share, variance = residual(10, 1, 0.05)
+    packets = runs["rlnc"]["boxes"]["coder-w"]["source_packets"]
+    assert abs(lost["rlnc"] - share * packets) < 4 * sqrt(packets / 10 * variance)
+    assert lost["memory"] < 0.75 * lost["rlnc"]
+
+
+@pytest.mark.parametrize("scheme", ["rlnc", "sliding-window", "partial-unit-memory"])
 def test_packets_are_held_until_those_before_them_are_recovered(tmp_path: Path, project: Path, scheme: str) -> None:
     """Of random losses of 5 %: as many come back, and none comes behind a later one. Without the hold, many do.
 
@@ -160,6 +179,7 @@ def passed(run_dir: str, capture: str, scratch: Path) -> Counter[bytes]:
         "scheduler: interspersed",
         "scheduler: deferred",
         "scheme: sliding-window",
+        "scheme: partial-unit-memory",
         "scheme: sliding-window, scheduler: titrated, link_rate: 16 Mbit/s, link_queue: 120 kB, feedback: 50 ms",
     ],
 )

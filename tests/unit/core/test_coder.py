@@ -137,13 +137,31 @@ def test_half_of_the_island_can_be_coded(load: Load) -> None:
             CODED,
             "so none are at the end of a generation; write scheduler: interspersed, deferred or titrated",
         ),
-        ("{coder-w: {scheme: sliding-window, interleave: 2}}", CODED, "no generations to join in turn"),
+        ("{coder-w: {scheme: sliding-window, interleave: 2}}", CODED, "does not join generations in turn"),
         ("{coder-w: {scheme: sliding-window, defer_generations: 1}}", CODED, "no generations to wait for; write defer"),
         ("{coder-w: {scheme: sliding-window, generation: 513}}", CODED, "513 packets are more than the 512"),
         (
             "{coder-w: {scheme: sliding-window, redundancy: adaptive}}",
             CODED,
             "repair packets of sliding-window cannot be adapted; write scheme: rlnc or reed-solomon, or a number",
+        ),
+        ("{coder-w: {memory: 10}}", CODED, "rlnc has no memory; write scheme: partial-unit-memory, or remove memory"),
+        (
+            "{coder-w: {scheme: partial-unit-memory, memory: 31}}",
+            CODED,
+            "31 packets are more than the 30 that fit generation: 30; write fewer",
+        ),
+        (
+            "{coder-w: {scheme: partial-unit-memory, generation: 500, memory: 13}}",
+            CODED,
+            "13 packets are more than the 12 that fit generation: 500; write fewer",
+        ),
+        ("{coder-w: {scheme: partial-unit-memory, generation: 512}}", CODED, "512 packets are more than the 511"),
+        ("{coder-w: {scheme: partial-unit-memory, interleave: 2}}", CODED, "does not join generations in turn"),
+        (
+            "{coder-w: {scheme: partial-unit-memory, scheduler: interspersed}}",
+            CODED,
+            "makes repair packets at the end of a generation; write scheme: rlnc, or tail",
         ),
         ("{coder-w: {generation: 1}}", CODED, "1 is not a whole number"),
         ("{coder-w: {redundancy: adaptive}}", CODED, "redundancy is not the same for 'coder-w' and 'coder-i'"),
@@ -187,7 +205,9 @@ def test_a_mistake_has_one_line_with_its_place_and_remedy(load: Load, boxes: str
     assert re.match(r".*e\.yaml:\d+: ", line)
 
 
-@pytest.mark.parametrize(("scheme", "kind"), [("rlnc", "tail"), ("sliding-window", "interspersed")])
+@pytest.mark.parametrize(
+    ("scheme", "kind"), [("rlnc", "tail"), ("sliding-window", "interspersed"), ("partial-unit-memory", "tail")]
+)
 def test_the_scheduler_by_default_is_one_that_the_scheme_has(load: Load, scheme: str, kind: str) -> None:
     plan = make_plan(*load(f"{{coder-w: {{scheme: {scheme}}}, coder-i: {{scheme: {scheme}}}}}"))
     config = next(job.config for job in plan.jobs if job.name == "coder-coder-w") or {}

@@ -27,6 +27,7 @@ const NO_GENERATIONS: &str = "a sliding window has no generations: no tail, no n
 const INTERLEAVED: &str =
     "packets of interleaved generations cannot be held in order: interleave 1";
 const ADAPTIVE: &str = "adaptive redundancy needs feedback, and a residual_loss above 0";
+const PARTIAL_UNIT_MEMORY: &str = "partial-unit-memory has a memory of 1 to generation packets, interleave 1, and no adaptive redundancy";
 
 /// The first line of standard input.
 #[derive(Debug, Clone, Deserialize)]
@@ -42,6 +43,9 @@ pub(crate) struct Config {
     pub(crate) scheme: Scheme,
     /// Packets of a generation, or of the window.
     pub(crate) generation: u16,
+    /// Packets of the generation before that repair packets combine, too, of a partial unit memory code.
+    #[serde(default)]
+    pub(crate) memory: u16,
     /// Repair packets of so many packets; if they are adapted, without reports of the other coder.
     pub(crate) redundancy: u16,
     /// Repair packets follow the losses that the other coder reports.
@@ -184,6 +188,7 @@ pub(crate) enum Scheme {
     ReedSolomon,
     Repetition,
     SlidingWindow,
+    PartialUnitMemory,
 }
 
 /// How a host learns of a packet that was lost and recovered.
@@ -255,6 +260,17 @@ impl Config {
                     return Err(NO_GENERATIONS.to_owned());
                 }
             }
+            Scheme::PartialUnitMemory => {
+                let window = u64::from(self.generation) + u64::from(self.memory);
+                check("generation and memory", window, 2..=LARGEST.into())?;
+                let is_memory = (1..=self.generation).contains(&self.memory);
+                if !is_memory || self.interleave > 1 || self.adaptive.is_some() {
+                    return Err(PARTIAL_UNIT_MEMORY.to_owned());
+                }
+                if is_interspersed {
+                    return Err(INTERSPERSED.to_owned());
+                }
+            }
             Scheme::ReedSolomon | Scheme::Repetition if is_interspersed => {
                 return Err(INTERSPERSED.to_owned());
             }
@@ -305,7 +321,11 @@ impl Config {
     pub(crate) fn encoder(&self, first: u32) -> Result<Box<dyn StreamEncoder>, CodeError> {
         Ok(match self.block_code() {
             Some(code) => Box::new(Encoder::new(code, self.shape(), first)),
-            None => Box::new(SlidingEncoder::new(self.shape(), first)?),
+            None => {
+                let has_memory = self.scheme == Scheme::PartialUnitMemory;
+                let memory = has_memory.then_some(self.memory);
+                Box::new(SlidingEncoder::new(self.shape(), memory, first)?)
+            }
         })
     }
 
@@ -321,7 +341,11 @@ impl Config {
         let size = self.generation;
         Ok(match self.block_code() {
             Some(code) => Box::new(Decoder::new(code, size, longest_packet, timeout_ns)),
-            None => Box::new(SlidingDecoder::new(size, longest_packet, timeout_ns)?),
+            None => Box::new(SlidingDecoder::new(
+                size + self.memory,
+                longest_packet,
+                timeout_ns,
+            )?),
         })
     }
 
@@ -336,7 +360,7 @@ impl Config {
                     .map_or(self.redundancy, |adaptive| adaptive.most)
                     .max(1),
             })),
-            Scheme::SlidingWindow => None,
+            Scheme::SlidingWindow | Scheme::PartialUnitMemory => None,
         }
     }
 

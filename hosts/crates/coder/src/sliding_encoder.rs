@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The encoder of a sliding window: repair packets between the packets, each of the last ones before it.
+//! The encoder of a window of packets: of a sliding window, whose repair packets are made between the packets, and of a
+//! partial unit memory code, whose repair packets of a generation combine some packets of the one before it, too
+//! (Lee, "Short unit-memory byte-oriented binary convolutional codes", 1976; Lauer, "Some optimal partial-unit-memory
+//! codes", 1979). Each combines the last packets before it.
 
 use crate::stream::{EncoderOutput, Repair, Shape, StreamEncoder};
 use atoll_redundancy::Report;
@@ -10,34 +13,46 @@ use atoll_rlnc::{CodeError, Header, WindowEncoder};
 pub(crate) struct SlidingEncoder {
     window: WindowEncoder,
     shape: Shape,
-    /// What packets have contributed to the next repair packet, in parts of it: as many as the window has packets.
+    /// Packets of the generation before, of a partial unit memory code; None: a sliding window.
+    memory: Option<u16>,
+    /// What packets have contributed to the next repair packets, in parts of one: as many as a generation has packets.
     share: u32,
     /// When a repair packet is made for the packets since the last one.
     flush_at_ns: Option<u64>,
 }
 
 impl SlidingEncoder {
-    /// The first packet has the number `first`.
+    /// The first packet has the number `first`. `memory`: packets of the generation before, of a partial unit memory code.
     ///
     /// # Errors
     /// If the window's size is not one that the code has.
-    pub(crate) fn new(shape: Shape, first: u32) -> Result<Self, CodeError> {
+    pub(crate) fn new(shape: Shape, memory: Option<u16>, first: u32) -> Result<Self, CodeError> {
         Ok(Self {
-            window: WindowEncoder::new(first, shape.size)?,
+            window: WindowEncoder::new(first, shape.size + memory.unwrap_or(0))?,
             shape,
+            memory,
             share: 0,
             flush_at_ns: None,
         })
     }
 
-    fn repair(&mut self, output: &mut EncoderOutput) -> Result<(), CodeError> {
+    /// The share at which repair packets are made: of one, or of all those of a generation.
+    fn due(&self) -> u32 {
+        let repairs = self.memory.map_or(1, |_| self.shape.repairs);
+        u32::from(self.shape.size) * u32::from(repairs)
+    }
+
+    fn repair(&mut self, count: u32, output: &mut EncoderOutput) -> Result<(), CodeError> {
         self.flush_at_ns = None;
-        if self.window.is_empty() {
-            return Ok(()); // all of its packets have arrived
+        output.ended += u64::from(self.memory.is_some());
+        for _ in 0..count {
+            if self.window.is_empty() {
+                break; // all of its packets have arrived
+            }
+            let mut symbol = Vec::new();
+            let header = self.window.repair(&mut symbol)?;
+            output.repairs.push(Repair { header, symbol });
         }
-        let mut symbol = Vec::new();
-        let header = self.window.repair(&mut symbol)?;
-        output.repairs.push(Repair { header, symbol });
         Ok(())
     }
 }
@@ -51,9 +66,10 @@ impl StreamEncoder for SlidingEncoder {
             self.flush_at_ns.get_or_insert(flush_at_ns);
         }
         self.share += u32::from(self.shape.repairs);
-        while self.share >= u32::from(self.shape.size) {
-            self.share -= u32::from(self.shape.size);
-            self.repair(&mut output)?;
+        if self.shape.repairs > 0 && self.share >= self.due() {
+            let size = u32::from(self.shape.size);
+            self.repair(self.share / size, &mut output)?;
+            self.share %= size;
         }
         Ok((header, output))
     }
@@ -61,8 +77,9 @@ impl StreamEncoder for SlidingEncoder {
     fn flush(&mut self, now_ns: u64) -> Result<EncoderOutput, CodeError> {
         let mut output = EncoderOutput::default();
         if self.flush_at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            let count = self.share.div_ceil(self.shape.size.into());
             self.share = 0;
-            self.repair(&mut output)?;
+            self.repair(count, &mut output)?;
         }
         Ok(output)
     }
@@ -105,7 +122,12 @@ mod tests {
             interspersed: true,
             flush_ns: 50 * MS,
         };
-        SlidingEncoder::new(shape, u32::MAX).unwrap()
+        SlidingEncoder::new(shape, None, u32::MAX).unwrap()
+    }
+
+    fn with_memory(memory: u16, size: u16, repairs: u16) -> SlidingEncoder {
+        let shape = encoder(size, repairs).shape;
+        SlidingEncoder::new(shape, Some(memory), 0).unwrap()
     }
 
     /// Of each packet: first packet and number of packets of the repair packets that follow it.
@@ -137,6 +159,32 @@ mod tests {
         assert_eq!(found, expected, "after 2^32 - 1 comes 0");
         let many: usize = pushed(&mut encoder, 4000).iter().map(Vec::len).sum();
         assert_eq!(many, 2000);
+    }
+
+    #[test]
+    fn with_memory_repair_packets_end_a_generation_and_combine_some_of_the_one_before() {
+        let found = pushed(&mut with_memory(2, 4, 3), 12);
+        let of_generation = |last: usize| found[last].clone();
+        assert_eq!(of_generation(3), vec![(0, 4); 3]);
+        assert_eq!(of_generation(7), vec![(2, 6); 3]);
+        assert_eq!(of_generation(11), vec![(6, 6); 3]);
+        assert_eq!(found.iter().map(Vec::len).sum::<usize>(), 9);
+    }
+
+    #[test]
+    fn a_generation_with_memory_that_is_not_whole_ends_by_time_with_its_share_rounded_up() {
+        let mut encoder = with_memory(1, 10, 3);
+        pushed(&mut encoder, 4);
+        let output = encoder.flush(50 * MS).unwrap();
+        assert_eq!((output.ended, output.repairs.len()), (1, 2));
+        let whole = pushed(&mut encoder, 10);
+        assert_eq!(
+            (whole[8].len(), whole[9].len()),
+            (0, 3),
+            "the next one begins then"
+        );
+        let none = &mut with_memory(1, 10, 0);
+        assert!(pushed(none, 20).iter().all(Vec::is_empty));
     }
 
     #[test]
