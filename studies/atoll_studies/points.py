@@ -87,6 +87,7 @@ def make_points(study: StudyDescription) -> list[Point]:
                 programs=request.programs,
             )
             for number, (configuration, request) in enumerate(zip(study.configurations, requests, strict=True))
+            if configuration.repetitions is None or repetition < configuration.repetitions
         ]
         random.Random(f"{study.order_seed}/{repetition}").shuffle(block)  # noqa: S311 - an order, not a secret
         points += block

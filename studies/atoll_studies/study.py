@@ -7,6 +7,7 @@ A configuration is a combination of one level of each factor; a point is a confi
 import itertools
 import json
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import getitem
@@ -16,7 +17,7 @@ from typing import Any, cast
 from atoll_analysis.figures.run_figures import FIGURES, suggest_figure
 from atoll_core.description.file_kinds import STUDY, require_kind
 from atoll_core.description.loader import DescriptionFile
-from atoll_core.description.raw_study import MAX_SEED, SCREENING, RawStudy, level_name
+from atoll_core.description.raw_study import MAX_LEVELS, MAX_SEED, SCREENING, RawSearch, RawStudy, level_name
 from atoll_core.description.validation_messages import parse, suggest
 from atoll_core.description.yaml_document import Document, KeyPath, compose_document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
@@ -25,9 +26,11 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
 from atoll_core.plural import counted
-from atoll_core.units import Duration
+from atoll_core.units import Duration, Size
 from atoll_emulation.this_machine.congestion_controls import missing_on_platform
 from atoll_studies.published import Published, parse_value
+from atoll_studies.statistics.bisection import CRITERIA, QueueSearch
+from atoll_studies.statistics.estimates import LEAST_SAMPLES
 from atoll_studies.statistics.flow_sample import ControlVariate
 from atoll_studies.statistics.screening import resolution_iv_design
 from atoll_studies.statistics.stopping import Stop
@@ -42,6 +45,9 @@ _RESERVED_KEYS = {  # that are no settings of a study: its own, or what runs are
 }
 
 
+_QUEUE = re.compile(r"links\.[^.]+\.to_island\.queue")
+_LARGEST: KeyPath = ("search", "to")
+
 Levels = tuple[tuple[str, tuple[str, ...]], ...]
 """The levels of a factor: the name of each, and its settings in the language of ``--set``."""
 
@@ -54,6 +60,7 @@ class Configuration:
     settings: tuple[str, ...]
     network: Network
     experiment: Experiment
+    repetitions: int | None = None  # of a search, which may take fewer than the study's; None: as many
 
     @property
     def label(self) -> str:
@@ -81,6 +88,47 @@ class StudyDescription:
     control: ControlVariate | None = None
     published: tuple[Published, ...] = ()
     missing_controls: tuple[Diagnostic, ...] = ()  # on this machine
+    search: QueueSearch | None = None
+    file: DescriptionFile | None = None  # the experiment, for the capacities of a search
+
+    def other_levels(self, configuration: Configuration) -> tuple[str, ...]:
+        """The levels of a configuration without the capacity that is searched."""
+        searched = self.search and self.search.over
+        levels = zip(self.factors, configuration.levels, strict=True)
+        return tuple(level for factor, level in levels if factor != searched)
+
+    def capacity(self, configuration: Configuration) -> int:
+        """The capacity (bytes) of the queue that is searched."""
+        link = configuration.experiment.link(self._search.over.split(".")[1])
+        return link.to_island.queue.bytes
+
+    def with_capacities(self, taken: Mapping[tuple[str, ...], Mapping[int, int]]) -> "StudyDescription":
+        """The same study with capacities that its search takes: by other levels, the repetitions of each."""
+        configurations: list[Configuration] = []
+        for others, repetitions in taken.items():
+            known = {self.capacity(each): each for each in self.configurations if self.other_levels(each) == others}
+            template = next(iter(known.values()))
+            for capacity, count in repetitions.items():
+                if capacity not in known:
+                    known[capacity] = self._at_capacity(template, capacity, count)
+                elif known[capacity].repetitions is not None:
+                    known[capacity] = replace(known[capacity], repetitions=count)
+            configurations += [known[capacity] for capacity in sorted(known)]
+        place, over = list(self.factors).index(self._search.over), self._search.over
+        levels = {self.capacity(each): each.levels[place] for each in configurations}
+        factor = tuple((level, (setting_text(over, level),)) for _, level in sorted(levels.items()))
+        return replace(self, factors={**self.factors, over: factor}, configurations=tuple(configurations))
+
+    def _at_capacity(self, template: Configuration, capacity: int, repetitions: int) -> Configuration:
+        place, level = list(self.factors).index(self._search.over), str(Size(capacity))
+        levels = (*template.levels[:place], level, *template.levels[place + 1 :])
+        settings = (*template.settings, setting_text(self._search.over, level))
+        loaded = replace(cast("DescriptionFile", self.file), settings=settings).network_and_experiment()
+        return Configuration(levels, settings, *loaded, repetitions)
+
+    @property
+    def _search(self) -> QueueSearch:
+        return cast("QueueSearch", self.search)
 
 
 def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collection[str] = ()) -> StudyDescription:
@@ -108,6 +156,13 @@ def _key_parts(key: str) -> KeyPath:
     return ("lab", "file") if parts == ("lab",) else parts
 
 
+def _is_size(text: str, size: Size) -> bool:
+    try:
+        return Size.parse(text) == size
+    except ValueError:
+        return False
+
+
 def _contains(outer: KeyPath, inner: KeyPath) -> bool:
     return inner[: len(outer)] == outer
 
@@ -125,6 +180,7 @@ class _Resolver:
         # by settings besides the common ones
         self.loaded: dict[tuple[str, ...], tuple[Network, Experiment] | DescriptionError] = {}
         self.common = self.settings(("set",), self.raw.set)
+        self.search = self.queue_search()
 
     def resolve(self, columns: Collection[str]) -> StudyDescription:
         factors = dict(self.factors())
@@ -139,6 +195,8 @@ class _Resolver:
         self.check_stop()
         published = tuple(self.published(factors))
         configurations = tuple(self.configurations(factors))
+        self.check_smallest(factors)
+        self.check_slowest(configurations)
         seeds = self.seeds(configurations)
         self.check_warm_up(configurations)
         self.check_controls(configurations)
@@ -162,6 +220,8 @@ class _Resolver:
             control=control and ControlVariate(control.flows, control.largest.bytes),
             published=published,
             missing_controls=tuple(self.missing_controls),
+            search=self.search,
+            file=self.experiment,
         )
 
     @property
@@ -183,7 +243,73 @@ class _Resolver:
                 resolved = [(level, self.settings(("factors", name, level), given)) for level, given in variants]
             else:
                 resolved = [(level_name(level), self.settings(("factors",), {name: level})) for level in levels]
-            yield name, tuple(resolved)
+            yield name, self.with_largest(name, tuple(resolved))
+        if self.search and self.search.over not in self.raw.factors:
+            yield self.search.over, self.with_largest(self.search.over, ())
+
+    def with_largest(self, factor: str, levels: Levels) -> Levels:
+        """The levels of a factor, of the one that is searched with the largest capacity: a search begins there."""
+        if self.search is None or self.search.over != factor:
+            return levels
+        largest = Size(self.search.capacities[-1])
+        if any(_is_size(level, largest) for level, _ in levels):
+            return levels
+        return (*levels, (str(largest), (setting_text(factor, str(largest)),)))
+
+    def queue_search(self) -> QueueSearch | None:
+        """The rule of the search. Mistakes of its form are reported, and there is none."""
+        raw = self.raw.search
+        if raw is None:
+            return None
+        mistakes = dict(self.search_mistakes(raw))
+        for key, message in mistakes.items():
+            self.report(key, message)
+        if mistakes:
+            return None
+        smallest, largest = raw.from_.bytes, raw.to.bytes
+        capacities = (*range(smallest, largest, raw.resolution.bytes), largest)
+        criteria = tuple(name for name in CRITERIA if name in raw.for_)
+        return QueueSearch(raw.over, capacities, criteria, self.most_repetitions)
+
+    def search_mistakes(self, raw: RawSearch) -> Iterator[tuple[KeyPath, str]]:
+        if not _QUEUE.fullmatch(raw.over):
+            example = "write the queue of a link to the island, such as links.sat.to_island.queue"
+            yield ("search", "over"), f"{shown(raw.over)} cannot be searched; {example}"
+        if raw.to <= raw.from_:
+            yield ("search", "to"), f"{raw.to} is not more than from, {raw.from_}; write a larger capacity"
+        elif (raw.to.bytes - raw.from_.bytes) / raw.resolution.bytes > MAX_LEVELS:
+            yield ("search", "resolution"), f"{raw.resolution} is more than {MAX_LEVELS} capacities; write a larger one"
+        if isinstance(self.raw.factors.get(raw.over), dict):
+            yield ("factors", raw.over), "a factor that is searched has a list of values; write [100 kB, 200 kB]"
+        if self.raw.stop is not None:
+            yield ("stop",), "'stop' and 'search' both choose runs; keep one of them"
+        elif self.most_repetitions < LEAST_SAMPLES:
+            yield ("search",), f"a search needs medians; write 'repetitions: {LEAST_SAMPLES}' or more"
+
+    def check_smallest(self, factors: Mapping[str, Levels]) -> None:
+        """Report mistakes of the smallest capacity. The largest is a level."""
+        if self.search is None:
+            return
+        setting = setting_text(self.search.over, str(Size(self.search.capacities[0])))
+        others = [levels for factor, levels in factors.items() if factor != self.search.over]
+        first = tuple(setting for levels in others for setting in levels[0][1])
+        smallest, largest = self.load((*first, setting)), self.load((*first, *factors[self.search.over][-1][1]))
+        if isinstance(smallest, DescriptionError) and not isinstance(largest, DescriptionError):
+            for mistake in smallest.mistakes:
+                self.report(("search", "from"), mistake.message)
+
+    def check_slowest(self, configurations: Sequence[Configuration]) -> None:
+        """Refuse a search over another link than the slowest one, whose queue the criteria are of."""
+        if self.search is None:
+            return
+        box = self.search.over.split(".")[1]
+        for configuration in configurations:
+            experiment = configuration.experiment
+            links = [link for link in experiment.links if link.box in experiment.chain.hops] or experiment.links
+            slowest = min(links, key=lambda link: link.to_island.rate)
+            if slowest.to_island.rate < experiment.link(box).to_island.rate:
+                remedy = f"write links.{slowest.box}.to_island.queue"
+                self.report(("search", "over"), f"{box!r} is not the slowest link to the island; {remedy}")
 
     def settings(self, key_path: KeyPath, given: Mapping[str, Any]) -> tuple[str, ...]:
         """Settings in the language of ``--set``, without those that a study must not have, which are reported."""
@@ -231,6 +357,8 @@ class _Resolver:
                 levels[name] = [
                     {_key_parts(key): ("factors", name, level, key) for key in keys} for level, keys in variants
                 ]
+        if self.search:
+            levels.setdefault(self.search.over, [{_key_parts(self.search.over): ("search", "over")}])
         for key in self.raw.set:
             for name, of_factor in levels.items():
                 if all(any(_contains(outer_key, _key_parts(key)) for outer_key in level) for level in of_factor):
@@ -324,7 +452,7 @@ class _Resolver:
 
     def written_at(self, key: KeyPath, levels: tuple[str, ...]) -> KeyPath:
         """Where a study with these levels sets a key of the experiment; where it names the experiment, if nowhere."""
-        for (name, given), level in zip(self.raw.factors.items(), levels, strict=True):
+        for (name, given), level in zip(self.raw.factors.items(), levels, strict=False):  # a search has one more
             if isinstance(given, dict):
                 for setting in cast("dict[str, dict[str, Any]]", given)[level]:
                     if _contains(_key_parts(setting), key):
@@ -372,9 +500,10 @@ class _Resolver:
         """The key paths of the mistakes that the experiment, the settings of all runs or a single level cause."""
         single_levels: list[tuple[tuple[str, ...], KeyPath]] = [((), ("set",) if self.common else ("experiment",))]
         for factor, levels in factors.items():
-            has_names = isinstance(self.raw.factors[factor], dict)
+            given = self.raw.factors.get(factor, [])
+            has_names = isinstance(given, dict)
             single_levels += [
-                (settings, ("factors", factor, level if has_names else index))
+                (settings, ("factors", factor, level if has_names else index) if index < len(given) else _LARGEST)
                 for index, (level, settings) in enumerate(levels)
             ]
         causes: dict[str, KeyPath] = {}

@@ -159,6 +159,7 @@ class StudyDirectory:
             "warm_up": study.warm_up,
             "attempts": study.attempts,
             "stop": study.stop and asdict(study.stop),
+            "search": study.search and asdict(study.search),
             "control": study.control and asdict(study.control),
             "published": [asdict(published) for published in study.published],
             "provenance": origin and asdict(origin),

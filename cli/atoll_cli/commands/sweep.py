@@ -22,6 +22,7 @@ from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.virtual_cost import rough_size
 from atoll_core.errors import InterruptedByUserError, RunError
 from atoll_core.plural import counted
+from atoll_core.units import Size
 from atoll_studies.results.result_tables import columns, results_json, write_tables
 from atoll_studies.results.results import read_results
 from atoll_studies.study import load_study
@@ -124,9 +125,7 @@ class SweepProgress:
     def __init__(self, sweep: Sweep, jobs: int) -> None:
         self._sweep = sweep
         self._jobs = jobs
-        self._points: list[list[PointState]] = [[] for _ in sweep.study.configurations]
-        for state in sweep.points.values():  # of one configuration in the order of their repetitions
-            self._points[state.point.configuration].append(state)
+        self._brackets: dict[tuple[str, ...], str] = {}  # of searches, as they were printed
         self._console = Console(stderr=True, markup=False)
         self._live = (
             Live(get_renderable=self._render, console=self._console, refresh_per_second=_REFRESH_HZ, transient=True)
@@ -152,11 +151,24 @@ class SweepProgress:
             attempt = state.attempts[-1]
             outcome = f"{attempt.outcome} ({attempt.message})" if attempt.message else attempt.outcome
         print(f"{state.point.label}: {outcome}; {self._footer()}", file=sys.stderr, flush=True)
+        for others, text in self._searches():
+            if self._brackets.get(others, text) != text:
+                print(text, file=sys.stderr, flush=True)
+            self._brackets[others] = text
+
+    def _searches(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Each search with the capacities that are still possible."""
+        for others, path in self._sweep.searches.items():
+            if path.steps:
+                low, high = (Size(end) for end in (path.steps[-1].low, path.steps[-1].high))
+                label = ", ".join(("search", *others))
+                yield others, f"{label}: found {low}" if path.best else f"{label}: {low} to {high}"
 
     def _footer(self) -> str:
         counts = self._sweep.counts()
         text = f"{counts[State.DONE]} of {counted(self._sweep.needed_runs, 'run')} done"
-        text += f", {counts[State.OPTIONAL]} more if needed" if counts[State.OPTIONAL] else ""
+        more = counts[State.OPTIONAL] + self._sweep.most_searched
+        text += f", {more} more if needed" if more else ""
         if self._console.is_terminal:
             text += f", {counts[State.RUNNING]} running" if counts[State.RUNNING] else ""
         for state in (State.INVALID, State.FAILED):
@@ -171,16 +183,20 @@ class SweepProgress:
             table.add_column(name, overflow="fold")
         table.add_column("runs")
         table.add_column("median wall time", justify="right")
-        max_rows = max(1, self._console.height - 4)
+        searches = [Text(text) for _, text in self._searches()][: self._console.height // 3]
+        max_rows = max(1, self._console.height - 4 - len(searches))
         rows = list(self._rows())
         for row in rows[:max_rows]:
             table.add_row(*row)
         hidden = len(rows) - max_rows
         more_text = [Text(f"and {counted(hidden, 'configuration')} more", style="dim")] if hidden > 0 else []
-        return Group(table, *more_text, Text(self._footer()))
+        return Group(table, *more_text, *searches, Text(self._footer()))
 
     def _rows(self) -> Iterator[tuple[RenderableType, ...]]:
-        for configuration, points in zip(self._sweep.study.configurations, self._points, strict=True):
+        points_of: list[list[PointState]] = [[] for _ in self._sweep.study.configurations]
+        for state in self._sweep.points.values():  # of one configuration in the order of their repetitions
+            points_of[state.point.configuration].append(state)
+        for configuration, points in zip(self._sweep.study.configurations, points_of, strict=True):
             times_s = sorted(point.chosen.wall_s for point in points if point.chosen)
             taken = [point.state for point in points if point.state is not State.OPTIONAL]
             marks = Text.assemble(*(_MARKS[state] for state in taken))
@@ -207,7 +223,7 @@ def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
     done_text = f"; {counts[State.DONE]} are done" if counts[State.DONE] else ""
     runs, wall = counted(expected.runs, "run"), duration_text(expected.wall.s)
     space = rough_size(expected.disk)
-    if maximum.runs > expected.runs:  # of a study with `stop`
+    if maximum.runs > expected.runs:  # of a study with `stop` or `search`
         runs = f"{expected.runs} to {counted(maximum.runs, 'run')}"
         wall, space = f"{wall} to {duration_text(maximum.wall.s)}", f"{space} to {rough_size(maximum.disk)}"
     print(

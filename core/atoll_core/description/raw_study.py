@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from atoll_core.description.raw_experiment import LONGEST_RUN
+from atoll_core.description.raw_link import Queue
 from atoll_core.description.raw_types import Between, Name, Raw, Share, refusal
 from atoll_core.errors import shown
 from atoll_core.units import Duration, Size
@@ -125,6 +126,25 @@ class RawControlVariate(Raw):
     )
 
 
+class RawSearch(Raw):
+    """A search for the capacity of a queue, instead of a grid of capacities."""
+
+    over: str = Field(
+        description="The setting that is searched: the queue of the slowest link to the island.",
+        examples=["links.sat.to_island.queue"],
+    )
+    from_: Queue = Field(alias="from", description="The smallest capacity.", examples=["30 kB"])
+    to: Queue = Field(description="The largest capacity.", examples=["800 kB"])
+    resolution: Queue = Field(description="The difference of two capacities that are told apart.", examples=["10 kB"])
+    for_: list[Literal["transfer", "oscillation", "utilisation", "standing queue", "voice"]] = Field(
+        default=["transfer", "oscillation", "utilisation", "standing queue", "voice"],
+        alias="for",
+        min_length=1,
+        description="The criteria of a good queue (docs/regimes.md); default all.",
+        examples=["[transfer, oscillation, utilisation]"],
+    )
+
+
 def _read_published(given: object) -> str:
     if isinstance(given, bool) or not isinstance(given, str | int | float):
         raise refusal(given, "is no published value; write 41 s, or above 120 s")
@@ -222,6 +242,11 @@ class RawStudy(Raw):
         default=None,
         description="Repetitions until the median of a figure is known, instead of repetitions.",
         examples=["{figure: goodput, half_width: 5 %, max: 30}"],
+    )
+    search: RawSearch | None = Field(
+        default=None,
+        description="Find the capacity of a queue that meets criteria, for each combination of the factors.",
+        examples=["{over: links.sat.to_island.queue, from: 30 kB, to: 800 kB, resolution: 10 kB}"],
     )
     control: RawControlVariate | None = Field(
         default=None,

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import Any, cast
 
@@ -16,9 +17,11 @@ from atoll_analysis.figures.regimes import SPAN_RTTS, SWINGING_SHARE
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary, least_rate_bit_s, mean_rate_bit_s
 from atoll_core.units import Size
-from atoll_studies.results.results import LEAST_SAMPLES, NO_REGIME, Results
+from atoll_studies.results.results import NO_REGIME, Results
 from atoll_studies.results.similarity import SEED
-from atoll_studies.statistics.warm_up import WarmUp
+from atoll_studies.statistics.bisection import CRITERIA, VOICE, QueueSearch
+from atoll_studies.statistics.estimates import LEAST_SAMPLES
+from atoll_studies.statistics.warm_up import NO_WARM_UP, WarmUp
 
 MOST_TRANSFER_FACTOR = 1.25
 """A transfer finishes in reasonable time if it takes at most this much of the shortest median of all capacities."""
@@ -113,7 +116,7 @@ def queue_advice(results: Results) -> list[QueueAdvice]:
     """
     runs_of: dict[int, list[QueueRun]] = {}
     for run in results.runs:
-        queue_run = _queue_run(cast("Summary", RunDir.open(run.path).summary()), results.warm_up, run.configuration)
+        queue_run = read_queue_run(run.path, results.warm_up, run.configuration)
         if queue_run is not None and run.configuration in results.described:
             runs_of.setdefault(run.configuration, []).append(queue_run)
     for directions in (("to_island",), ("to_island", "to_world")):
@@ -121,7 +124,7 @@ def queue_advice(results: Results) -> list[QueueAdvice]:
         for number, runs in sorted(runs_of.items()):
             groups.setdefault(_without_queue(results, number, runs[0].link, directions), []).append(number)
         advice = [
-            advise(_other_levels(results, group), [run for number in group for run in runs_of[number]])
+            advise(_other_levels(results, group), [run for number in group for run in runs_of[number]], results.search)
             for group in groups.values()
         ]
         if compared := [item for item in advice if len(item.levels) > 1]:
@@ -129,41 +132,56 @@ def queue_advice(results: Results) -> list[QueueAdvice]:
     return []
 
 
-def advise(other_levels: Mapping[str, str], runs: Sequence[QueueRun]) -> QueueAdvice:
-    """Return the advice from runs that differ in their queue and seed alone; at least one."""
+def advise(other_levels: Mapping[str, str], runs: Sequence[QueueRun], search: QueueSearch | None = None) -> QueueAdvice:
+    """Return the advice from runs that differ in their queue and seed alone; at least one.
+
+    ``search``: chose the runs; it makes fewer of a capacity if these agree.
+    """
     by_capacity: dict[int, list[QueueRun]] = {}
     for run in sorted(runs, key=lambda run: run.queue_bytes):
         by_capacity.setdefault(run.queue_bytes, []).append(run)
-    transfer_s = {queue: _median(run.transfer_s for run in level) for queue, level in by_capacity.items()}
-    utilisation = {queue: _median(run.utilisation for run in level) for queue, level in by_capacity.items()}
-    fastest_s = min((median_s for median_s in transfer_s.values() if median_s is not None), default=None)
-    highest = max((share for share in utilisation.values() if share is not None), default=None)
+    criteria, least_runs = (search.criteria, search.majority) if search else (CRITERIA, LEAST_SAMPLES)
+    standard = best_medians(by_capacity.values())
     rtt_ms, long_flows = _median(run.base_rtt_ms for run in runs), _median(run.long_flows for run in runs)
     product = None if rtt_ms is None else round(runs[0].mean_rate_bit_s / 8 * rtt_ms / 1e3)
     return QueueAdvice(
         other_levels=other_levels,
-        levels=tuple(_level(level, fastest_s, highest) for level in by_capacity.values()),
+        levels=tuple(queue_level(level, standard, criteria) for level in by_capacity.values()),
         product_bytes=product,
         long_flows=long_flows,
         root_bytes=None if product is None or long_flows is None else round(product / math.sqrt(max(1.0, long_flows))),
-        caveats=tuple(_caveats(by_capacity.values())),
+        caveats=tuple(_caveats(by_capacity.values(), least_runs)),
     )
 
 
-def _caveats(levels: Collection[Sequence[QueueRun]]) -> Iterator[str]:
+def _caveats(levels: Collection[Sequence[QueueRun]], least_runs: int) -> Iterator[str]:
     """Why the runs are too few or too short."""
-    if min(map(len, levels)) < LEAST_SAMPLES:
-        yield f"fewer than {LEAST_SAMPLES} runs of a capacity"
+    if min(map(len, levels)) < least_runs:
+        yield f"fewer than {least_runs} runs of a capacity"
     if any(1e3 * run.settled_s < LEAST_RTTS * (run.base_rtt_ms or 0.0) for level in levels for run in level):
         yield f"runs shorter than {LEAST_RTTS} base RTTs after the warm-up"
 
 
-def _level(runs: Sequence[QueueRun], fastest_s: float | None, highest: float | None) -> QueueLevel:
+def best_medians(levels: Collection[Sequence[QueueRun]]) -> tuple[float | None, float | None]:
+    """The time of the fastest transfer (s) and the highest utilisation of any capacity; None: not measured."""
+    transfers = (_median(run.transfer_s for run in level) for level in levels)
+    utilisations = (_median(run.utilisation for run in level) for level in levels)
+    return (
+        min((median_s for median_s in transfers if median_s is not None), default=None),
+        max((share for share in utilisations if share is not None), default=None),
+    )
+
+
+def queue_level(
+    runs: Sequence[QueueRun], standard: tuple[float | None, float | None], applied: Collection[str] = CRITERIA
+) -> QueueLevel:
+    """Judge the runs of one capacity; ``standard``: the :func:`best_medians`. ``applied``: the criteria that count."""
+    fastest_s, highest = standard
     queue_bytes, rtt_ms = runs[0].queue_bytes, _median(run.base_rtt_ms for run in runs)
     transfer_s, utilisation = _median(run.transfer_s for run in runs), _median(run.utilisation for run in runs)
     times = [run.transfer_s for run in runs if run.transfer_s is not None]
     swinging_share, standing = _median(run.swinging_share for run in runs), _median(run.standing for run in runs)
-    voice_ms = None if rtt_ms is None else rtt_ms / 2 + 8e3 * queue_bytes / runs[0].least_rate_bit_s
+    voice_ms = None if rtt_ms is None else one_way_ms(rtt_ms, queue_bytes, runs[0].least_rate_bit_s)
     criteria = {
         "transfer": transfer_s is not None
         and fastest_s is not None
@@ -171,7 +189,7 @@ def _level(runs: Sequence[QueueRun], fastest_s: float | None, highest: float | N
         "oscillation": swinging_share is not None and swinging_share >= SWINGING_SHARE,
         "utilisation": utilisation is not None and highest is not None and utilisation < LEAST_UTILISATION * highest,
         "standing queue": standing is not None and standing >= MOST_STANDING_SHARE,
-        "voice": voice_ms is not None and voice_ms > VOICE_MARGINAL_MS,
+        VOICE: voice_ms is not None and voice_ms > VOICE_MARGINAL_MS,
     }
     return QueueLevel(
         queue_bytes=queue_bytes,
@@ -184,13 +202,19 @@ def _level(runs: Sequence[QueueRun], fastest_s: float | None, highest: float | N
         standing_share=standing,
         voice_ms=voice_ms,
         regimes=dict(Counter(run.regime or NO_REGIME for run in runs).most_common()),
-        unmet=tuple(name for name, fails in criteria.items() if fails),
+        unmet=tuple(name for name, fails in criteria.items() if fails and name in applied),
         measured=any(value is not None for value in (transfer_s, utilisation, swinging_share, standing)),
     )
 
 
-def _queue_run(summary: Summary, warm_up: WarmUp, configuration: int) -> QueueRun | None:
-    """What a summary says; None without a link. Older versions did not compute all of it."""
+def one_way_ms(rtt_ms: float, queue_bytes: int, rate_bit_s: int) -> float:
+    """The delay of a voice packet that meets a full queue."""
+    return rtt_ms / 2 + 8e3 * queue_bytes / rate_bit_s
+
+
+def read_queue_run(path: Path, warm_up: WarmUp = NO_WARM_UP, configuration: int = 0) -> QueueRun | None:
+    """Read what a run says of its queue; None without a link. Older versions did not compute all of it."""
+    summary = cast("Summary", RunDir.open(path).summary())
     slowest = summary["bottleneck"] or ""
     link = summary["links"].get(slowest)
     if link is None:

@@ -14,6 +14,7 @@ from atoll_analysis.tables.table_schemas import unit_of
 from atoll_studies.results.agreement import comparisons
 from atoll_studies.results.effects import effects
 from atoll_studies.results.queue_capacity import advice_json, queue_advice
+from atoll_studies.results.queue_search import search_results, searches_json
 from atoll_studies.results.results import ConfigurationFigure, Results, letters
 from atoll_studies.statistics.estimates import Estimate, Limits, limited, quantile_estimate
 
@@ -263,5 +264,6 @@ def results_json(results: Results) -> dict[str, Any]:
         ],
         "effects": [asdict(effect) for effect in effects(results)],
         "queue_capacity": advice_json(queue_advice(results)),
+        "searches": searches_json(search_results(results)),
         **(similarity.to_json() if similarity else {}),
     }

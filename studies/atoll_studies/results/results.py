@@ -23,7 +23,9 @@ from atoll_core.lab.network import Network
 from atoll_studies.published import Published
 from atoll_studies.results.similarity import Similarity
 from atoll_studies.results.study_runs import PointRuns, decisions, ended, points_of, run_figures, settled, warm_up_of
+from atoll_studies.statistics.bisection import QueueSearch
 from atoll_studies.statistics.estimates import (
+    LEAST_SAMPLES,
     Controlled,
     Estimate,
     Limits,
@@ -45,9 +47,6 @@ USUAL_FIGURES = (
     *("queue sojourn p95", "flows completed", "transfer time"),
 )
 """Figures that are shown if a study names none, and that have plots if nobody names any."""
-
-LEAST_SAMPLES = 3
-"""Of two runs a median says no more than the two do."""
 
 NO_REGIME = "not known"
 """Counted as the regime of a run without a link, and of one that an older version analysed."""
@@ -137,6 +136,8 @@ class Results:
     missing: int = 0  # points of a study at which --resume makes attempts
     warm_up: WarmUp = NO_WARM_UP
     stop: Stop | None = None
+    search: QueueSearch | None = None
+    settled_points: frozenset[tuple[int, int]] = frozenset()  # configuration and seed that get no further attempt
     stops: Mapping[int, Decision] = field(default_factory=dict[int, Decision])  # by configuration
     described: Mapping[int, tuple[Network, Experiment]] = field(default_factory=dict[int, tuple[Network, Experiment]])
     similarity: Similarity | None = None  # of runs of no study: what else they share, and in what they differ
@@ -250,6 +251,8 @@ def read_results(
         warm_up=warm_up,
         stop=stop,
         stops=stops,
+        search=from_json(QueueSearch, study["search"]) if study.get("search") else None,
+        settled_points=frozenset((point.configuration, point.seed) for point in points if is_settled(point)),
         described={number: (request.network, request.experiment) for number, request in requests.items()},
         published=tuple(Published(**fields) for fields in study.get("published", ())),
     )

@@ -18,6 +18,9 @@ import numpy as np
 LEVEL = 0.95
 """The confidence level that is aimed at."""
 
+LEAST_SAMPLES = 3
+"""Of two runs a median says no more than the two do."""
+
 _RESAMPLES = 3999
 
 

@@ -2,6 +2,7 @@
 """A sweep: find out which points of a study have no usable run yet, and make attempts at them."""
 
 import heapq
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,10 @@ from atoll_emulation.this_machine.core_pinning import usable_cores
 from atoll_emulation.this_machine.host_requirements import require_virtual_machine
 from atoll_emulation.uml.kernel import UmlKernel
 from atoll_studies.points import Point, make_points, run_request
+from atoll_studies.results.queue_capacity import QueueRun, read_queue_run
+from atoll_studies.results.queue_search import search_path
 from atoll_studies.results.study_runs import PointRuns, decisions, out_of_tries, warm_up_of
+from atoll_studies.statistics.bisection import End, SearchPath
 from atoll_studies.study import StudyDescription
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory, is_study
 from atoll_studies.sweeping.cluster import Cluster
@@ -38,6 +42,9 @@ class State(StrEnum):
     INVALID = "invalid"  # it has only invalid runs, and is not tried again
     FAILED = "failed"  # likewise; the last one has no verdict
     OPTIONAL = "optional"  # of a study with ``stop``: made if the interval is still too wide after those before
+
+
+_ENDED = (State.DONE, State.INVALID, State.FAILED)
 
 
 @dataclass(slots=True)
@@ -86,10 +93,11 @@ class Sweep:
                 f"--scheduler {scheduler}: runs on {study.platform} are made on this machine; leave it out"
             )
         self.cluster = Cluster(directory, scheduler) if scheduler else None
-        self.study = study
         self.directory = directory
-        self.estimates = [_estimated_s(study, number) for number in range(len(study.configurations))]
-        self.points = {point.id: PointState(point, self.estimates[point.configuration]) for point in make_points(study)}
+        self.points: dict[str, PointState] = {}
+        self.searches: dict[tuple[str, ...], SearchPath] = {}
+        """The searches of the study by the levels of its other factors."""
+        self._use(study)
         self.origin: Provenance | None = None
         """The provenance of runs that are made here."""
         self._mix = False
@@ -115,7 +123,8 @@ class Sweep:
                 "directory"
             )
         for entry in self.points.values():
-            entry.attempts = self.directory.attempts(entry.point.id)
+            self._read(entry)
+        self._extend_searches()
         attempts = [attempt for entry in self.points.values() for attempt in entry.attempts]
         if not resume and (kept := self.directory.count_attempts()):
             raise UsageError(
@@ -128,14 +137,63 @@ class Sweep:
                 f"{self.directory.path} has runs made by\n{makers}\nand this is {self.origin}; continue with --mix "
                 "(results then say so), or name another directory for a new study"
             )
-        for entry in self.points.values():
-            entry.state = self._state(entry)
         self._update_optional()
 
     @property
     def unused_runs(self) -> int:
         """The number of runs in the directory whose points are no longer of the study. They are kept."""
         return self.directory.count_attempts() - sum(len(entry.attempts) for entry in self.points.values())
+
+    def _read(self, entry: PointState) -> None:
+        entry.attempts = self.directory.attempts(entry.point.id)
+        entry.state = self._state(entry)
+
+    def _use(self, study: StudyDescription) -> None:
+        """Have the points of a study. Those that were there keep their states."""
+        self.study = study
+        estimates = [_estimated_s(study, number) for number in range(len(study.configurations))]
+        before, self.points = self.points, {}
+        for point in make_points(study):
+            entry = before.get(point.id)
+            if entry is None:
+                entry = PointState(point, estimates[point.configuration])
+            entry.point = point
+            self.points[point.id] = entry
+
+    def _extend_searches(self) -> None:
+        """Replay the searches, and add the points that they take next."""
+        search = self.study.search
+        while search is not None:
+            self.searches = {others: search_path(search, runs) for others, runs in self._queue_runs().items()}
+            before = set(self.points)
+            self._use(self.study.with_capacities({others: path.taken for others, path in self.searches.items()}))
+            added = [entry for key, entry in self.points.items() if key not in before]
+            if not added:
+                return
+            for entry in added:
+                self._read(entry)
+
+    def _queue_runs(self) -> dict[tuple[str, ...], dict[int, list[QueueRun | None]]]:
+        """The runs that ended, by the other levels and the capacity, as far as all repetitions before them ended."""
+        runs: dict[tuple[str, ...], dict[int, list[QueueRun | None]]] = {
+            self.study.other_levels(configuration): {} for configuration in self.study.configurations
+        }
+        for entry in sorted(self.points.values(), key=lambda entry: entry.point.repetition):
+            configuration = self.study.configurations[entry.point.configuration]
+            by_capacity = runs[self.study.other_levels(configuration)]
+            own = by_capacity.setdefault(self.study.capacity(configuration), [])
+            if len(own) == entry.point.repetition and entry.state in _ENDED:
+                own.append(read_queue_run(entry.chosen.path) if entry.chosen else None)
+        return runs
+
+    @property
+    def most_searched(self) -> int:
+        """The number of runs that searches may take besides the points that there are."""
+        search = self.study.search
+        if search is None:
+            return 0
+        most_runs = search.most_capacities * search.repetitions
+        return sum(most_runs - sum(path.taken.values()) for path in self.searches.values() if path.end is End.OPEN)
 
     def _update_optional(self) -> None:
         """Find out which repetitions a study with ``stop`` takes, as far as its runs show it."""
@@ -145,12 +203,11 @@ class Sweep:
             key: PointRuns(key, entry.point.configuration, entry.point.repetition, entry.point.seed, entry.attempts)
             for key, entry in self.points.items()
         }
-        finished = (State.DONE, State.INVALID, State.FAILED)
         decision_by_configuration = decisions(
             self.study.stop,
             warm_up_of(self.study.warm_up, list(runs.values())),
             list(runs.values()),
-            lambda point: self.points[point.id].state in finished,
+            lambda point: self.points[point.id].state in _ENDED,
         )
         for entry in self.points.values():
             if entry.state in (State.WAITING, State.OPTIONAL):
@@ -203,13 +260,20 @@ class Sweep:
     def predict(self, jobs: int, *, at_most: bool = False) -> Prediction:
         """Estimate the wall time and the disk space that is left to do, to a factor of two.
 
-        ``at_most``: with all runs that a study with ``stop`` may need; otherwise with those that it needs for certain.
+        ``at_most``: with all runs that a study with ``stop`` or ``search`` may need; otherwise with those that it needs
+        for certain.
         """
         runs = [*self.remaining(), *(self.optional() if at_most else ())]
         described = [self.study.configurations[entry.point.configuration] for entry in runs]
+        estimates = [entry.estimate_s for entry in runs]
+        if at_most and self.most_searched:  # runs at other capacities take about as long
+            count = self.most_searched
+            described += list(itertools.islice(itertools.cycle(self.study.configurations), count))
+            every = [_estimated_s(self.study, number) for number in range(len(self.study.configurations))]
+            estimates += list(itertools.islice(itertools.cycle(every), count))
         return Prediction(
-            runs=len(runs),
-            wall=Duration(round(1e9 * makespan([entry.estimate_s for entry in runs], jobs))),
+            runs=len(described),
+            wall=Duration(round(1e9 * makespan(estimates, jobs))),
             disk=Size(sum(disk(c.network, c.experiment).bytes for c in described)),
             jobs=jobs,
         )
@@ -230,16 +294,21 @@ class Sweep:
         Call it under the directory's lock. Raises RunError if an attempt cannot be recorded.
         """
         self.directory.clear_working()
-        points = [entry.point for entry in self.points.values()]
-        self.directory.write(self.study, points, None if self._mix else self.origin, self.inventory)
+        self._write()
         await compile_stale(module_folders(), lambda _: None)  # once, not in every process
         try:
             pool = self.cluster or Pool(self.directory.path, jobs)
             while waiting := [entry.point.id for entry in self.points.values() if entry.state is State.WAITING]:
                 await pool.run(waiting, self._on_start, self._on_end)
+                self._extend_searches()
                 self._update_optional()
+                self._write()
         finally:
             self.directory.clear_working()
+
+    def _write(self) -> None:
+        points = [entry.point for entry in self.points.values()]
+        self.directory.write(self.study, points, None if self._mix else self.origin, self.inventory)
 
     def _on_start(self, point: str) -> None:
         entry = self.points[point]

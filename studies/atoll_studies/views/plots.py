@@ -38,10 +38,11 @@ from atoll_dashboards.report.plot_style import (
 )
 from atoll_dashboards.report.report_data import completed_flows
 from atoll_studies.results.effects import MainEffect, effects
+from atoll_studies.results.queue_search import SearchResult, search_results
 from atoll_studies.results.results import ConfigurationFigure, Results, levels_text
 from atoll_studies.statistics.estimates import Estimate, Limits
 from atoll_studies.statistics.estimates import differences as paired
-from atoll_studies.views.tables import configuration_name, limits_text
+from atoll_studies.views.tables import configuration_name, limits_text, others_text
 
 _COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BROWN, GREY)
 _MARKERS = "osD^vP"
@@ -69,6 +70,8 @@ def plots(results: Results) -> Iterator[tuple[str, str, Figure]]:
             yield f"{figure}, medians", f"{file_name}-map", plot
     if main_effects := effects(results):
         yield "main effects", "main-effects", effects_plot(main_effects)
+    if (plot := search_plot(results)) is not None:
+        yield "search of the queue capacity", "queue-search", plot
     if (plot := completion_times(results)) is not None:
         yield "flow completion times", "flow-completion-times", plot
 
@@ -360,6 +363,57 @@ def heat_map(results: Results, figure: str) -> Figure | None:
         axes[0].set_ylabel(y_factor)
         plot.colorbar(ScalarMappable(scale, "cividis"), ax=axes, label=f"{figure} ({unit})" if unit else figure)
     return plot
+
+
+# Searches
+
+
+def search_plot(results: Results) -> Figure | None:
+    """The capacities that each search tried, and those that were still possible after it; None without a search.
+
+    Of more than six searches the first six are shown.
+    """
+    searched = [item for item in search_results(results) if item.path.steps][:_MOST_PANELS]
+    if not searched:
+        return None
+    columns = min(3, len(searched))
+    rows = -(-len(searched) // columns)
+    with common_style():
+        plot = Figure(figsize=(max(4.5, 0.4 * WIDTH_IN * columns), 0.6 + 2.7 * rows), layout="constrained")
+        panels: list[Axes] = list(plot.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat)
+        for panel, item in zip(panels, searched, strict=False):
+            _draw_search(panel, item)
+        for panel in panels[len(searched) :]:
+            panel.set_visible(False)
+        plot.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        plot.supylabel("queue (kB)", fontsize=9)
+    return plot
+
+
+def _draw_search(panel: Axes, searched: SearchResult) -> None:
+    steps = searched.path.steps
+    numbers = np.arange(1, len(steps) + 1)
+    low, high = (np.array(ends) / 1e3 for ends in zip(*((step.low, step.high) for step in steps), strict=True))
+    panel.bar(numbers, high - low, bottom=low, width=0.9, color=SKY, alpha=0.35, label="possible after the step")
+    for label, marker, colour, is_good in (
+        ("all criteria met", "o", GREEN, True),
+        ("not all met", "X", VERMILLION, False),
+    ):
+        tried = [
+            (number, step.capacity / 1e3)
+            for number, step in zip(numbers, steps, strict=True)
+            if (not step.unmet) is is_good
+        ]
+        panel.plot([x for x, _ in tried], [y for _, y in tried], marker, color=colour, markersize=6, label=label)
+    if searched.path.best is not None:
+        panel.axhline(searched.path.best / 1e3, color=INK, linewidth=0.8, linestyle="--", label="found")
+    panel.set_yscale("log")
+    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.yaxis.set_minor_formatter(NullFormatter())
+    panel.set_xticks(numbers)
+    panel.set_xlabel("step")
+    panel.set_title(others_text(searched), fontsize=8.5, fontweight="normal")
 
 
 # Distributions

@@ -22,9 +22,20 @@ from atoll_dashboards.report.number_format import NOT_MEASURED, decimals, figure
 from atoll_studies.results.agreement import OUTSIDE, Comparison, comparisons
 from atoll_studies.results.effects import MainEffect, effects
 from atoll_studies.results.queue_capacity import QueueAdvice, QueueLevel, queue_advice
-from atoll_studies.results.results import LEAST_SAMPLES, NO_REGIME, ConfigurationFigure, Results, StudyRun, letters
+from atoll_studies.results.queue_search import SearchResult, search_results
+from atoll_studies.results.results import NO_REGIME, ConfigurationFigure, Results, StudyRun, letters
 from atoll_studies.results.similarity import SEED, Rows, grouped
-from atoll_studies.statistics.estimates import LEAST_CONTROLLED, LEVEL, Controlled, Estimate, Limits, Paired, least_runs
+from atoll_studies.statistics.bisection import End
+from atoll_studies.statistics.estimates import (
+    LEAST_CONTROLLED,
+    LEAST_SAMPLES,
+    LEVEL,
+    Controlled,
+    Estimate,
+    Limits,
+    Paired,
+    least_runs,
+)
 from atoll_studies.statistics.stopping import Stop
 from atoll_studies.statistics.warm_up import TRIMMED_FIGURES
 from atoll_studies.study_directory import FAILED
@@ -78,6 +89,7 @@ def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
             if (table := view(results)).rows:
                 yield table
     yield from map(_queue, queue_advice(results))
+    yield from map(_search, search_results(results))
     if each_run or not results.is_sampled or (results.similarity and is_few):
         yield _runs(results)
     if results.similarity:
@@ -533,6 +545,45 @@ def _recommended(advice: QueueAdvice) -> str:
     if advice.root_bytes is not None:
         text += f"; BDP / sqrt({figure(advice.long_flows, '', 1)} long flows) = {octets(advice.root_bytes)}"
     return text
+
+
+def _search(searched: SearchResult) -> Table:
+    """The capacities of a search in the order in which they were tried, and the result below."""
+    others = others_text(searched)
+    rows = tuple(
+        (
+            str(number),
+            octets(step.capacity),
+            ", ".join(step.unmet),
+            str(step.repetitions),
+            f"{octets(step.low)} to {octets(step.high)}",
+        )
+        for number, step in enumerate(searched.path.steps, start=1)
+    )
+    title = f"search of the queue capacity ({others})" if others else "search of the queue capacity"
+    columns = ("step", "queue", "not met", "runs", "possible capacities after it")
+    return Table(title, columns, (("", rows),), text_columns=3, notes=(_found(searched),))
+
+
+def others_text(searched: SearchResult) -> str:
+    """The other factors of a search with their levels."""
+    return ", ".join(f"{factor} {level}" for factor, level in searched.other_levels.items())
+
+
+def _found(searched: SearchResult) -> str:
+    path, interval, limits = searched.path, searched.interval, searched.limits
+    runs = counted(sum(step.repetitions for step in path.last_steps.values()), "run")
+    if path.best is None or interval is None or limits is None:
+        reason = path.end.value
+        return f"{reason}; {runs} so far" if path.end is End.OPEN else f"no capacity was found: {reason} ({runs})"
+    unmet = path.last_steps[path.best].unmet
+    remark = f"does not meet {listed(unmet)}, and no capacity meets more" if unmet else "meets all criteria"
+    low, high = (octets(round(end)) for end in limits)
+    return (
+        f"found: {octets(path.best)}, which {remark}, by {runs}; the median over seeds of the best capacity is between "
+        f"{low} and {high} with a confidence of {100 * interval.level:.1f} % ({counted(interval.runs, 'seed')}), if "
+        "each criterion changes once with the capacity"
+    )
 
 
 def _control_variate(results: Results) -> Table:
