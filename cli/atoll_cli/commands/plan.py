@@ -13,6 +13,7 @@ from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.placement import place_plan, placement_text
 from atoll_controller.planner.plan_text import plan_text, schedule_text, swap_json
 from atoll_controller.planner.planner import make_plan, plan_sha256
+from atoll_controller.planner.transfer_size import propose_transfer
 from atoll_controller.planner.virtual_cost import memory, wall_time
 from atoll_core.codec import to_json
 from atoll_core.experiment.experiment import Experiment
@@ -54,6 +55,7 @@ def print_plan(
     placement = place_plan(*described, plan, schedule)
     notes = [*burst_lines(described[0], described[1].links, slack)] if backend is Backend.TC else []
     notes += [estimate_text(wall_time(*described, backend), memory(*described))] if platform == VIRTUAL else []
+    notes += [str(proposed)] if (proposed := propose_transfer(*described)) else []
     if drawing is not None:
         write_file("--graph", drawing, graph(*described, placement.notes()))
     if as_json:

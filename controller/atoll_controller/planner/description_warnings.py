@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from atoll_controller.planner.path_checks import MAX_PING_SHARE
 from atoll_controller.planner.traffic_jobs import PING_PACKET_BYTES
+from atoll_controller.planner.transfer_size import propose_transfer
 from atoll_controller.planner.virtual_cost import rough_size, wall_time
 from atoll_core.description.validation_messages import entry_name
 from atoll_core.description.yaml_document import KeyPath
@@ -170,6 +171,18 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
         )
         links = (("links", link.box, "to_island", "rate") for link in experiment.links)
         yield _warning(experiment, transfer.line, ("transfer", "size"), message, ("duration",), *links)
+
+
+def _slow_start(network: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
+    """A transfer that ends in slow start, so that its rate says little of the link."""
+    transfer, proposed = experiment.transfer, propose_transfer(network, experiment)
+    if transfer and proposed and transfer.write_rate is None and transfer.size < proposed.slow_start:
+        message = (
+            f"{transfer.size} end in slow start, which sends {proposed.slow_start} until the sender learns of a drop "
+            f"(4 x (bandwidth-delay product + queue)); usual is at least {proposed.size}"
+        )
+        links = (("links", link.box) for link in experiment.links)
+        yield _warning(experiment, transfer.line, ("transfer", "size"), message, *links)
 
 
 def _mean_rate(experiment: Experiment, start: Duration) -> Rate | None:
@@ -455,7 +468,7 @@ _VERSION_CHECKS: tuple[_Check, ...] = (
     _early_packets,
     _losses,
 )
-_RUN_CHECKS: tuple[_Check, ...] = (_transfer, _taps, _reversed_taps, _without_effect)
+_RUN_CHECKS: tuple[_Check, ...] = (_transfer, _slow_start, _taps, _reversed_taps, _without_effect)
 """Those that consider the changes themselves; the others get every version as an experiment without changes."""
 
 
