@@ -279,6 +279,8 @@ class _Resolver:
             yield ("search", "to"), f"{raw.to} is not more than from, {raw.from_}; write a larger capacity"
         elif (raw.to.bytes - raw.from_.bytes) / raw.resolution.bytes > MAX_LEVELS:
             yield ("search", "resolution"), f"{raw.resolution} is more than {MAX_LEVELS} capacities; write a larger one"
+        if self.raw.design == SCREENING:
+            yield ("design",), "a screening design has two levels of each factor; remove it or 'search'"
         if isinstance(self.raw.factors.get(raw.over), dict):
             yield ("factors", raw.over), "a factor that is searched has a list of values; write [100 kB, 200 kB]"
         if self.raw.stop is not None:

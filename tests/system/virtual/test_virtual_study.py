@@ -168,3 +168,26 @@ def test_a_factor_of_the_lab_is_in_effect(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     summaries = [json.loads(path.read_text()) for path in (tmp_path / "s").glob("points/*/*/summary.json")]
     assert sorted(round(each["terrestrial_rtt_ms"]["w1"]["measured"]) for each in summaries) == [100, 200]
+
+
+def test_a_search_makes_the_runs_that_decide_and_a_second_sweep_makes_none(
+    tmp_path: Path,
+) -> None:
+    """Two seconds measure little, so that voice decides: at 4 Mbit/s, 195 kB delay it by 390 ms."""
+    (tmp_path / "study.yaml").write_text(
+        f"name: queues\nexperiment: {QUICK}\nrepetitions: 3\n"
+        "set: {links.sat.to_island.rate: 4 Mbit/s, ping.interval: 50 ms}\n"
+        "search: {over: links.sat.to_island.queue, from: 2 kB, to: 242 kB, resolution: 80 kB, for: [voice]}\n"
+    )
+    predicted = json.loads(atoll(tmp_path, "sweep", "study.yaml", "s", "--dry-run", "--json").stdout)
+    done = atoll(tmp_path, "sweep", "study.yaml", "s", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    (found,) = answer["searches"]
+    assert (found["outcome"], found["best_bytes"]) == ("found", 2_000)
+    assert [(step["capacity"], step["repetitions"]) for step in found["steps"]] == [(242_000, 3), (2_000, 3)]
+    assert (found["runs"], predicted["runs"]) == (6, 3)
+    assert predicted["most"]["runs"] >= 6
+    again = atoll(tmp_path, "sweep", "study.yaml", "s", "--json", "--resume")
+    assert json.loads(again.stdout)["searches"] == answer["searches"]
+    assert len(list((tmp_path / "s").glob("points/*/*/attempt.json"))) == 6
