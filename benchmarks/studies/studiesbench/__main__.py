@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``benchmarks/studies/run``: sweep a study with one run at a time and with several; kill sweeps at random instants."""
+"""``benchmarks/studies/run``: sweep a study with one run at a time and with several; kill sweeps at random instants.
+
+``--only search``: search queue capacities, and sweep the grid.
+"""
 
 import argparse
 import json
@@ -15,11 +18,12 @@ from atoll_core.errors import AtollError
 from atoll_emulation.this_machine.host_requirements import require_virtual_machine
 from benchkit import harness
 from benchkit.json_results import read_earlier
+from studiesbench import queue_searches
 from tests.support.killed_sweeps import STUDY, captures, kill_at_random
 from tests.support.sandbox import ATOLL
 
 _STUDY = Path("examples/studies/geo-queues.yaml").resolve()  # 24 runs of 60 s
-_PARALLEL, _KILLS = "parallel", "kills"
+_PARALLEL, _KILLS, _SEARCH = "parallel", "kills", "search"
 
 
 def main() -> int:
@@ -30,7 +34,9 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = harness.parser("studies", __doc__, quick="a minute or two")
-    parser.add_argument("--only", choices=(_PARALLEL, _KILLS), help="this alone")
+    parser.add_argument(
+        "--only", choices=(_PARALLEL, _KILLS, _SEARCH), help="this alone; search: with the grid 240 runs and more"
+    )
     parser.add_argument("--kills", type=int, metavar="N", help="sweeps that are killed (20; --quick: 3)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the instants of kills (%(default)s)")
     options = parser.parse_args()
@@ -44,10 +50,12 @@ def _measured(options: argparse.Namespace) -> dict[str, Any]:
     require_virtual_machine()
     measured: dict[str, Any] = read_earlier(options.json, "measured").get("measured", {})
     with tempfile.TemporaryDirectory(prefix="atoll-studies-") as folder:
-        if options.only != _KILLS:
+        if options.only in (None, _PARALLEL):
             measured[_PARALLEL] = _parallel(Path(folder), quick=options.quick)
-        if options.only != _PARALLEL:
+        if options.only in (None, _KILLS):
             measured[_KILLS] = _killed(Path(folder), options.kills, options.seed)
+        if options.only == _SEARCH:
+            measured[_SEARCH] = queue_searches.compare(Path(folder), quick=options.quick)
     return {"measured": measured}
 
 
@@ -119,6 +127,7 @@ def _tables(known: dict[str, Any]) -> str:
             "|--------:|-------:|------------------------------------------------:|",
             f"| {killed['kills']} | {killed['sweeps']} | {killed['same']} |",
         ]
+    parts += queue_searches.table(known["measured"].get(_SEARCH, []))
     return "\n".join(parts).strip()
 
 
