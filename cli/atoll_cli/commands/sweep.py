@@ -193,10 +193,12 @@ class SweepProgress:
         return Group(table, *more_text, *searches, Text(self._footer()))
 
     def _rows(self) -> Iterator[tuple[RenderableType, ...]]:
-        points_of: list[list[PointState]] = [[] for _ in self._sweep.study.configurations]
-        for state in self._sweep.points.values():  # of one configuration in the order of their repetitions
+        states = list(self._sweep.points.values())  # of one configuration in the order of their repetitions
+        configurations = self._sweep.study.configurations  # read after the points: a search adds both
+        points_of: list[list[PointState]] = [[] for _ in configurations]
+        for state in states:
             points_of[state.point.configuration].append(state)
-        for configuration, points in zip(self._sweep.study.configurations, points_of, strict=True):
+        for configuration, points in zip(configurations, points_of, strict=True):
             times_s = sorted(point.chosen.wall_s for point in points if point.chosen)
             taken = [point.state for point in points if point.state is not State.OPTIONAL]
             marks = Text.assemble(*(_MARKS[state] for state in taken))

@@ -135,7 +135,7 @@ class RawSearch(Raw):
     )
     from_: Queue = Field(alias="from", description="The smallest capacity.", examples=["30 kB"])
     to: Queue = Field(description="The largest capacity.", examples=["800 kB"])
-    resolution: Queue = Field(description="The difference of two capacities that are told apart.", examples=["10 kB"])
+    resolution: Queue = Field(description="The step from one capacity to the next.", examples=["10 kB"])
     for_: list[Literal["transfer", "oscillation", "utilisation", "standing queue", "voice"]] = Field(
         default=["transfer", "oscillation", "utilisation", "standing queue", "voice"],
         alias="for",

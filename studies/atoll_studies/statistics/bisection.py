@@ -2,8 +2,8 @@
 """The search for a queue's capacity: bisection by criteria that are monotone in the capacity. Pure.
 
 A larger queue helps some criteria and harms the others, so each criterion has one boundary between capacities that meet
-it and those that do not. Runs at one capacity tell about all criteria at once. The best capacity leaves the fewest
-criteria unmet, and is the smallest such one; the search ends when no other capacity can be it.
+it and those that do not. One run measures all criteria. The best capacity is the smallest one of those that leave the
+fewest criteria unmet. The search ends when no other capacity can be the best one.
 
 Runs are noisy. All capacities have the same seeds (common random numbers, Glasserman and Yao 1992, Management Science
 38(6)), and a criterion is judged by the median over the seeds. More than half of the seeds come first: if they agree,

@@ -150,28 +150,28 @@ class Sweep:
 
     def _use(self, study: StudyDescription) -> None:
         """Have the points of a study. Those that were there keep their states."""
-        self.study = study
         estimates = [_estimated_s(study, number) for number in range(len(study.configurations))]
-        before, self.points = self.points, {}
-        for point in make_points(study):
-            entry = before.get(point.id)
-            if entry is None:
-                entry = PointState(point, estimates[point.configuration])
-            entry.point = point
-            self.points[point.id] = entry
+        points = make_points(study)
+        entries = {p.id: self.points.get(p.id) or PointState(p, estimates[p.configuration]) for p in points}
+        self.study = study  # first: a terminal's thread reads the points, then the study
+        for point in points:
+            entries[point.id].point = point
+        self.points = entries
 
     def _extend_searches(self) -> None:
         """Replay the searches, and add the points that they take next."""
         search = self.study.search
         while search is not None:
+            taken = {others: path.taken for others, path in self.searches.items()}
             self.searches = {others: search_path(search, runs) for others, runs in self._queue_runs().items()}
-            before = set(self.points)
-            self._use(self.study.with_capacities({others: path.taken for others, path in self.searches.items()}))
-            added = [entry for key, entry in self.points.items() if key not in before]
-            if not added:
+            following = {others: path.taken for others, path in self.searches.items()}
+            if following == taken:
                 return
-            for entry in added:
-                self._read(entry)
+            known = set(self.points)
+            self._use(self.study.with_capacities(following))
+            for entry in self.points.values():
+                if entry.point.id not in known:
+                    self._read(entry)
 
     def _queue_runs(self) -> dict[tuple[str, ...], dict[int, list[QueueRun | None]]]:
         """The runs that ended, by the other levels and the capacity, as far as all repetitions before them ended."""
