@@ -179,6 +179,7 @@ def test_a_point_whose_attempts_failed_is_no_run_of_a_search(tmp_path: Path) -> 
         (("resolution: 10 kB", "resolution: 1 B"), 6, "more than 1000 capacities"),
         (("repetitions: 3", "repetitions: 2"), 6, "write 'repetitions: 3' or more"),
         (("repetitions: 3", "stop: {figure: goodput, half_width: 5 %, max: 9}"), 5, "'stop' and 'search'"),
+        (("repetitions: 3", "repetitions: 3\ndesign: screening"), 6, "remove it or 'search'"),
         (("from: 30 kB", "from: 30 B"), 6, "30 B"),
         (("figures: [goodput]", "set: {links.sat.to_island.queue: 50 kB}"), 3, "in all runs; remove it here"),
         (("links.sat.to", "links.cat.to"), 6, "cat"),
