@@ -45,6 +45,7 @@ from atoll_core.plural import counted, listed
 from atoll_core.units import Duration, Rate, Size
 
 _LONGEST_QUEUE_S = 2.0  # voice bears 0.3 s; the longest queue of the laboratory's own grid is 0.8 s
+_ENDS_EARLY = 0.75  # of what slow start sends on an idle link; under load drops come sooner
 _LONGEST_WALL_TIME = Duration(3600 * 10**9)
 _MAX_LOSS = 0.5
 _MAX_OFFERED = 4  # times the rate; studies of congestion use a load of twice the rate
@@ -176,7 +177,12 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
 def _slow_start(network: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """A transfer that ends in slow start, so that its rate says little of the link."""
     transfer, proposed = experiment.transfer, propose_transfer(network, experiment)
-    if transfer and proposed and transfer.write_rate is None and transfer.size < proposed.slow_start:
+    if (
+        transfer
+        and proposed
+        and transfer.write_rate is None
+        and transfer.size.bytes < _ENDS_EARLY * proposed.slow_start.bytes
+    ):
         message = (
             f"{transfer.size} end in slow start, which sends {proposed.slow_start} until the sender learns of a drop "
             f"(4 x (bandwidth-delay product + queue)); usual is at least {proposed.size}"

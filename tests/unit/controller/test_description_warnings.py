@@ -366,7 +366,7 @@ def test_a_rate_beyond_what_the_engine_was_measured_at_is_warned_of_but_not_with
     network, experiment = load_experiment(project / "examples/geo.yaml", ["tcp.buffer_max=1 GB"])
     (link,) = experiment.links
     fast = replace(link, to_island=replace(link.to_island, rate=Rate.parse("2.5 Gbit/s")))
-    experiment = replace(experiment, links=(fast,))
+    experiment = replace(experiment, links=(fast,), transfer=None)
     (doubt,) = description_warnings(network, experiment, Backend.ENGINE)
     assert description_warnings(network, experiment) == (doubt,)
     assert "2.5 Gbit/s is more than the 1 Gbit/s up to which the engine was measured in real time" in doubt.message
@@ -399,7 +399,7 @@ def test_plan_does_not_recommend_virtual_time_to_those_who_asked_for_it(
     network, experiment = load_experiment(project / "examples/geo.yaml", ["tcp.buffer_max=1 GB"])
     (link,) = experiment.links
     fast = replace(link, to_island=replace(link.to_island, rate=Rate.parse("2.5 Gbit/s")))
-    described = network, replace(experiment, links=(fast,))
+    described = network, replace(experiment, links=(fast,), transfer=None)
     with pytest.raises(DescriptionError, match="--on virtual take any rate"):
         print_plan(described, Backend.ENGINE, MININET, as_json=True, strict=True)
     print_plan(described, Backend.ENGINE, VIRTUAL, as_json=True, strict=True)

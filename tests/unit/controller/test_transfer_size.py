@@ -22,11 +22,14 @@ def warned_sizes(project: Path, *settings: str) -> list[str]:
     return [each.message for each in description_warnings(*described) if "slow start" in each.message]
 
 
-@pytest.mark.parametrize(("size", "expected"), [("20 MB", 1), ("27 MB", 1), ("28 MB", 0), ("40 MB", 0)])
+@pytest.mark.parametrize(("size", "expected"), [("20 MB", 1), ("21 MB", 0), ("40 MB", 0)])
 def test_a_transfer_of_20_mb_that_never_leaves_slow_start_at_320_mbit_s_is_warned_of(
     project: Path, size: str, expected: int
 ) -> None:
-    """The product is 5 MB, the queue 2 MB: 28 MB are sent until the sender learns of a drop."""
+    """The product is 5 MB, the queue 2 MB: 28 MB are sent until the sender learns of a drop.
+
+    The bound is three quarters of it, since drops come sooner under load.
+    """
     messages = warned_sizes(project, *MEO, f"transfer.size={size}")
     assert len(messages) == expected
     assert all("slow start, which sends 28 MB until" in each and "usual is at least 56 MB" in each for each in messages)
