@@ -41,6 +41,7 @@ from atoll_analysis.tables.run_data import RunData, cut_short, read_run_data
 from atoll_analysis.tables.tables import WINDOW_NS, Tables, build_tables, traffic_hosts
 from atoll_analysis.verdict.duplicate_addresses import duplicate_addresses
 from atoll_analysis.verdict.findings import Finding, verdict_of
+from atoll_analysis.verdict.flow_shares import flow_shares
 from atoll_analysis.verdict.lost_outside import lost_outside
 from atoll_analysis.verdict.notes import notes
 from atoll_analysis.verdict.timeouts import (
@@ -257,6 +258,7 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
         "longest_wait_ms": _ms(longest_wait_ns),
         "servers": servers,
         "clients": clients,
+        "flow_shares": flow_shares(rows, [host.name for host in traffic_hosts(data)[0]]),
         "silences": silence_figures(tables, data, servers, clients, ping_last_s),
         "flow_tries": flow_tries(tables, data, {**servers, **clients}, flows["flows_completed"], ping_last_s),
         "udp": udp_figures(udp.packet, experiment.mean_udp_rate, experiment.duration.s, logs)

@@ -14,6 +14,7 @@ from atoll_analysis.figures.standing_queue import StandingQueue
 from atoll_analysis.figures.udp import UdpFigures
 from atoll_analysis.tables.box_counters import LostFigures, LowPriorityFigures, SojournFigures
 from atoll_analysis.verdict.duplicate_addresses import DuplicateAddress
+from atoll_analysis.verdict.flow_shares import ShareTest
 from atoll_analysis.verdict.host_heat import HostHeat
 from atoll_analysis.verdict.loss_agreement import Payload, Section
 from atoll_analysis.verdict.lost_outside import LostOutside
@@ -325,6 +326,9 @@ class Summary(TypedDict):
     longest_wait_ms: float | None
     servers: dict[str, Volume]  # traffic of each world server, by name
     clients: dict[str, Volume]  # traffic of each island client, by name
+    # flows by server (`servers`) and by client (`clients`), compared with equal shares; a role with one host or without
+    # flows is left out; absent: an older version analysed the run
+    flow_shares: NotRequired[dict[str, ShareTest]]
     silences: list[SilenceFigures]  # hosts from which nothing came while something waited for them
     # least number of connection attempts of all flows, if none of them received payload; None: one did, or there was
     # no flow

@@ -72,6 +72,7 @@ class FindingCode(StrEnum):
     CLOCK_DRIFTED = "CLOCK_DRIFTED"  # the clock of a machine drifted
     START_SPREAD = "START_SPREAD"  # clients did not begin together
     DUPLICATE_ADDRESS = "DUPLICATE_ADDRESS"  # two machines have the same IP address
+    SHARES_UNEQUAL = "SHARES_UNEQUAL"  # servers or clients have shares of the flows that chance does not explain
     HOST_HOT = "HOST_HOT"  # processors were throttled, at their temperature limit, short of voltage, or too busy
 
 

@@ -10,6 +10,7 @@ from atoll_analysis.summary import Capture, Summary, bounds, least_rate_bit_s
 from atoll_analysis.verdict.completeness import judge_completeness
 from atoll_analysis.verdict.duplicate_addresses import judge_duplicates
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
+from atoll_analysis.verdict.flow_shares import judge_shares
 from atoll_analysis.verdict.host_heat import judge_heat
 from atoll_analysis.verdict.loss_agreement import compared_links, count_differs, disagreements, judge_unproven
 from atoll_analysis.verdict.lost_outside import judge_lost_outside, likely_causes
@@ -43,6 +44,7 @@ def judge(summary: Summary) -> list[Finding]:
         *judge_clocks(summary.get("clocks")),
         *judge_start(summary["start"]),
         *judge_duplicates(summary.get("duplicate_addresses", ())),
+        *judge_shares(summary.get("flow_shares", {})),
         *judge_heat(summary.get("host_heat", {})),
         *judge_lost_outside(summary.get("lost_outside"), causes_are_named=bool(losses)),
     ]

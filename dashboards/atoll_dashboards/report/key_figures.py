@@ -65,6 +65,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         KeyFigure("UDP received", *_udp(summary)),
         KeyFigure("clients began", *_start(summary)),
         KeyFigure("fairness", *_fairness(summary)),
+        *_flow_shares(summary),
         KeyFigure(
             "lateness at most",
             figure(summary["lateness_max_ms"], "ms"),
@@ -276,3 +277,14 @@ def _fairness(summary: Summary) -> tuple[str, str]:
     index = "Jain's fairness index of the completed share of each channel's requested bytes"
     remark = f"{index}; a ready channel waited at most {figure(wait_ms, 'ms')}"
     return figure(summary["fairness"], "", 3), remark
+
+
+def _flow_shares(summary: Summary) -> Iterator[KeyFigure]:
+    """Deviation of the flows of servers and of clients from equal shares; none without flows, or of older summaries."""
+    for role, test in summary.get("flow_shares", {}).items():
+        deviations = test["deviations"].values()
+        remark = (
+            f"largest deviation from an equal share of {counted(test['flows'], 'flow')}; p = {test['p']:.2g}; "
+            f"the least that this run finds is {percent(test['least_found'])}"
+        )
+        yield KeyFigure(f"flows by {role.removesuffix('s')}", percent(max(map(abs, deviations))), remark)
