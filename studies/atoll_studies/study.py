@@ -28,6 +28,7 @@ from atoll_core.platforms import VIRTUAL
 from atoll_core.plural import counted
 from atoll_core.units import Duration, Size
 from atoll_emulation.this_machine.congestion_controls import missing_on_platform
+from atoll_studies.primary import Primary
 from atoll_studies.published import Published, parse_value
 from atoll_studies.statistics.bisection import CRITERIA, QueueSearch
 from atoll_studies.statistics.estimates import LEAST_SAMPLES
@@ -86,6 +87,7 @@ class StudyDescription:
     warm_up: str | None = None  # MSER_5 or a duration, as atoll_studies.statistics.warm_up reads it
     stop: Stop | None = None
     control: ControlVariate | None = None
+    primary: Primary | None = None
     published: tuple[Published, ...] = ()
     missing_controls: tuple[Diagnostic, ...] = ()  # on this machine
     search: QueueSearch | None = None
@@ -202,7 +204,7 @@ class _Resolver:
         self.check_controls(configurations)
         if self.mistakes:
             raise DescriptionError(self.mistakes)
-        stop, control = self.raw.stop, self.raw.control
+        stop, control, primary = self.raw.stop, self.raw.control, self.raw.primary
         return StudyDescription(
             name=self.raw.name,
             experiment=self.experiment.path,
@@ -218,6 +220,7 @@ class _Resolver:
             warm_up=None if self.raw.warm_up is None else str(self.raw.warm_up),
             stop=stop and Stop(stop.figure, stop.half_width, stop.min, stop.max, stop.step),
             control=control and ControlVariate(control.flows, control.largest.bytes),
+            primary=primary and Primary(primary.figure, primary.margin),
             published=published,
             missing_controls=tuple(self.missing_controls),
             search=self.search,
@@ -417,6 +420,8 @@ class _Resolver:
     def check_figures(self) -> None:
         for index, name in enumerate(self.raw.figures):
             self.check_figure(("figures", index), name)
+        if self.raw.primary is not None:
+            self.check_figure(("primary", "figure"), self.raw.primary.figure)
 
     def check_figure(self, key_path: KeyPath, name: str) -> None:
         if self.known_figures and name not in self.known_figures:

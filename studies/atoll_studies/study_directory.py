@@ -26,6 +26,7 @@ from atoll_analysis.run_directory.directory import read_error_text
 from atoll_analysis.verdict.findings import Verdict
 from atoll_core.errors import AtollError, RunDirError, RunError, UsageError
 from atoll_studies.points import Point
+from atoll_studies.primary import Primary
 from atoll_studies.study import StudyDescription
 
 FORMAT = 1
@@ -161,6 +162,7 @@ class StudyDirectory:
             "stop": study.stop and asdict(study.stop),
             "search": study.search and asdict(study.search),
             "control": study.control and asdict(study.control),
+            "primary": study.primary and asdict(self._dated(study.primary)),
             "published": [asdict(published) for published in study.published],
             "provenance": origin and asdict(origin),
             "inventory": str(inventory.absolute()) if inventory else None,
@@ -168,6 +170,13 @@ class StudyDirectory:
             "points": [{"id": point.id, "configuration": point.configuration, "seed": point.seed} for point in points],
         }
         replace_text(self.path / "study.json", json.dumps(content, indent=1) + "\n")
+
+    def _dated(self, primary: Primary) -> Primary:
+        """The primary figure with the number of attempts that were complete when it was named first."""
+        earlier = self.study().get("primary") if (self.path / "study.json").exists() else None
+        if earlier and Primary(**{**earlier, "runs_before": 0}) == primary:
+            return Primary(**earlier)
+        return replace(primary, runs_before=len([*self.path.glob("points/*/*/attempt.json")]))
 
     def point_path(self, identity: str) -> Path:
         """The directory of a point."""

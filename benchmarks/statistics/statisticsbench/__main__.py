@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``benchmarks/statistics/run``: how often intervals of studies contain the true value, and what stopping saves.
+"""``benchmarks/statistics/run``: how often intervals and conclusions of studies are true, and what stopping saves.
 
 With ``--pairs DIRECTORY``, that of a swept ``benchmarks/statistics/pairs.yaml``: widths of intervals of differences
 with shared seeds and without, instead.
@@ -20,10 +20,10 @@ from benchkit.json_results import read_earlier
 from benchkit.markdown import markdown_table
 from benchkit.program import part
 from statisticsbench.coverage import COVERAGES, RUNS
-from statisticsbench.measure import STOP
+from statisticsbench.measure import ALIKE, STOP, UNEQUAL
 from statisticsbench.paired import widths
 
-_KINDS = (*COVERAGES, STOP)
+_KINDS = (*COVERAGES, STOP, ALIKE, UNEQUAL)
 _PARTS = 2  # processes
 
 
@@ -80,6 +80,8 @@ def _tables(known: dict[str, Any]) -> str:
     tables = [
         *([_coverage_table(covered)] if covered else []),
         *([_stopping_table(stopped)] if (stopped := kinds.get(STOP)) else []),
+        *([_alike_table(alike)] if (alike := kinds.get(ALIKE)) else []),
+        *([_unequal_table(unequal)] if (unequal := kinds.get(UNEQUAL)) else []),
         *([_pairs_table(pairs)] if (pairs := known.get("pairs")) else []),
     ]
     return "\n\n".join(tables)
@@ -116,6 +118,25 @@ def _stopping_table(stopped: Sequence[Mapping[str, Any]]) -> str:
         )
         for each in stopped
     ]
+    return markdown_table([headings, *rows])
+
+
+def _alike_table(alike: Sequence[Mapping[str, Any]]) -> str:
+    headings = ("A/A studies, noise", "runs", "differ, not corrected", "differ", "primary figure differs", "equivalent")
+    rows = [
+        (
+            f"{100 * each['noise']:g} %",
+            str(each["runs"]),
+            *(f"{100 * each[name]:.1f} %" for name in ("uncorrected", "differ", "primary_differs", "equivalent")),
+        )
+        for each in alike
+    ]
+    return markdown_table([headings, *rows])
+
+
+def _unequal_table(unequal: Sequence[Mapping[str, Any]]) -> str:
+    headings = ("flows that one client begins less", "runs with a caveat", "least imbalance that runs say they find")
+    rows = [tuple(f"{100 * each[name]:.1f} %" for name in ("imbalance", "found", "least_found")) for each in unequal]
     return markdown_table([headings, *rows])
 
 

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from statisticsbench.alike import NOISES, alike
 from statisticsbench.coverage import COVERAGES
 from statisticsbench.populations import STOPPED
 from statisticsbench.stopped import stopped
+from statisticsbench.unequal_flows import IMBALANCES, unequal
 
-STOP = "stop"
+STOP, ALIKE, UNEQUAL = "stop", "alike", "unequal"
+_MOST_RUNS = 200  # of simulated runs, which take longer than studies
 
 
 def main() -> None:
@@ -25,12 +28,19 @@ def main() -> None:
 
 
 def _populations(kind: str) -> int:
-    return len(STOPPED) if kind == STOP else COVERAGES[kind][1]
+    others = {STOP: len(STOPPED), ALIKE: len(NOISES), UNEQUAL: len(IMBALANCES)}
+    return others[kind] if kind in others else COVERAGES[kind][1]
 
 
 def _measured(kind: str, studies: int, index: int) -> Iterator[dict[str, Any]]:
     if kind == STOP:
         yield asdict(stopped(studies, index))
+        return
+    if kind == ALIKE:
+        yield from map(asdict, alike(studies, index))
+        return
+    if kind == UNEQUAL:
+        yield asdict(unequal(min(studies, _MOST_RUNS), index))
         return
     for row in COVERAGES[kind][0](studies, index):
         yield {**asdict(row), "studies": studies}

@@ -145,6 +145,18 @@ class RawSearch(Raw):
     )
 
 
+class RawPrimary(Raw):
+    """The figure that a study is made for, named before its runs."""
+
+    figure: str = Field(description="The figure, by its name in comparisons.", examples=["goodput"])
+    margin: Annotated[float, Share("0.1 %")] | None = Field(
+        default=None,
+        description="Deviation from the baseline, as a share of it, below which configurations are equivalent; "
+        "default: equivalence is not tested.",
+        examples=["5 %"],
+    )
+
+
 def _read_published(given: object) -> str:
     if isinstance(given, bool) or not isinstance(given, str | int | float):
         raise refusal(given, "is no published value; write 41 s, or above 120 s")
@@ -252,6 +264,11 @@ class RawStudy(Raw):
         default=None,
         description="Correct means by the sizes of the first flows of each channel; default no.",
         examples=["{flows: 20}"],
+    )
+    primary: RawPrimary | None = Field(
+        default=None,
+        description="The figure that conclusions are to rest on; default: all shown figures alike.",
+        examples=["{figure: goodput, margin: 5 %}"],
     )
     published: list[RawPublished] = Field(
         default=[],

@@ -12,6 +12,7 @@ from atoll_analysis.figures.run_figures import FIGURES, TRANSFER_FIGURES
 from atoll_analysis.run_directory.atomic_files import replacing
 from atoll_analysis.tables.table_schemas import unit_of
 from atoll_studies.results.agreement import comparisons
+from atoll_studies.results.conclusions import compared_figures
 from atoll_studies.results.effects import effects
 from atoll_studies.results.queue_capacity import advice_json, queue_advice
 from atoll_studies.results.queue_search import search_results, searches_json
@@ -247,6 +248,18 @@ def results_json(results: Results) -> dict[str, Any]:
         ],
         "largest_flow": [
             {"configuration": letters(number), **asdict(each)} for number, each in results.flow_bounds.items()
+        ],
+        "primary": results.primary and asdict(results.primary),
+        "conclusions": [
+            {
+                "configuration": letters(each.configuration),
+                "figure": each.figure,
+                "primary": each.is_primary,
+                "conclusion": each.conclusion.value,
+                "difference_p": each.difference_p,
+                "equivalence_p": each.equivalence_p,
+            }
+            for each in compared_figures(results)
         ],
         "published": [
             {

@@ -20,6 +20,7 @@ from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import UsageError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
+from atoll_studies.primary import Primary
 from atoll_studies.published import Published
 from atoll_studies.results.similarity import Similarity
 from atoll_studies.results.study_runs import PointRuns, decisions, ended, points_of, run_figures, settled, warm_up_of
@@ -142,6 +143,8 @@ class Results:
     described: Mapping[int, tuple[Network, Experiment]] = field(default_factory=dict[int, tuple[Network, Experiment]])
     similarity: Similarity | None = None  # of runs of no study: what else they share, and in what they differ
 
+    primary: Primary | None = None
+    family: tuple[str, ...] = ()  # figures that a study shows, whatever --figure says
     published: tuple[Published, ...] = ()
     baseline_asked: bool = False  # of runs that are not a study's: a baseline was named
 
@@ -231,7 +234,9 @@ def read_results(
                 (runs if attempt.is_usable else uncounted).append(run)
     expectations = {number: control.expectation(traffic) for number, traffic in controlled.items()} if control else {}
     estimates = estimate(runs, baselines(configurations, baseline_levels), uncounted, expectations)
-    shown = tuple(figures or study["figures"] or USUAL_FIGURES)
+    primary = Primary(**study["primary"]) if study.get("primary") else None
+    family = tuple(study["figures"] or USUAL_FIGURES)
+    shown = tuple(figures or dict.fromkeys((*([primary.figure] if primary else []), *family)))
     return Results(
         name=study["name"],
         factors=tuple(factors),
@@ -254,6 +259,8 @@ def read_results(
         search=from_json(QueueSearch, study["search"]) if study.get("search") else None,
         settled_points=frozenset((point.configuration, point.seed) for point in points if is_settled(point)),
         described={number: (request.network, request.experiment) for number, request in requests.items()},
+        primary=primary,
+        family=family,
         published=tuple(Published(**fields) for fields in study.get("published", ())),
     )
 

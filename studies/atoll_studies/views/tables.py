@@ -20,6 +20,7 @@ from atoll_core.plural import counted, listed, significant
 from atoll_core.units import Size
 from atoll_dashboards.report.number_format import NOT_MEASURED, decimals, figure, octets, percent
 from atoll_studies.results.agreement import OUTSIDE, Comparison, comparisons
+from atoll_studies.results.conclusions import ERROR, ComparedFigure, Conclusion, compared_figures, rests_on_others
 from atoll_studies.results.effects import MainEffect, effects
 from atoll_studies.results.queue_capacity import QueueAdvice, QueueLevel, queue_advice
 from atoll_studies.results.queue_search import SearchResult, search_results
@@ -85,7 +86,7 @@ def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
         yield _figures(results, runs_are_hidden=bool(results.similarity) and not (is_few or each_run))
         if results.stop:
             yield _repetitions(results, results.stop)
-        for view in (_published, _effects, _regimes, _control_variate, _sensitivity):
+        for view in (_conclusions, _published, _effects, _regimes, _control_variate, _sensitivity):
             if (table := view(results)).rows:
                 yield table
     yield from map(_queue, queue_advice(results))
@@ -441,6 +442,55 @@ def _repetitions(results: Results, stop: Stop) -> Table:
     )
     title = f"repetitions until the half width of {stop.figure} is at most {100 * stop.half_width:g} %"
     return Table(title, ("", "outcome", "repetitions", "half width"), (("", rows),), text_columns=2, notes=(note,))
+
+
+def _conclusions(results: Results) -> Table:
+    """Whether configurations differ from the baseline or are equivalent; no rows without pairs of runs."""
+    compared = compared_figures(results)
+    has_margin = any(each.equivalence_p is not None for each in compared)
+
+    def row(each: ComparedFigure) -> tuple[str, ...]:
+        return (
+            f"{heading(each.figure)}{' (primary)' if each.is_primary else ''}",
+            configuration_name(results, each.configuration),
+            str(each.conclusion),
+            _p_text(each.difference_p),
+            *([_p_text(each.equivalence_p)] if has_margin else []),
+        )
+
+    listed_ones = [each for each in compared if each.is_primary or each.conclusion is not Conclusion.OPEN]
+    rows = [row(each) for each in listed_ones]
+    if more := len(compared) - len(rows):
+        others = counted(more, "other comparison" if rows else "comparison")
+        rows.append((others, "", str(Conclusion.OPEN), *([""] * (1 + has_margin))))
+    columns = ("figure", "", "conclusion", "p, different", *(["p, equivalent"] if has_margin else []))
+    notes = tuple(_conclusion_notes(results, compared))
+    return Table("conclusions", columns, (("", tuple(rows)),), text_columns=3, notes=notes)
+
+
+def _p_text(p: float | None) -> str:
+    return "" if p is None else significant(p, 2)
+
+
+def _conclusion_notes(results: Results, compared: Sequence[ComparedFigure]) -> Iterator[str]:
+    primary = results.primary
+    family = "among the primary figure's, and among all others" if primary else "among all of them"
+    yield (
+        f"p: sign tests of pairs of runs with the same seed, corrected by Holm's method {family}; "
+        f"a conclusion needs {ERROR:g} or less"
+    )
+    if primary is None:
+        return
+    if primary.margin is not None:
+        yield f"equivalent: the median deviation from the baseline is below {100 * primary.margin:g} %"
+    if primary.runs_before:
+        runs = counted(primary.runs_before, "run")
+        yield f"{primary.figure} became the primary figure after {runs}: conclusions from these are exploratory"
+    if others := rests_on_others(compared):
+        yield (
+            f"no difference of {primary.figure}, the primary figure, is shown: conclusions rest on {listed(others)}, "
+            "and are exploratory"
+        )
 
 
 def _published(results: Results) -> Table:
