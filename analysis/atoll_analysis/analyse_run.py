@@ -16,6 +16,7 @@ from atoll_analysis.figures.chain_summary import (
 )
 from atoll_analysis.figures.clocks import clock_figures, start_figures
 from atoll_analysis.figures.conservation import dropped_bytes, payload, sections
+from atoll_analysis.figures.flow_packets import flow_packets
 from atoll_analysis.figures.flows import (
     Concurrency,
     concurrency,
@@ -212,7 +213,7 @@ def _losses(data: RunData, tables: Tables, links: Mapping[str, LinkFigures]) -> 
     """Losses between the captures world and island."""
     topology = data.topology
     probes = is_change_probe(data) if data.changes else None
-    compared = topology.tapped_links and {"world", "island"} <= tables.captures.keys()
+    compared = _ends_are_compared(data, tables)
     totals = [observables.totals(tables, name, excluded=probes) for name in ("world", "island")] if compared else None
     return {
         "payload": payload(data, tables),
@@ -226,11 +227,18 @@ def _losses(data: RunData, tables: Tables, links: Mapping[str, LinkFigures]) -> 
     }
 
 
+def _ends_are_compared(data: RunData, tables: Tables) -> bool:
+    """Whether what is missing in the capture `island` was lost on links since the capture `world`."""
+    return bool(data.topology.tapped_links) and {"world", "island"} <= tables.captures.keys()
+
+
 def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | None) -> dict[str, Any]:
     """Channels, their flows, and UDP."""
     experiment, window = data.experiment, data.window
     arrived = observables.totals(tables, tables.arrival, window) if tables.arrival and window else None
-    servers, clients = (observables.host_volumes(tables, hosts) for hosts in traffic_hosts(data))
+    losses = observables.client_losses(tables) if _ends_are_compared(data, tables) else {}
+    seconds = window.seconds if window else None
+    servers, clients = (observables.host_volumes(tables, hosts, seconds, losses) for hosts in traffic_hosts(data))
     (flows, mean_bytes), rows = observables.channel_flows(tables), tables.scan("channel_flows")
     fairness, longest_wait_ns, silent = channel_service_figures(logs) if window else (None, None, None)
     udp = experiment.udp
@@ -244,6 +252,7 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
         "flows_silent": silent,
         "flows_failed_in_changes": flows_failed_in_changes(tables, data),
         "mean_flow_bytes": mean_bytes,
+        "flow_packets": flow_packets(tables, experiment.traffic.port),
         "flow_classes": flow_classes(rows) if experiment.max_channels else [],
         "initial_window": initial_window(rows, experiment.tcp.initial_window, segment_bytes(data))
         if experiment.max_channels
@@ -312,6 +321,7 @@ def _link_figures(data: RunData, tables: Tables, link: Link) -> LinkFigures:
         least_rate_bit_s=over_time.rate_range(window.start_ns, window.end_ns)[0].bit_s if window else None,
         queue_bytes=link.to_island.queue.bytes,
         queue_max_bytes=to_island.queue_max_bytes if to_island else None,
+        mean_packet_bytes=to_island.in_bytes / to_island.in_packets if to_island and to_island.in_packets else None,
         loss_bytes=dropped_bytes(data, link),
         loss_fraction=_share_lost(to_island),
         losses=by_cause(to_island.losses, link.to_island) if to_island else {},

@@ -7,6 +7,7 @@ The comment of each key is its meaning in the reference that `atoll results` pri
 from typing import Any, NotRequired, TypedDict
 
 from atoll_analysis.figures.clocks import ClockFigures, StartFigures
+from atoll_analysis.figures.flow_packets import FlowPackets
 from atoll_analysis.figures.flows import Concurrency, FlowClass, InitialWindow
 from atoll_analysis.figures.loss_bursts import LossBursts
 from atoll_analysis.figures.regimes import RegimeFigures
@@ -63,6 +64,10 @@ class Volume(TypedDict):
     last_s: float | None  # last packet, likewise
     payload_first_s: float | None  # first packet with new TCP payload, likewise
     payload_last_s: float | None  # last packet with new TCP payload, likewise
+    goodput_mbit_s: NotRequired[float | None]  # new TCP payload over the measurement; None: nothing was measured
+    # share of the TCP payload in the capture `world` that is missing in `island`, segments sent again included; absent
+    # for servers, and where `tcp_payload_loss_bytes` is None
+    loss_fraction: NotRequired[float]
 
 
 class LinkFigures(TypedDict):
@@ -74,6 +79,7 @@ class LinkFigures(TypedDict):
     least_rate_bit_s: int | None  # lowest rate within the measurement; None: likewise
     queue_bytes: int  # configured capacity of the queue
     queue_max_bytes: int | None  # most bytes in the queue; None: not measured
+    mean_packet_bytes: NotRequired[float | None]  # mean size of the packets that came; None: not counted
     loss_bytes: int | None  # dropped IP bytes, whatever the cause; None: not counted
     losses: dict[str, LostFigures]  # losses by cause, those that the backend tells apart
     sojourn: SojournFigures | None  # time in the queue; None: the backend does not measure it, or no packet was sent
@@ -313,6 +319,9 @@ class Summary(TypedDict):
     flows_silent: int | None
     flows_failed_in_changes: int  # failed flows that failed while a change moved traffic to or from stateful boxes
     mean_flow_bytes: float | None  # mean TCP payload of the completed flows; None: no flow was completed
+    # packets and rates of the channels' connections at the island: of `all`, and of those to 40 MB (`to 40 MB`);
+    # absent: no capture there, or an older version analysed the run
+    flow_packets: NotRequired[dict[str, FlowPackets]]
     flow_classes: list[FlowClass]  # flows of the channels by size
     initial_window: InitialWindow | None  # flows that fit into the initial window of TCP; None: there are no channels
     # mean number of flows open at once that are larger than the bandwidth-delay product; None: not known

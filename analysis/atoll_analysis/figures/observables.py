@@ -193,8 +193,22 @@ def connections(tables: Tables, data: RunData) -> int | None:
     return tables.scan("flows").filter(is_channel).select(pl.len()).collect().item()
 
 
-def host_volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
-    """Goodput, share and presence of each of the hosts at the arrival capture; empty without such a capture."""
+def client_losses(tables: Tables) -> dict[str, float]:
+    """Return the share of TCP payload that was lost between the captures `world` and `island`, by client."""
+    octets = pl.col("tcp_payload_bytes")
+    sent, arrived = (pl.when(pl.col("capture") == name).then(octets).sum() for name in ("world", "island"))
+    by_client = tables.scan("flows").group_by("client").agg(sent=sent, arrived=arrived)
+    losses = by_client.filter(pl.col("sent") > 0).select("client", 1 - pl.col("arrived") / pl.col("sent"))
+    return dict(losses.collect(engine="streaming").iter_rows())
+
+
+def host_volumes(
+    tables: Tables, hosts: tuple[Host, ...], seconds: float | None, losses: Mapping[str, float]
+) -> dict[str, Volume]:
+    """Goodput, share and presence of each of the hosts at the arrival capture; empty without such a capture.
+
+    ``seconds``: duration of the measurement. ``losses``: by host, the share of TCP payload that was lost.
+    """
     if tables.arrival is None:
         return {}
     rows = {row["host"]: row for row in tables.scan("volume").collect().iter_rows(named=True)}
@@ -211,6 +225,8 @@ def host_volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
             last_s=since_start(row["last_ns"]),
             payload_first_s=since_start(row["payload_first_ns"]),
             payload_last_s=since_start(row["payload_last_ns"]),
+            goodput_mbit_s=mbit_s(row["goodput_bytes"], seconds) if seconds else None,
+            **({"loss_fraction": losses[host.name]} if host.name in losses else {}),
         )
         for host in hosts
     }

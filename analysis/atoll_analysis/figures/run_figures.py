@@ -129,6 +129,17 @@ def _box_counter(counter: str) -> _Reader:
     return read
 
 
+_PACKET_FIGURES = (
+    ("packets per flow p50", "packets", 1, "packets_p50", 1),
+    ("packets per flow p95", "packets", 1, "packets_p95", 1),
+    ("time between packets p50", "ms", 2, "gap_p50_ms", 1),
+    ("time between packets p95", "ms", 2, "gap_p95_ms", 1),
+    ("bytes of flows below 4 Mbit/s", "%", 2, "bytes_below_4_mbit_s_share", 100),
+    ("bytes of flows below 8 Mbit/s", "%", 2, "bytes_below_8_mbit_s_share", 100),
+    ("peak rate of a flow", RATE_UNIT, 3, "peak_mbit_s", 1),
+)
+"""Name, unit, digits, key of FlowPackets, and factor."""
+
 TRAFFIC_FIGURES: dict[str, tuple[str, int, _Reader]] = {
     **{f"ping sojourn p{percent}": ("ms", 2, _reader("ping_sojourn", f"p{percent}_ms")) for percent in (50, 95, 99)},
     "standing queue": ("%", 2, _reader("standing_queue", "share", factor=100)),
@@ -147,6 +158,12 @@ TRAFFIC_FIGURES: dict[str, tuple[str, int, _Reader]] = {
     },
     "flows in the initial window": ("%", 2, _reader("initial_window", "flows_share", factor=100)),
     "bytes in the initial window": ("%", 2, _reader("initial_window", "bytes_share", factor=100)),
+    **{
+        f"{text}{scope}": (unit, digits, _reader("flow_packets", key, column, factor=factor))
+        for key, scope in (("all", ""), ("to 40 MB", ", flows to 40 MB"))
+        for text, unit, digits, column, factor in _PACKET_FIGURES
+    },
+    "mean packet": ("B", 1, _reader("mean_packet_bytes", root=_slowest)),
     "open flows": ("", 1, _reader("concurrency", "mean")),
     "long flows": ("", 2, _reader("long_flows_mean")),
     "goodput of the main chain": (RATE_UNIT, 3, _goodput_of_chains(main=True)),

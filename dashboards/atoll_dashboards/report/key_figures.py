@@ -173,11 +173,34 @@ def _flows(summary: Summary) -> Iterator[KeyFigure]:
     if window and window["flows_share"] is not None:
         remark = f"of them, {percent(window['bytes_share'])} of their bytes: at most {octets(window['bytes'])}"
         yield KeyFigure("in the initial window", percent(window["flows_share"]), remark)
+    yield from _flow_packets(summary)
     if concurrency:
         most = summary["concurrent_flows_max"]
         growth = "; they grow steadily" if concurrency["grows"] else ""
         remark = f"on average, p95 {figure(concurrency['p95'], '', 1)}, at most {count(most)}{growth}"
         yield KeyFigure("open flows", figure(concurrency["mean"], "", 1), remark)
+
+
+def _flow_packets(summary: Summary) -> Iterator[KeyFigure]:
+    """Packets and rates of flows; of those up to 40 MB only if others were larger."""
+    packets = summary.get("flow_packets", {})
+    for name, figures in packets.items():
+        if name != "all" and figures["flows"] == packets["all"]["flows"]:
+            continue
+        scope = "" if name == "all" else f", flows {name}"
+        gap_text = f"; {figure(figures['gap_p50_ms'], 'ms', 1)} between two of them"
+        yield KeyFigure(
+            f"packets of a flow{scope}",
+            figure(figures["packets_p50"], "", 1),
+            f"median, p95 {figure(figures['packets_p95'], '', 1)}{gap_text}",
+        )
+        below = (figures["bytes_below_4_mbit_s_share"], figures["bytes_below_8_mbit_s_share"])
+        yield KeyFigure(
+            f"bytes below 4 Mbit/s{scope}",
+            percent(below[0]),
+            f"in flows of this rate; below 8 Mbit/s {percent(below[1])}; peak of a flow over 1 s "
+            f"{rate(figures['peak_mbit_s'])}",
+        )
 
 
 def _changes(summary: Summary) -> Iterator[KeyFigure]:

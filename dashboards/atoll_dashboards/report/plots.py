@@ -3,7 +3,7 @@
 # (matplotlib leaves the keyword arguments of its drawing methods untyped)
 """The plots of a run, each a function of its data; None if the run has no data for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, cycle
 from typing import Any, Literal
@@ -336,26 +336,36 @@ def flows(sources: Sources) -> Figure | None:
 
 
 def volumes(sources: Sources) -> Figure | None:
-    """Shares of the goodput by server and by client, and the equal share; of UDP by client also what was lost."""
+    """Shares of the goodput by server and by client, the equal share, and loss by client; of UDP by client likewise."""
     servers, clients = sources.summary["servers"], sources.summary["clients"]
     udp_clients = (sources.summary.get("udp") or {}).get("clients", {})
     received = ((host, udp_clients[host]["share"]) for host in clients if host in udp_clients)
     udp_shares = {host: share for host, share in received if share is not None}
     if not (any(volume["goodput_bytes"] for volume in servers.values()) or any(udp_shares.values())):
         return None
-    figure, panels = plain_figure(2.5, (1.0,) * (4 if udp_shares else 2))
-    _share_bars(panels[0], _shares(servers), BLUE, "world server")
-    _share_bars(panels[1], _shares(clients), GREEN, "island client")
+    losses = {host: volume["loss_fraction"] for host, volume in clients.items() if "loss_fraction" in volume}
+    figure, panels = plain_figure(2.5, (1.0,) * (2 + bool(losses) + 2 * bool(udp_shares)))
+    free_panels = iter(panels)
+    shown_shares = [(_shares(servers), BLUE, "world server"), (_shares(clients), GREEN, "island client")]
+    shown_shares += [(udp_shares, PURPLE, "UDP by client")] if udp_shares else []
+    share_panels = [next(free_panels) for _ in shown_shares]
+    for axes, (shares, colour, role) in zip(share_panels, shown_shares, strict=True):
+        _share_bars(axes, shares, colour, role)
+    if losses:
+        _loss_bars(next(free_panels), losses, "TCP payload lost by client (%)")
     if udp_shares:
-        _share_bars(panels[2], udp_shares, PURPLE, "UDP by client")
-        losses = {host: udp_clients[host]["loss_fraction"] for host in udp_shares}
-        lost = {host: np.nan if loss is None else 100 * loss for host, loss in losses.items()}  # nan: no bar
-        _host_bars(panels[3], lost, VERMILLION, "UDP lost by client (%)")
+        udp_losses = {host: udp_clients[host]["loss_fraction"] for host in udp_shares}
+        _loss_bars(next(free_panels), udp_losses, "UDP lost by client (%)")
     panels[0].set_ylabel("share of goodput (%)")
-    top = max(axes.get_ylim()[1] for axes in panels[:3])
-    for axes in panels[:3]:
+    top = max(axes.get_ylim()[1] for axes in share_panels)
+    for axes in share_panels:
         axes.set_ylim(0, top)
     return figure
+
+
+def _loss_bars(axes: Axes, losses: Mapping[str, float | None], label: str) -> None:
+    lost = {host: np.nan if loss is None else 100 * loss for host, loss in losses.items()}  # nan: no bar
+    _host_bars(axes, lost, VERMILLION, label)
 
 
 def flow_classes(sources: Sources) -> Figure | None:
@@ -515,8 +525,9 @@ PLOTS = (
         "volumes",
         "Shares",
         "Each host's share of the goodput; dashed: equal shares. In short runs hosts differ, because flow sizes are "
-        "heavy-tailed. UDP that clients receive in turn: shares of the IP bytes received, and packets lost by sequence "
-        "numbers, which do not show losses at the end of a flow.",
+        "heavy-tailed. Lost TCP payload: missing in the capture `island`, segments sent again included. UDP that "
+        "clients receive in turn: shares of the IP bytes received, and packets lost by sequence numbers, which do not "
+        "show losses at the end of a flow.",
         volumes,
     ),
 )

@@ -58,6 +58,7 @@ class QueueRun:
     standing: float | None
     long_flows: float | None
     regime: str | None
+    mean_packet_bytes: float | None = None  # of the packets that came to the queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class QueueAdvice:
     product_bytes: int | None  # mean rate x base RTT (Villamizar and Song 1994)
     long_flows: float | None  # open at once, median of all runs
     root_bytes: int | None  # the product / sqrt(long flows), for at least one (Appenzeller, Keslassy and McKeown 2004)
+    mean_packet_bytes: float | None  # median over all runs; None: not measured
     caveats: tuple[str, ...]  # why the runs are too little for a recommendation
 
     @property
@@ -107,6 +109,13 @@ class QueueAdvice:
         if self.refusal:
             return None
         return min(self.levels, key=lambda level: (len(level.unmet), level.queue_bytes))
+
+    @property
+    def recommended_packets(self) -> int | None:
+        """The recommended capacity in packets of the mean size, as routers are configured; None: not known."""
+        if self.recommended is None or self.mean_packet_bytes is None:
+            return None
+        return round(self.recommended.queue_bytes / self.mean_packet_bytes)
 
 
 def queue_advice(results: Results) -> list[QueueAdvice]:
@@ -150,6 +159,7 @@ def advise(other_levels: Mapping[str, str], runs: Sequence[QueueRun], search: Qu
         product_bytes=product,
         long_flows=long_flows,
         root_bytes=None if product is None or long_flows is None else round(product / math.sqrt(max(1.0, long_flows))),
+        mean_packet_bytes=_median(run.mean_packet_bytes for run in runs),
         caveats=tuple(_caveats(by_capacity.values(), least_runs)),
     )
 
@@ -235,6 +245,7 @@ def read_queue_run(path: Path, warm_up: WarmUp = NO_WARM_UP, configuration: int 
         standing=standing["share"] if standing else None,
         long_flows=summary.get("long_flows_mean"),
         regime=regime["regime"] if regime else None,
+        mean_packet_bytes=link.get("mean_packet_bytes"),
     )
 
 
@@ -280,6 +291,8 @@ def advice_json(advice: Sequence[QueueAdvice]) -> list[dict[str, Any]]:
         {
             "others": dict(item.other_levels),
             "recommended_bytes": item.recommended.queue_bytes if item.recommended else None,
+            "recommended_packets": item.recommended_packets,
+            "mean_packet_bytes": item.mean_packet_bytes,
             "caveats": list(item.caveats),
             "bandwidth_delay_product_bytes": item.product_bytes,
             "long_flows": item.long_flows,

@@ -589,7 +589,12 @@ def _recommended(advice: QueueAdvice) -> str:
             else ", the smallest capacity that meets all criteria"
         )
         doubt = f" (on little evidence: {caveats})" if caveats else ""
-        text = f"recommended: {octets(best.queue_bytes)}{unmet}{doubt}"
+        packets = ""
+        if advice.recommended_packets is not None:
+            packets = (
+                f", or {advice.recommended_packets} packets of the mean {figure(advice.mean_packet_bytes, 'B', 0)}"
+            )
+        text = f"recommended: {octets(best.queue_bytes)}{packets}{unmet}{doubt}"
     if advice.product_bytes is not None:
         text += f"; bandwidth-delay product (BDP) {octets(advice.product_bytes)}"
     if advice.root_bytes is not None:

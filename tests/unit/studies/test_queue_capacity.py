@@ -253,3 +253,13 @@ def test_regimes_are_a_column_of_runs_and_a_table_of_counts(tmp_path: Path, caps
     report_study(place.path, View(as_json=True))
     said = json.loads(capsys.readouterr().out)
     assert sorted(map(len, (each["regimes"] for each in said["configurations"]))) == [1, 2]
+
+
+def test_the_recommendation_is_also_in_packets_of_the_mean_size() -> None:
+    runs = [run(queue, mean_packet_bytes=size) for queue in (100, 200) for size in (450.0, 500.0, 700.0)]
+    advice = advise({}, runs)
+    assert (recommended_kb(advice), advice.mean_packet_bytes, advice.recommended_packets) == (100, 500.0, 200)
+
+
+def test_without_packet_sizes_the_recommendation_is_in_bytes_alone() -> None:
+    assert advise({}, [run(100)] * 3 + [run(200)] * 3).recommended_packets is None
