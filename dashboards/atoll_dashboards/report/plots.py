@@ -247,19 +247,33 @@ def udp(sources: Sources) -> Figure | None:
 
 
 def concurrent(sources: Sources) -> Figure | None:
-    """Connections open, and those receiving, per 100 ms."""
+    """Connections open, and those receiving, per 100 ms; below them the goodput of the largest one."""
     if sources.summary["arrival"] is None:
         return None
     columns = ("open", "receiving")
     frame = extremes(sources.in_windows(sources.table("concurrent"), *columns), *columns)
     t_s = frame["t_s"].to_numpy()
-    figure, (axes,) = time_figure(2.6)
+    largest = sources.largest_flow()
+    figure, (axes, *below) = time_figure(4.2, rows=2) if largest is not None else time_figure(2.6)
     axes.step(t_s, frame["open"].to_numpy(), where="post", color=GREY, linewidth=1.1, label="open")
     _area(axes, t_s, frame["receiving"], GREEN, 0.55, "receiving payload")
     axes.set_ylabel("connections")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     _time_axis(axes, sources, max(1.0, float(frame["open"].to_numpy().max(initial=0))))
     draw_legend(axes)
+    if largest is not None:
+        rates_of_flow = extremes(largest, "goodput")
+        _area(
+            below[0],
+            rates_of_flow["t_s"].to_numpy(),
+            rates_of_flow["goodput"],
+            BLUE,
+            0.6,
+            "goodput of the largest flow",
+        )
+        below[0].set_ylabel("Mbit/s")
+        _time_axis(below[0], sources, float(rates_of_flow["goodput"].to_numpy().max()))
+        draw_legend(below[0])
     return figure
 
 
@@ -494,7 +508,8 @@ PLOTS = (
         "concurrent",
         "Concurrent flows",
         "The channels' flows to the island (each connection is one flow). Open: from the first packet until all "
-        "payload and the server's FIN have arrived. Active: with payload in that 100 ms.",
+        "payload and the server's FIN have arrived. Active: with payload in that 100 ms. Below: new payload of the "
+        "connection that received most.",
         concurrent,
         over_time=True,
     ),

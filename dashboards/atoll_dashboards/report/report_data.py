@@ -184,6 +184,19 @@ class Sources:
         """The links other than the bottleneck."""
         return tuple(self.experiment.link(box) for box in self.summary["links"] if box != self.summary["bottleneck"])
 
+    def largest_flow(self) -> pl.DataFrame | None:
+        """t_s and goodput (Mbit/s) of the channels' connection with the most new payload; None: there is none."""
+        arrival, port = self.summary["arrival"] or "", self.experiment.traffic.port
+        is_channel = (pl.col("capture") == arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == port)
+        flows = self.table("flows").filter(is_channel & (pl.col("goodput_bytes") > 0))
+        largest = flows.top_k(1, by="goodput_bytes").select("flow").collect(engine="streaming")["flow"]
+        if largest.is_empty():
+            return None
+        packets = self.table(f"packets-{arrival}").filter((pl.col("flow") == largest[0]) & (pl.col("to_island") == 1))
+        window = (pl.col("t_ns") - self.summary["origin_ns"]).floordiv(WINDOW_NS)
+        octets = pl.col("new_payload_bytes").cast(pl.Int64).sum()
+        return self.in_windows(packets.group_by(window=window).agg(goodput=octets * MBIT_S), "goodput")
+
     def table(self, name: str) -> pl.LazyFrame:
         """One table, lazily."""
         return scan_table(self.folder / f"{name}.parquet")
