@@ -27,9 +27,9 @@ class FlowPackets(TypedDict):
     # mean time between two packets of a connection, median over connections of two packets or more; None: there is none
     gap_p50_ms: float | None
     gap_p95_ms: float | None  # the same, 95th percentile
-    # shares of the new payload in connections whose rate is below 4 and 8 Mbit/s, from first to last packet
+    # share of the new payload in connections whose rate, from first to last packet, is below 4 Mbit/s
     bytes_below_4_mbit_s_share: float
-    bytes_below_8_mbit_s_share: float
+    bytes_below_8_mbit_s_share: float  # the same, below 8 Mbit/s
     peak_mbit_s: float  # most new payload of a connection within a second of the run's clock
 
 

@@ -93,13 +93,14 @@ def _clients(flows: pl.LazyFrame) -> ShareTest | None:
         flows.sort(*channel, "flow")
         .with_columns(cycle=(start.shift(-1).over(channel) - start).cast(pl.Float64))
         .filter(pl.col("cycle").is_not_null() & (pl.col("size_bytes") <= SHORT_FLOW_BYTES))
+        .filter(pl.col("client").n_unique().over("chain") > 1)
         .sort("chain", maintain_order=True)
         .select("client", "chain", surplus=1 - pl.col("cycle") / pl.col("cycle").mean().over("chain"))
         .collect()
     )
     names: list[str] = short["client"].unique().sort().to_list()
-    surplus, spread = short["surplus"].to_numpy(), short["surplus"].std()
-    if len(names) < 2 or not spread:
+    surplus = short["surplus"].to_numpy()
+    if not names:
         return None
     number = short["client"].cast(pl.Enum(names)).to_physical().to_numpy()
     counts = np.bincount(number)
@@ -118,7 +119,7 @@ def _clients(flows: pl.LazyFrame) -> ShareTest | None:
 
     beyond = surplus_of(number)
     fewest = int(counts.min())
-    slower = float(spread) * math.sqrt(_noncentrality(len(names)) / (fewest * (1 - fewest / len(short))))
+    slower = float(surplus.std()) * math.sqrt(_noncentrality(len(names)) / (fewest * (1 - fewest / len(short))))
     return ShareTest(
         flows=len(short),
         deviations=dict(zip(names, (beyond / (counts - beyond)).tolist(), strict=True)),

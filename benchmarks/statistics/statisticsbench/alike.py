@@ -53,7 +53,8 @@ def _figures(random: Any, runs: int, noise: float) -> Any:
 
 
 def _outcomes(figures: Any) -> tuple[bool, bool, bool, bool]:
-    baseline, *others = ([dict(enumerate(figure)) for figure in by_figure] for by_figure in figures.tolist())
+    values: list[list[list[float]]] = figures.tolist()
+    baseline, *others = ([dict(enumerate(figure)) for figure in by_figure] for by_figure in values)
     pairs = [(before, after) for other in others for before, after in zip(baseline, other, strict=True)]
     paired = [each for before, after in pairs if (each := paired_differences(before, after))]
     p_values = [difference_p(each) for each in paired]
