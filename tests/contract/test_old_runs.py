@@ -39,6 +39,8 @@ NEW = {
     "caveat_codes",
     "concurrency",
     "flow_classes",
+    "flow_packets",
+    "flow_shares",
     "flows_failed_by",
     "initial_window",
     "long_flows_mean",
@@ -72,6 +74,10 @@ def test_analysis_of_old_runs_gives_the_summary_of_then(old_runs: list[Path]) ->
             before["queue_full_s"] = after["queue_full_s"]
         link = now["links"]["sat"]
         assert [link.pop(f"{which}_rate_bit_s") for which in ("mean", "least")] == [link["rate_bit_s"]] * 2
+        assert link.pop("mean_packet_bytes") > 40
+        for volume in (*now["servers"].values(), *now["clients"].values()):
+            assert (volume.pop("goodput_mbit_s") > 0) == (volume["goodput_bytes"] > 0)
+            assert 0 <= volume.pop("loss_fraction", 0.0) < 1
         assert {key: now[key] for key in then} == {**then, "run_dir": str(run)}
         assert now.keys() - then.keys() == NEW
         assert_as_documented(run)
