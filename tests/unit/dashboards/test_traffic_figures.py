@@ -26,7 +26,10 @@ from atoll_hosts.binary import find_binary
 from atoll_studies.results.comparison import compare
 from tests.support.synthetic_run import experiment, simulate
 
-NEW_KEYS = ("concurrency", "flow_classes", "initial_window", "long_flows_mean", "loss_bursts")
+NEW_KEYS = (
+    *("concurrency", "flow_classes", "flow_packets", "flow_shares", "initial_window", "long_flows_mean"),
+    "loss_bursts",
+)
 NEW_KEYS_OF_QUEUES = ("ping_sojourn", "regime", "standing_queue")
 
 
@@ -40,6 +43,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
 def as_analysed_earlier(sources: Sources) -> Sources:
     """The same run, as a version without these figures summarised it."""
     summary = {key: value for key, value in sources.summary.items() if key not in {*NEW_KEYS, *NEW_KEYS_OF_QUEUES}}
+    links = sources.summary["links"].items()
+    summary["links"] = {
+        box: {key: value for key, value in link.items() if key != "mean_packet_bytes"} for box, link in links
+    }
     return replace(sources, summary=cast("Summary", summary))
 
 
@@ -57,6 +64,8 @@ def test_a_report_shows_flows_by_size_bursts_and_the_regime(run: RunDir) -> None
     lost = summary["loss_bursts"]["sat"]
     assert figures["lost in bursts"].remark.startswith(f"of {lost['lost']} packets; ")
     assert {"standing queue", "ping sojourn p50", "in the initial window", "open flows"} <= figures.keys()
+    assert {"packets of a flow", "bytes below 4 Mbit/s", "flows by server", "flows by client"} <= figures.keys()
+    assert "packets of a flow, flows to 40 MB" not in figures  # no flow is larger
 
 
 def test_a_plot_has_a_bar_for_each_class_with_flows_and_for_each_length_of_burst(run: RunDir) -> None:
@@ -104,6 +113,8 @@ def test_comparisons_offer_each_figure_from_the_summary(run: RunDir) -> None:
     assert lost["burst_share"] is not None
     assert (read["losses in bursts"], read["longest loss burst"]) == (100 * lost["burst_share"], lost["longest"])
     assert summary["concurrency"] is not None
+    assert read["peak rate of a flow"] == summary["flow_packets"]["all"]["peak_mbit_s"]
+    assert read["mean packet"] == summary["links"]["sat"]["mean_packet_bytes"]
     assert (read["standing queue"], read["open flows"]) == (0, summary["concurrency"]["mean"])
 
 
