@@ -198,7 +198,9 @@ def client_losses(tables: Tables) -> dict[str, float]:
     octets = pl.col("tcp_payload_bytes")
     sent, arrived = (pl.when(pl.col("capture") == name).then(octets).sum() for name in ("world", "island"))
     by_client = tables.scan("flows").group_by("client").agg(sent=sent, arrived=arrived)
-    losses = by_client.filter(pl.col("sent") > 0).select("client", 1 - pl.col("arrived") / pl.col("sent"))
+    losses = by_client.filter(pl.col("sent") > 0).select(
+        "client", (pl.col("sent") - pl.col("arrived")) / pl.col("sent")
+    )
     return dict(losses.collect(engine="streaming").iter_rows())
 
 

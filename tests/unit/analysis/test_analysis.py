@@ -156,6 +156,8 @@ def test_known_packets_give_exactly_these_figures(tmp_path: Path, binary: Path) 
         "last_s": pytest.approx(1.281, abs=1e-6),
         "payload_first_s": pytest.approx(0.280, abs=1e-6),
         "payload_last_s": pytest.approx(1.280, abs=1e-6),
+        "goodput_mbit_s": 0.0024,
+        "loss_fraction": 0.2,  # one of five segments
     }
     assert summary["loss_fraction"] == pytest.approx(1 / 6)
     assert summary["windows_over_rate"] == 0
