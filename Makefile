@@ -149,7 +149,7 @@ bench-studies: kernel ## what a sweep gains by several runs at a time, and twent
 bench-traffic: setup ## short flows per second, compared with nginx with ab and wrk, two minutes; ARGS="--quick"; "--fairness" of channels, half an hour; "--help"
 	@benchmarks/traffic/run $(ARGS)
 
-bench-statistics: setup ## how often intervals of studies contain the true value, and what stopping saves, five minutes; ARGS="--quick", "--help"
+bench-statistics: setup ## how often intervals of studies contain the true value, and what stopping saves, ten minutes; ARGS="--quick", "--help"
 	@benchmarks/statistics/run $(ARGS)
 
 bench-hosts: setup ## one program started on a hundred machines, compared with pssh and Ansible; ARGS="--quick", "--help"
