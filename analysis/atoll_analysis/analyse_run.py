@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analyse a run directory: tables and summary.json. Cancelled runs are analysed as far as there are data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,12 +30,13 @@ from atoll_analysis.figures.losses import by_cause
 from atoll_analysis.figures.path_delays import base_rtts_ms
 from atoll_analysis.figures.regimes import SPAN_RTTS, RegimeFigures, regime, share_of_swinging_spans
 from atoll_analysis.figures.standing_queue import standing_queue
+from atoll_analysis.figures.transfers import SINGLE_TRANSFER_KEYS, TransferFigures, transfer_figures
 from atoll_analysis.figures.udp import udp_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.file_record import DERIVED, update_checksums
 from atoll_analysis.summary import EndedConnections, LinkFigures, Summary, TerrestrialRtt, limit_figures
 from atoll_analysis.tables.box_counters import BOX_COUNTS, LostFigures, LowPriorityFigures, Part, lateness_p99_ns
-from atoll_analysis.tables.job_logs import channel_service_figures, transfer_report, unsent_and_unstamped_pings
+from atoll_analysis.tables.job_logs import channel_service_figures, unsent_and_unstamped_pings
 from atoll_analysis.tables.probe_filter import is_change_probe, most_probe_bytes
 from atoll_analysis.tables.queue_intervals import full_size_bytes, standing_window_s
 from atoll_analysis.tables.run_data import RunData, cut_short, read_run_data
@@ -55,7 +56,7 @@ from atoll_analysis.verdict.timeouts import (
 )
 from atoll_analysis.verdict.verdict import judge
 from atoll_core.codec import from_json
-from atoll_core.experiment.experiment import Link, LowPriority, Protocol
+from atoll_core.experiment.experiment import Link, LowPriority
 from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.experiment.setting_texts import settings_tree
 from atoll_core.lab.network import Network
@@ -90,11 +91,11 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
         "loss_bursts": bursts,
         "stretches": sections(data, tables),
         **traffic,
-        **_transfer(data, tables, logs),
+        **_transfers(data, tables, logs),
         "captures": observables.capture_quality(tables, data, logs),
         "whistles": observables.whistles(tables, data),
     }
-    boxes, transferred = _box_figures(data), bool(figures["transfer_received_bytes"])
+    boxes = _box_figures(data)
     optional = {
         "damaged_files": [*damages],
         "host_heat": data.manifest.get("host_heat"),
@@ -102,7 +103,7 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
         "duplicate_addresses": duplicate_addresses(data.network, tables.captures),
         "residual_bursts": residual_bursts(tables, data),
         "boxes": boxes,
-        "ended_connections": _ended_connections(data, tables, boxes, transferred=transferred),
+        "ended_connections": _ended_connections(data, tables, boxes, figures["transfers"].values()),
     }
     figures |= {key: figure for key, figure in optional.items() if figure}
     summary = cast("Summary", figures)
@@ -287,13 +288,15 @@ def _box_figures(data: RunData) -> dict[str, dict[str, int]]:
 
 
 def _ended_connections(
-    data: RunData, tables: Tables, figures: Mapping[str, Mapping[str, int]], *, transferred: bool
+    data: RunData, tables: Tables, figures: Mapping[str, Mapping[str, int]], transfers: Iterable[TransferFigures]
 ) -> dict[str, EndedConnections]:
     """The connections at boxes that end them, as the boxes and as clients count them."""
     completed = completed_by_chain(tables)
-    carriers = {chain.name for chain in data.topology.special_chains(Protocol.TCP)}
-    if transferred and len(carriers) == 1:
-        completed[carriers.pop()] += 1
+    for transfer in transfers:
+        if len(transfer["chains"]) == 1:
+            completed[transfer["chains"][0]] += sum(
+                download["received_bytes"] > 0 for download in transfer["downloads"]
+            )
     return {
         box.name: EndedConnections(
             kind=box.kind.name,
@@ -402,28 +405,14 @@ def _terrestrial(data: RunData) -> dict[str, TerrestrialRtt]:
     return rtts
 
 
-def _transfer(data: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
-    transfer = data.experiment.transfer
-    received: int | None = None
-    seconds: float | None = None
-    complete: bool | None = None
-    if transfer is not None:
-        if (done := transfer_report(logs)) is not None:
-            received, complete = int(done.get("received_bytes", 0)), bool(done.get("complete"))
-            seconds = float(done["seconds"]) if complete and done.get("seconds") else None
-        elif (captured := observables.transfer_in_capture(tables, data)) is not None:
-            received, complete = captured[0], captured[0] >= transfer.size.bytes
-            seconds = captured[1] if complete else None
-    return {
-        "transfer_bytes": transfer.size.bytes if transfer else None,
-        "transfer_room_s": data.experiment.duration.s - transfer.start.s if transfer else None,
-        "transfer_received_bytes": received,
-        "transfer_tries": transfer_tries(data),
-        "transfer_failure": next((str(event["message"]) for event in data.of_type("transfer")), None),
-        "transfer_complete": complete,
-        "transfer_s": seconds,
-        "transfer_mbit_s": observables.mbit_s(received, seconds) if received and seconds else None,
+def _transfers(data: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
+    """The figures of every transfer; those of a single one have keys of their own, too."""
+    transfers = {
+        transfer.name: transfer_figures(data, tables, logs, transfer, transfer_tries(data, transfer))
+        for transfer in data.experiment.all_transfers
     }
+    only: Mapping[str, Any] = next(iter(transfers.values())) if len(transfers) == 1 else {}
+    return {"transfers": transfers, **{f"transfer_{key}": only.get(name) for key, name in SINGLE_TRANSFER_KEYS.items()}}
 
 
 def _pings_planned(data: RunData) -> int | None:

@@ -4,7 +4,7 @@
 The comment of each key is its meaning in the reference that `atoll results` prints (summary_keys).
 """
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 from atoll_analysis.figures.clocks import ClockFigures, StartFigures
 from atoll_analysis.figures.flow_packets import FlowPackets
@@ -12,6 +12,7 @@ from atoll_analysis.figures.flows import Concurrency, FlowClass, InitialWindow
 from atoll_analysis.figures.loss_bursts import LossBursts
 from atoll_analysis.figures.regimes import RegimeFigures
 from atoll_analysis.figures.standing_queue import StandingQueue
+from atoll_analysis.figures.transfers import SINGLE_TRANSFER_KEYS, TransferFigures
 from atoll_analysis.figures.udp import UdpFigures
 from atoll_analysis.tables.box_counters import LostFigures, LowPriorityFigures, SojournFigures
 from atoll_analysis.verdict.duplicate_addresses import DuplicateAddress
@@ -20,7 +21,7 @@ from atoll_analysis.verdict.host_heat import HostHeat
 from atoll_analysis.verdict.loss_agreement import Payload, Section
 from atoll_analysis.verdict.lost_outside import LostOutside
 from atoll_analysis.verdict.silence import SilenceFigures
-from atoll_core.experiment.experiment import DEFAULT_LIMITS, VerdictBounds
+from atoll_core.experiment.experiment import DEFAULT_LIMITS, ONLY_TRANSFER, VerdictBounds
 
 
 class LimitFigures(TypedDict):
@@ -345,8 +346,9 @@ class Summary(TypedDict):
     # largest share of packets that the links of a chain dropped, both directions, times of blocked links left out
     path_loss: float
 
-    # transfer
+    # transfers; the keys after the first one are those of the only transfer, and None if there are several
 
+    transfers: NotRequired[dict[str, TransferFigures]]  # by name, which is `transfer` for the key `transfer`
     transfer_bytes: int | None  # size of the transfer that the experiment asks for; None: no transfer
     # planned time from the start of the transfer to the end of the measurement; None: no transfer
     transfer_room_s: float | None
@@ -354,7 +356,7 @@ class Summary(TypedDict):
     transfer_complete: bool | None  # the transfer was received in full; None: no transfer, or not known
     transfer_tries: int | None  # least number of attempts of its connection, if nothing arrived; None: no transfer
     transfer_failure: str | None  # error of the transfer's programs; None: no error
-    transfer_s: float | None  # time that the transfer took; None: it did not complete
+    transfer_s: float | None  # time that the transfer took, of several downloads the median; None: it did not complete
     transfer_mbit_s: float | None  # rate of the transfer; None: it did not complete
     udp: UdpFigures | None  # UDP traffic; None: the experiment has none
 
@@ -362,6 +364,17 @@ class Summary(TypedDict):
 
     captures: dict[str, Capture]  # completeness of each capture, by name
     whistles: dict[str, dict[str, bool]]  # by capture, whether it has the whistle packets of `start` and `end`
+
+
+def transfers_of(summary: Summary) -> dict[str, TransferFigures]:
+    """Return the transfers by name; of a run that an older version analysed the only one, without its downloads."""
+    if "transfers" in summary:
+        return summary["transfers"]
+    if summary["transfer_bytes"] is None:
+        return {}
+    known = {name: summary.get(f"transfer_{key}") for key, name in SINGLE_TRANSFER_KEYS.items()}
+    unknown = {"sender": "", "receiver": "", "chains": [], "downloads": [], "skipped": 0}
+    return {ONLY_TRANSFER: cast("TransferFigures", {**unknown, **known})}
 
 
 def bounds(summary: Summary) -> LimitFigures:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from atoll_analysis.figures.run_figures import FIGURES
+from atoll_analysis.figures.run_figures import unit_and_digits
 from atoll_core.errors import shown
 
 _VALUE = re.compile(r"(above|below|) *([0-9]+(?:\.[0-9]+)?) *(.*)")
@@ -25,7 +25,7 @@ class Published:
 
 def parse_value(text: str, figure: str, *, is_ratio: bool) -> tuple[str, float]:
     """The bound and the number of a value such as ``above 120 s``. Raises ValueError with what would be right."""
-    unit = "" if is_ratio else FIGURES[figure][0]
+    unit = "" if is_ratio else unit_and_digits(figure)[0]
     parts = _VALUE.fullmatch(text.strip())
     if not parts or parts[3] != unit:
         example, what = f"41 {unit}".strip(), "ratio" if is_ratio else "value"

@@ -14,7 +14,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.figures.run_figures import FIGURES, suggest_figure
+from atoll_analysis.figures.run_figures import FIGURES, is_figure, suggest_figure
 from atoll_core.description.file_kinds import STUDY, require_kind
 from atoll_core.description.loader import DescriptionFile
 from atoll_core.description.raw_study import MAX_LEVELS, MAX_SEED, SCREENING, RawSearch, RawStudy, level_name
@@ -405,7 +405,7 @@ class _Resolver:
                 self.levels((*key_path, key), given, factors)
                 for key, given in (("of", raw.of), ("relative_to", raw.relative_to))
             )
-            if raw.figure not in FIGURES:
+            if not is_figure(raw.figure):
                 self.report(
                     (*key_path, "figure"), f"unknown figure {shown(raw.figure)}; {suggest_figure(raw.figure, FIGURES)}"
                 )
@@ -424,7 +424,7 @@ class _Resolver:
             self.check_figure(("primary", "figure"), self.raw.primary.figure)
 
     def check_figure(self, key_path: KeyPath, name: str) -> None:
-        if self.known_figures and name not in self.known_figures:
+        if self.known_figures and not is_figure(name):
             self.report(key_path, f"unknown figure {shown(name)}; {suggest_figure(name, self.known_figures)}")
 
     def check_stop(self) -> None:

@@ -234,33 +234,6 @@ def host_volumes(
     }
 
 
-def transfer_in_capture(tables: Tables, data: RunData) -> tuple[int, float] | None:
-    """The large transfer as the arrival capture saw it: bytes that arrived, seconds from its first to its last packet.
-
-    Use this figure behind a connection-splitting PEP, and for iperf3, whose first connection to the port is for control
-    alone: without a second one no byte arrived. None: no such capture.
-    """
-    transfer = data.experiment.transfer
-    if transfer is None or tables.arrival is None:
-        return None
-    skipped_connections = 1 if transfer.tool == "iperf3" else 0
-    flow = (
-        tables.scan("flows")
-        .filter(
-            (pl.col("capture") == tables.arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == transfer.port)
-        )
-        .sort("first_ns")
-        .slice(skipped_connections)
-        .sort("goodput_bytes", descending=True)
-        .head(1)
-        .collect()
-    )
-    if flow.is_empty():
-        return 0, 0.0
-    row = flow.row(0, named=True)
-    return int(row["goodput_bytes"]), (row["last_ns"] - row["first_ns"]) / 1e9
-
-
 def whistles(tables: Tables, data: RunData) -> Mapping[str, dict[str, bool]]:
     """Whether each tap's capture holds the start and the end whistle.
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from atoll_analysis.figures.flows import CLASS_BOUNDS_BYTES
 from atoll_analysis.figures.losses import CAUSES
+from atoll_analysis.figures.transfers import TransferFigures
 from atoll_analysis.summary import Summary
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import RunError, shown
-from atoll_core.experiment.experiment import MAIN
+from atoll_core.experiment.experiment import MAIN, ONLY_TRANSFER
 from atoll_core.plural import first_of
 from atoll_core.units import Size
 
@@ -23,7 +24,7 @@ _MOST_SUGGESTED = 8
 def measured_figures(path: Path, summary: Summary) -> dict[str, float | None]:
     """All figures of the run at ``path``; None: not measured. Raises RunError if an older version analysed it."""
     try:
-        values = {name: read(summary) for name, (_, _, read) in FIGURES.items()}
+        values = {name: read(summary) for name, (_, _, read) in FIGURES.items()} | _figures_of_transfers(summary)
     except KeyError as missing:
         msg = (
             f"{path}: analysed by an older version that did not compute {missing}; "
@@ -34,16 +35,67 @@ def measured_figures(path: Path, summary: Summary) -> dict[str, float | None]:
 
 
 def figure_limits(summary: Summary) -> dict[str, tuple[float, float]]:
-    """Limits of figures that a run could not measure, because its transfer did not finish: least and most."""
-    size, room_s = summary.get("transfer_bytes"), summary.get("transfer_room_s") or 0.0  # absent in old summaries
-    if size is None or summary.get("transfer_complete") is not False:
+    """Limits of figures that a run could not measure, because a transfer did not finish: least and most."""
+    limits = _limits_of_transfer("", summary.get("transfer_bytes"), summary.get("transfer_room_s"))  # None if absent
+    limits = limits if summary.get("transfer_complete") is False else {}
+    for name, transfer in _named_transfers(summary).items():
+        if transfer["complete"] is False:
+            limits |= _limits_of_transfer(f" of {name}", transfer["bytes"], transfer["room_s"])
+    return limits
+
+
+def _limits_of_transfer(of: str, size: int | None, room_s: float | None) -> dict[str, tuple[float, float]]:
+    if size is None:
         return {}
     rate = 8 * size / room_s / 1e6 if room_s else math.inf
-    return {"transfer time": (room_s, math.inf), "transfer rate": (-math.inf, rate)}
+    return {f"transfer time{of}": (room_s or 0.0, math.inf), f"transfer rate{of}": (-math.inf, rate)}
 
 
 TRANSFER_FIGURES = ("transfer time", "transfer rate")
 """Figures that have limits if a transfer did not finish."""
+
+_FIGURES_BY_TRANSFER = ("transfer received", *TRANSFER_FIGURES)
+_OF_TRANSFER = re.compile(rf"({'|'.join(_FIGURES_BY_TRANSFER)}) of [a-z][a-z0-9-]*")
+
+
+def is_figure(name: str) -> bool:
+    """Whether a run can have this figure: one of FIGURES, or of a transfer by its name, ``transfer time of coded``."""
+    return general_figure(name) in FIGURES
+
+
+def general_figure(name: str) -> str:
+    """Return the figure without the name of the transfer."""
+    of_transfer = _OF_TRANSFER.fullmatch(name)
+    return of_transfer[1] if of_transfer else name
+
+
+def unit_and_digits(name: str) -> tuple[str, int]:
+    """Return the unit of a figure and its digits after the point."""
+    unit, digits, _ = FIGURES[general_figure(name)]
+    return unit, digits
+
+
+def figure_names(figures: Iterable[Iterable[str]]) -> list[str]:
+    """Return the names of all figures of some runs: FIGURES in their order, those of transfers by name behind each."""
+    by_transfer = sorted({name for names in figures for name in names} - FIGURES.keys())
+    return [name for general in FIGURES for name in (general, *_of(general, by_transfer))]
+
+
+def _of(general: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if general_figure(name) == general]
+
+
+def _named_transfers(summary: Summary) -> dict[str, TransferFigures]:
+    return {name: each for name, each in summary.get("transfers", {}).items() if name != ONLY_TRANSFER}
+
+
+def _figures_of_transfers(summary: Summary) -> dict[str, float | None]:
+    figures: dict[str, float | None] = {}
+    for name, transfer in _named_transfers(summary).items():
+        figures[f"transfer received of {name}"] = _scaled(transfer["received_bytes"], 1e6)
+        figures[f"transfer time of {name}"] = transfer["seconds"]
+        figures[f"transfer rate of {name}"] = transfer["mbit_s"]
+    return figures
 
 
 def _percent(share: float | None) -> float | None:

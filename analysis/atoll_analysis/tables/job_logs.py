@@ -70,9 +70,9 @@ def udp_receiver_logs(logs: Path) -> dict[str, Path]:
     return {log.stem.removeprefix("udp-receive").removeprefix("-"): log for log in log_files}
 
 
-def transfer_report(logs: Path) -> dict[str, Any] | None:
-    """Return the final report of the transfer's receiver; None if there is none (cut short, iperf3)."""
-    return last_line(logs / "transfer-receive.out", "done")
+def transfer_reports(logs: Path, job: str) -> list[dict[str, Any]]:
+    """Return the reports of a transfer's receiver, one for each download; none if it was cut short, or is iperf3."""
+    return [line for line in read_json_lines(logs / f"{job}.out") if line.get("type") == "done"]
 
 
 def channel_service_figures(logs: Path) -> tuple[float | None, int | None, int | None]:

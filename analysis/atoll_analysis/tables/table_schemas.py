@@ -170,7 +170,8 @@ TABLES: Mapping[str, TableSchema] = {
         },
     ),
     "volume": TableSchema(
-        "a host; packets and bytes to the island, where they arrive (`arrival` in the summary)",
+        "a host; packets and bytes to the island, where they arrive (`arrival` in the summary), without those of "
+        "transfers from world servers or to island clients",
         {
             "host": _text("name of the host"),
             "role": _text("role of the host in lab.yaml"),

@@ -427,7 +427,8 @@ def _channel_flows(run: RunDir, data: RunData) -> pl.LazyFrame:
 def _volume(tables: Tables, data: RunData) -> pl.LazyFrame:
     if tables.arrival is None:
         return TABLES["volume"].empty()
-    packets = tables.packets(tables.arrival).filter(pl.col("to_island") == 1)
+    to_island = tables.packets(tables.arrival).filter(pl.col("to_island") == 1)
+    packets = to_island.filter(~_is_transfer_between_hosts_of_the_load(data))
     payload = (pl.col("proto") == TCP) & (pl.col("new_payload_bytes") > 0)
     sides = pl.concat([packets.with_columns(address="src"), packets.with_columns(address="dst")])
     volumes = sides.group_by("address").agg(
@@ -452,6 +453,13 @@ def _volume(tables: Tables, data: RunData) -> pl.LazyFrame:
         .drop("address")
         .with_columns(pl.col("packets", "ip_bytes", "goodput_bytes").fill_null(0))
     )
+
+
+def _is_transfer_between_hosts_of_the_load(data: RunData) -> pl.Expr:
+    """Whether an island-bound packet belongs to a transfer from a world server or to an island client."""
+    load_hosts = {host.name for hosts in traffic_hosts(data) for host in hosts}
+    ports = [each.port for each in data.experiment.all_transfers if load_hosts & {each.sender, each.receiver}]
+    return (pl.col("proto") == TCP) & pl.col("sport").is_in(ports)
 
 
 def _host_names(data: RunData) -> dict[int, str]:

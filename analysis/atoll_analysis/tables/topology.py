@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from atoll_core.experiment.experiment import Chain, Experiment, Link, Protocol
-from atoll_core.lab.network import Network
+from atoll_core.lab.network import Host, Network
 from atoll_core.plan.plan import CapturePoint
 
 
@@ -58,8 +58,12 @@ class RunTopology:
         """The chains that carried a protocol between the special hosts, in order of time; none without both hosts."""
         if self.network.specials is None:
             return ()
-        world, island = (host.address for host in self.network.specials)
-        return tuple(experiment.carrier(world, island, protocol) for _, experiment in self.periods)
+        return self.chains_between(*self.network.specials, protocol)
+
+    def chains_between(self, world: Host, island: Host, protocol: Protocol) -> tuple[Chain, ...]:
+        """The chains that carried a protocol between two hosts, in order of time, equal ones once."""
+        carriers = (experiment.carrier(world.address, island.address, protocol) for _, experiment in self.periods)
+        return tuple(dict.fromkeys(carriers))
 
     @property
     def tap_captures(self) -> dict[str, str]:

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completeness of a measurement: flows of every client and server, pings, the transfer."""
+"""Completeness of a measurement: flows of every client and server, pings, transfers."""
 
 import errno
 import math
 import os
 from collections.abc import Iterator
 
-from atoll_analysis.summary import Summary, bounds
+from atoll_analysis.figures.transfers import TransferFigures
+from atoll_analysis.summary import Summary, bounds, transfers_of
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
 from atoll_analysis.verdict.silence import CAVEAT_TRIES, FALSE_ALARM, SilenceFigures, chance, is_fault, judge_silences
+from atoll_core.experiment.experiment import ONLY_TRANSFER
 from atoll_core.plural import counted, first_of
 
 FAILED_FLOWS_CAVEAT_SHARE = 0.01
@@ -35,7 +37,8 @@ def judge_completeness(summary: Summary) -> Iterator[Finding]:
     yield from _failed_flows(summary)
     yield from _pings(summary)
     if summary["cut_short"] is None:
-        yield from _transfer(summary)
+        for name, transfer in transfers_of(summary).items():
+            yield from _transfer(summary, name, transfer)
 
 
 def _never_seen(summary: Summary) -> Iterator[Finding]:
@@ -142,25 +145,32 @@ def _is_beyond(count: int, n: int, share: float) -> bool:
     return n * divergence > -math.log(FALSE_ALARM)
 
 
-def _transfer(summary: Summary) -> Iterator[Finding]:
+def _transfer(summary: Summary, name: str, transfer: TransferFigures) -> Iterator[Finding]:
     """A transfer that is not finished is a matter of the experiment; one of which nothing came needs a reason."""
-    size_bytes, received = summary["transfer_bytes"], summary["transfer_received_bytes"]
-    if size_bytes is None or summary["transfer_complete"]:
+    received, room_s = transfer["received_bytes"], transfer["room_s"]
+    if transfer["complete"]:
         return
-    size, room_s = counted(size_bytes, "byte"), summary.get("transfer_room_s")
+    label = "the transfer" if name == ONLY_TRANSFER else f"transfer {name!r}"
+    size = counted(transfer["bytes"], "byte")
     base_rtt_s = (summary["base_rtt_ms"] or 0.0) / 1e3
     within = "" if room_s is None else f" within {room_s:g} s"
     had_time = room_s is None or room_s > max(_THREE_LOST_SYNS_S, _TRANSFER_RTTS * base_rtt_s)
-    reason_text = f"; {failure}" if (failure := summary.get("transfer_failure")) else ""
-    tries, loss = summary.get("transfer_tries"), summary.get("path_loss") or 0.0
+    reason_text = f"; {failure}" if (failure := transfer["failure"]) else ""
+    tries, loss = transfer["tries"], summary.get("path_loss") or 0.0
     if received is None:
-        text = f"the transfer of {size} left no result{within}{reason_text}"
+        text = f"{label} of {size} left no result{within}{reason_text}"
         yield Finding(FindingCode.TRANSFER_NO_RESULT, text, is_reason=had_time)
     elif received:
-        text = f"the transfer was not finished{within}: {received} of {size} arrived{reason_text}"
+        unfinished = sum(not download["complete"] for download in transfer["downloads"])
+        arrived = (
+            f"{unfinished} of {counted(len(transfer['downloads']), 'download')} of {size} did not complete"
+            if len(transfer["downloads"]) > 1
+            else f"{received} of {size} arrived"
+        )
+        text = f"{label} was not finished{within}: {arrived}{reason_text}"
         yield caveat(FindingCode.TRANSFER_UNFINISHED, text)
     else:
-        text = f"no byte of the transfer of {size} arrived{within}"
+        text = f"no byte of {label} of {size} arrived{within}"
         if tries is None:  # an older version analysed the run
             yield Finding(FindingCode.TRANSFER_NO_BYTE, text, is_reason=had_time)
             return

@@ -150,11 +150,15 @@ def _boxes(data: RunData) -> Iterator[str]:
 
 def _split_transfer(data: RunData) -> Iterator[str]:
     """Return a note if iperf3 sent through a box that ends connections: its sender sees only that box."""
-    transfer = data.experiment.transfer
-    if transfer is None or transfer.tool != "iperf3":
-        return
     splitting = {box.name for box in data.network.boxes if box.ends_connections}
-    passed = (hop for chain in data.topology.special_chains(Protocol.TCP) for hop in chain.hops if hop in splitting)
+    passed = (
+        hop
+        for transfer in data.experiment.all_transfers
+        if transfer.tool == "iperf3"
+        for chain in data.topology.chains_between(*transfer.ends(data.network), Protocol.TCP)
+        for hop in chain.hops
+        if hop in splitting
+    )
     if box := next(passed, None):
         yield (
             f"iperf3's sender counts bytes that {box} accepted, not bytes that the client received, so its rate is too "

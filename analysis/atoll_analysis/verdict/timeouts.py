@@ -13,9 +13,9 @@ from atoll_analysis.tables.box_counters import Part
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables, traffic_hosts
 from atoll_analysis.verdict.silence import FALSE_ALARM, FlowLog, PayloadSpan, SilenceFigures, silences, timeout_s, tries
-from atoll_core.experiment.experiment import Link, Protocol
+from atoll_core.experiment.experiment import Link, Protocol, Transfer
 from atoll_core.experiment.traffic import ThinkShape
-from atoll_core.lab.network import Host, HostRole
+from atoll_core.lab.network import Host
 
 
 def silence_figures(
@@ -75,13 +75,13 @@ def ping_blocked_share(data: RunData) -> float:
     return min(1.0, longest_s / data.window.seconds)
 
 
-def transfer_tries(data: RunData) -> int | None:
-    """How often the transfer's connection was tried for certain, if it was never answered; None: not measured."""
-    transfer, window, rtts = data.experiment.transfer, data.window, base_rtts_ms(data.network, data.experiment)
-    if transfer is None or window is None or rtts is None:
+def transfer_tries(data: RunData, transfer: Transfer) -> int | None:
+    """How often a transfer's connection was tried for certain, if it was never answered; None: not measured."""
+    window, rtts = data.window, base_rtts_ms(data.network, data.experiment)
+    if window is None or rtts is None:
         return None
-    world, island = (data.network.with_role(role)[:1] for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL))
-    return tries(transfer.start.s, window.seconds, _blocked(data, world, island), timeout_s(rtts[1]))
+    sender, receiver = transfer.ends(data.network)
+    return tries(transfer.start.s, window.seconds, _blocked(data, (sender,), (receiver,)), timeout_s(rtts[1]))
 
 
 def flow_tries(

@@ -25,7 +25,7 @@ DEFAULT_BACKENDS = {MININET: Backend.ENGINE, VIRTUAL: Backend.TC, HARDWARE: Back
 def experiment_file(path: Path, seed: int | None, duration: str | None, settings: Sequence[str]) -> DescriptionFile:
     """The file of an experiment, with the command line's settings, seed and duration as settings. Raises PlanError.
 
-    A shorter trial run still has a transfer: it starts with the load.
+    A shorter trial run still has all transfers: late ones start with the load.
     """
     file = DescriptionFile.read(path, settings if seed is None else (*settings, f"seed={seed}"))
     if duration is not None:
@@ -34,13 +34,13 @@ def experiment_file(path: Path, seed: int | None, duration: str | None, settings
         except ValueError as error:
             raise PlanError(f"--duration: {error}") from None
         file = replace(file, settings=(*file.settings, f"duration={duration}"))
-        start = file.transfer_start()
-        if start is not None and start >= length:
+        late_starts = {key: start for key, start in file.transfer_starts().items() if start >= length}
+        for key, start in late_starts.items():
             print(
-                f"--duration {length} is shorter than the transfer's start, {start}: the transfer starts with the load",
+                f"--duration {length} is shorter than the start of {key}, {start}: it starts with the load",
                 file=sys.stderr,
             )
-            file = replace(file, settings=(*file.settings, "transfer.start=0 s"))
+        file = replace(file, settings=(*file.settings, *(f"{key}.start=0 s" for key in late_starts)))
     return file
 
 

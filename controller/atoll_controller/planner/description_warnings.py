@@ -123,9 +123,9 @@ def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Ite
 
 def _without_effect(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """Settings of TCP that the congestion controls of the hosts do not use."""
-    tcp, transfer, lines = experiment.tcp, experiment.transfer, dict(experiment.tcp.lines)
+    tcp, lines = experiment.tcp, dict(experiment.tcp.lines)
     controls = {tcp.congestion_control, *dict(tcp.servers).values()}
-    controls |= {transfer.congestion_control} if transfer and transfer.congestion_control else set()
+    controls |= {transfer.congestion_control for transfer in experiment.all_transfers if transfer.congestion_control}
     idle: dict[str, str] = {}
     if not tcp.hystart and "cubic" not in experiment.congestion_controls:
         idle["hystart"] = "only cubic has HyStart (tcp_cubic.c)"
@@ -156,39 +156,42 @@ def _box_buffers(network: Network, experiment: Experiment, _: Backend | None) ->
                 yield _warning(experiment, box.line, ("boxes", box.box, "buffer_max"), message, *links)
 
 
-def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
-    """A transfer that the run is too short for."""
-    transfer = experiment.transfer
-    if transfer is None:
-        return
-    window = Duration(experiment.duration.ns - transfer.start.ns)
-    rates = (_mean_rate(experiment, transfer.start), transfer.write_rate)
-    rate = min((rate for rate in rates if rate), default=None)
-    bits = 8 * transfer.size.bytes
-    if rate and window.ns > 0 and (needed := Duration(bits * _NS_PER_S // max(1, rate.bit_s))) > window:
-        message = (
-            f"{transfer.size} takes at least {needed.s:.1f} s at {rate}, and the run ends {window.s:g} s after the "
-            f"transfer's start; usual is at least twice the time that the transfer takes: {2 * needed.s:.1f} s"
-        )
-        links = (("links", link.box, "to_island", "rate") for link in experiment.links)
-        yield _warning(experiment, transfer.line, ("transfer", "size"), message, ("duration",), *links)
+def _transfers(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
+    """Transfers that the run, or the time from one start to the next, is too short for."""
+    for transfer in experiment.all_transfers:
+        window = Duration(experiment.duration.ns - transfer.start.ns)
+        rates = (_mean_rate(experiment, transfer.start), transfer.write_rate)
+        rate = min((rate for rate in rates if rate), default=None)
+        if not rate or window.ns <= 0:
+            continue
+        needed = Duration(8 * transfer.size.bytes * _NS_PER_S // max(1, rate.bit_s))
+        takes = f"{transfer.size} takes at least {needed.s:.1f} s at {rate}"
+        usual = f"usual is at least twice the time that the transfer takes: {2 * needed.s:.1f} s"
+        links = [("links", link.box, "to_island", "rate") for link in experiment.links]
+        if needed > window:
+            message = f"{takes}, and the run ends {window.s:g} s after the transfer's start; {usual}"
+            key_path = (*transfer.key_path, "size")
+            yield _warning(experiment, transfer.line, key_path, message, ("duration",), *links)
+        elif transfer.every and needed > transfer.every:
+            message = f"{transfer.every} is too short: {takes}, and starts during a download are left out; {usual}"
+            key_path = (*transfer.key_path, "every")
+            yield _warning(experiment, transfer.line, key_path, message, (*transfer.key_path, "size"), *links)
 
 
 def _slow_start(network: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """A transfer that ends in slow start, so that its rate says little of the link."""
-    transfer, proposed = experiment.transfer, propose_transfer(network, experiment)
-    if (
-        transfer
-        and proposed
-        and transfer.write_rate is None
-        and transfer.size.bytes < _ENDS_EARLY * proposed.slow_start.bytes
-    ):
+    proposed = propose_transfer(network, experiment)
+    if proposed is None:
+        return
+    for transfer in experiment.all_transfers:
+        if transfer.write_rate or transfer.size.bytes >= _ENDS_EARLY * proposed.slow_start.bytes:
+            continue
         message = (
             f"{transfer.size} end in slow start, which sends {proposed.slow_start} until the sender learns of a drop "
             f"(4 x (bandwidth-delay product + queue)); usual is at least {proposed.size}"
         )
         links = (("links", link.box) for link in experiment.links)
-        yield _warning(experiment, transfer.line, ("transfer", "size"), message, *links)
+        yield _warning(experiment, transfer.line, (*transfer.key_path, "size"), message, *links)
 
 
 def _mean_rate(experiment: Experiment, start: Duration) -> Rate | None:
@@ -474,7 +477,7 @@ _VERSION_CHECKS: tuple[_Check, ...] = (
     _early_packets,
     _losses,
 )
-_RUN_CHECKS: tuple[_Check, ...] = (_transfer, _slow_start, _taps, _reversed_taps, _without_effect)
+_RUN_CHECKS: tuple[_Check, ...] = (_transfers, _slow_start, _taps, _reversed_taps, _without_effect)
 """Those that consider the changes themselves; the others get every version as an experiment without changes."""
 
 

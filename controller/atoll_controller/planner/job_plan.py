@@ -3,8 +3,9 @@
 
 Names are fixed, other parts of the house look jobs up by them: ``link-<box>``, ``delay-<box>``, ``check-<host>``,
 ``capture-<point>``, ``serve-<server>``, ``load-<client>``, ``whistle-start``, ``whistle-end``, ``transfer-send``,
-``transfer-receive``, ``udp-send``, ``udp-receive-<host>``, ``ping``, ``program-<box>``, ``report-<box>``,
-``<subcommand>-<box>``. ``start_at_ns`` is 0 here and filled in when the job is started.
+``transfer-receive`` (with ``-<transfer>`` if transfers have names), ``udp-send``, ``udp-receive-<host>``, ``ping``,
+``program-<box>``, ``report-<box>``, ``<subcommand>-<box>``.
+``start_at_ns`` is 0 here and filled in when the job is started.
 """
 
 import hashlib
@@ -96,7 +97,7 @@ def jobs(
         *load_jobs(network, experiment),
         *udp_jobs(network, experiment),
         *_whistle_jobs(network),
-        *_transfer_jobs(network, experiment),
+        *(job for transfer in experiment.all_transfers for job in _transfer_jobs(network, experiment, transfer)),
         *_ping_jobs(network, experiment),
         *_report_jobs(network, experiment),
     )
@@ -238,40 +239,39 @@ def _whistle_jobs(network: Network) -> tuple[JobSpec, ...]:
     )
 
 
-def _transfer_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    ends = network.specials
-    if experiment.transfer is None or ends is None:
-        return ()
-    if experiment.transfer.tool == "iperf3":
-        return _iperf3_jobs(experiment, experiment.transfer, *ends)
-    sender, receiver = ends
-    address = f"{sender.address}:{experiment.transfer.port}"
-    size = experiment.transfer.size.bytes
-    control = experiment.transfer_congestion_control
+def _transfer_jobs(network: Network, experiment: Experiment, transfer: Transfer) -> tuple[JobSpec, ...]:
+    sender, receiver = transfer.ends(network)
+    if transfer.tool == "iperf3":
+        return _iperf3_jobs(experiment, transfer, sender, receiver)
+    address = f"{sender.address}:{transfer.port}"
+    size = transfer.size.bytes
+    control = experiment.transfer_congestion_control(transfer)
     send = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
-    send |= write_config(experiment.transfer, experiment.tcp)
+    send |= {**write_config(transfer, experiment.tcp), **({"repeats": True} if transfer.every else {})}
     receive = {"role": "receive", "connect": address, "size_bytes": size, "start_at_ns": 0}
-    privileges = privileges_of_tcp(control, experiment.transfer.port)
+    receive |= {"every_ns": transfer.every.ns} if transfer.every else {}
+    privileges = privileges_of_tcp(control, transfer.port)
+    send_name, receive_name = transfer.job("send"), transfer.job("receive")
     return (
-        host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send, MEMORY_CAP, privileges),
-        host_job("transfer-receive", receiver.name, Phase.TRANSFER, "transfer", receive, MEMORY_CAP),
+        host_job(send_name, sender.name, Phase.TRANSFER_SERVER, "transfer", send, MEMORY_CAP, privileges),
+        host_job(receive_name, receiver.name, Phase.TRANSFER, "transfer", receive, MEMORY_CAP),
     )
 
 
 def _iperf3_jobs(experiment: Experiment, transfer: Transfer, sender: Host, receiver: Host) -> tuple[JobSpec, ...]:
     server = ("iperf3", "-s", "-1", "-B", str(sender.address), "-p", str(transfer.port))
     client = ("iperf3", "-c", str(sender.address), "-p", str(transfer.port), "-R", "-n", str(transfer.size.bytes))
-    client += ("-C", experiment.transfer_congestion_control, "--json")
+    client += ("-C", experiment.transfer_congestion_control(transfer), "--json")
     if transfer.write_rate and transfer.write_chunk:
         client += ("-l", str(transfer.write_chunk.bytes), "-b", str(transfer.write_rate.bit_s))
     elif transfer.write_rate:
         client += ("-N", "--fq-rate", str(transfer.write_rate.bit_s))  # iperf3's server paces only with -N, too
     if experiment.tcp.pacing and (transfer.write_chunk or not transfer.write_rate):
         client += ("-N", "--fq-rate", "2G")  # the most that the server takes: a field of 31 bits
-    privileges = privileges_of_tcp(experiment.transfer_congestion_control, transfer.port)
+    privileges = privileges_of_tcp(experiment.transfer_congestion_control(transfer), transfer.port)
     ends = (
-        ("transfer-send", sender, Phase.TRANSFER_SERVER, server),
-        ("transfer-receive", receiver, Phase.TRANSFER, client),
+        (transfer.job("send"), sender, Phase.TRANSFER_SERVER, server),
+        (transfer.job("receive"), receiver, Phase.TRANSFER, client),
     )
     return tuple(
         JobSpec(name, host.name, phase, argv, stdout=f"logs/{name}.out", privileges=privileges)

@@ -27,7 +27,7 @@ PING_PACKET_BYTES = 84  # IP bytes of a ping with that payload
 _CALIBRATION_PING = 0xA7C0  # ICMP identifier
 PING_TIMEOUT_NS = 3_000_000_000  # far above usual full queues: a later answer is a lost one
 PING_MARGIN_NS = 1_000_000_000  # for the lab itself and small jitter, beyond the RTT that the description adds up to
-_QUIET_SUBCOMMANDS = ("load", "serve", "udp")
+_QUIET_SUBCOMMANDS = ("load", "serve", "udp", "transfer")
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 
@@ -91,7 +91,11 @@ def with_quiet_jobs(plan: Plan, network: Network) -> Plan:
     It would pass the measured network on real machines. The hosts of an emulated lab are reached by other means.
     """
     in_band = {host.name for host in network.in_band_hosts}
-    quiet = {job.name for job in plan.jobs if job.host in in_band and job.argv[-1] in _QUIET_SUBCOMMANDS}
+    quiet = {
+        job.name
+        for job in plan.jobs
+        if job.host in in_band and job.argv[-1] in _QUIET_SUBCOMMANDS and job.phase is not Phase.TRANSFER_SERVER
+    }
     jobs = [
         replace(job, config={**(job.config or {}), "quiet": True}) if job.name in quiet else job for job in plan.jobs
     ]

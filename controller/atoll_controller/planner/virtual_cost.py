@@ -77,8 +77,7 @@ def _flows_and_packets(experiment: Experiment) -> tuple[float, float]:
     duration_s = experiment.duration.s
     rate_bit_s = sum(link.to_island.rate.bit_s for link in experiment.links) or _UNBOUNDED_BIT_S
     flows, payload = _flows_and_payload(experiment, rate_bit_s)
-    if experiment.transfer:
-        payload += experiment.transfer.size.bytes
+    payload += sum(transfer.size.bytes * transfer.starts(experiment.duration) for transfer in experiment.all_transfers)
     packets = min(payload, rate_bit_s * duration_s / 8) / _PACKET_BYTES * (1 + _ACKS_PER_PACKET) + _FLOW_PACKETS * flows
     if experiment.udp:
         packets += experiment.udp.rate.bit_s * duration_s / 8 / experiment.udp.packet.bytes

@@ -6,6 +6,7 @@ Importing this module imports pydantic and ruamel.yaml (0.1 s), so it is importe
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -98,16 +99,18 @@ class DescriptionFile:
         """The settings that replace values of the lab."""
         return settings_of_lab(self.settings)
 
-    def transfer_start(self) -> Duration | None:
-        """The start of an experiment's transfer; None without one, and for a description with a mistake there."""
-        transfer: object = self._tree().get("transfer")
-        if not isinstance(transfer, dict):
-            return None
-        start = cast("dict[str, Any]", transfer).get("start")
-        try:
-            return RawTransfer.model_fields["start"].default if start is None else Duration.parse(start)
-        except (TypeError, ValueError):
-            return None
+    def transfer_starts(self) -> dict[str, Duration]:
+        """The starts of an experiment's transfers by their keys; those with a mistake there are left out."""
+        tree = self._tree()
+        transfers = {"transfer": tree.get("transfer")}
+        if isinstance(named := tree.get("transfers"), dict):
+            transfers |= {f"transfers.{name}": each for name, each in cast("dict[str, Any]", named).items()}
+        starts: dict[str, Duration] = {}
+        for key, transfer in transfers.items():
+            with suppress(TypeError, ValueError, AttributeError):
+                start = cast("dict[str, Any]", transfer).get("start")
+                starts[key] = RawTransfer.model_fields["start"].default if start is None else Duration.parse(start)
+        return starts
 
     def _tree(self) -> dict[str, Any]:
         return override(self.document, self.settings).tree or {}

@@ -33,6 +33,7 @@ SHORTEST_RUN, LONGEST_RUN = "1 s", "168 h"
 RunTime = Annotated[Duration, Between(Duration, SHORTEST_RUN, LONGEST_RUN)]
 Start = Annotated[Duration, Between(Duration, "0 s", LONGEST_RUN)]
 ChangeTime = Annotated[Duration, Between(Duration, "1 ms", LONGEST_RUN)]
+Repetition = Annotated[Duration, Between(Duration, "1 s", LONGEST_RUN)]
 PingInterval = Annotated[Duration, Between(Duration, "1 ms", "1 h")]
 TransferSize = Annotated[Size, Between(Size, "1 B", "1000 GB")]
 SnapLength = Annotated[Size, Between(Size, "64 B", "65535 B")]
@@ -128,7 +129,7 @@ _IPERF3_CHUNK_BYTES = 1 << 20  # MAX_BLOCKSIZE
 
 
 class RawTransfer(Raw):
-    """A download of fixed size from the world's special server to the island's special host."""
+    """A download of fixed size from a world host to an island host, once or repeatedly."""
 
     size: TransferSize = Field(description="Bytes to transfer.", examples=["10 MB"])
     start: Start = Field(
@@ -136,10 +137,39 @@ class RawTransfer(Raw):
         description="Start of the transfer, after the start of the channels; default 10 s.",
         examples=["10 s"],
     )
+    from_: Key | None = Field(
+        alias="from",
+        default=None,
+        description="World server that sends, or the world's special server; default the latter.",
+        examples=["w1"],
+    )
+    to: Key | None = Field(
+        default=None,
+        description="Island client that receives, or the island's special host; default the latter.",
+        examples=["i1"],
+    )
+    every: Repetition | None = Field(
+        default=None,
+        description=(
+            "Time from one start to the next, until the run ends. A start while the download before it lasts is left "
+            "out. Default one download."
+        ),
+        examples=["60 s"],
+    )
+    chain: Key | None = Field(
+        default=None,
+        description="Name of the branch that carries it, or main: a mistake if another one does; default any.",
+        examples=["coded"],
+    )
     tool: Literal["atoll", "iperf3"] = Field(
         default="atoll", description="Program that makes the transfer; default atoll.", examples=["atoll"]
     )
-    port: int = Field(ge=1, le=65535, default=5201, description="TCP port of the sender; default 5201.")
+    port: int | None = Field(
+        ge=1,
+        le=65535,
+        default=None,
+        description="TCP port of the sender; default 5201, of the second of transfers 5202, and so on.",
+    )
     congestion_control: CongestionControl | None = Field(
         default=None, description="Congestion control of this transfer; default that of tcp.", examples=["hybla"]
     )
@@ -156,6 +186,8 @@ class RawTransfer(Raw):
     def _chunk_is_possible(self) -> Self:
         if self.write_chunk and self.write_rate is None:
             raise ValueError(CHUNK_WITHOUT_RATE)
+        if self.tool == "iperf3" and self.every:
+            raise ValueError("every: iperf3 makes one download; leave it out, or write 'tool: atoll'")
         if self.tool == "iperf3" and self.write_chunk and self.write_chunk.bytes > _IPERF3_CHUNK_BYTES:
             raise ValueError(
                 f"write_chunk: {self.write_chunk} is more than iperf3 writes at once, {_IPERF3_CHUNK_BYTES} B"
@@ -289,6 +321,11 @@ class RawExperiment(Raw):
     traffic: RawTraffic = Field(description="The load.", examples=["{channels: 20}"])
     transfer: RawTransfer | None = Field(
         default=None, description="A download of fixed size; none if left out.", examples=["{size: 10 MB}"]
+    )
+    transfers: dict[Key, RawTransfer] = Field(
+        default={},
+        description="Several downloads by name, in place of transfer.",
+        examples=["{coded: {size: 5 MB, to: i1, every: 60 s}, uncoded: {size: 5 MB, to: i5, every: 60 s}}"],
     )
     udp: RawUdp | None = Field(
         default=None, description="UDP flows at a constant rate; none if left out.", examples=["{rate: 2 Mbit/s}"]

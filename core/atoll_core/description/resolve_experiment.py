@@ -12,11 +12,13 @@ from atoll_core.description.resolve_changes import check_changes, described_vers
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.resolve_link import resolve_direction
 from atoll_core.description.resolve_traffic import resolve_traffic, resolve_udp
+from atoll_core.description.resolve_transfers import check_transfer_chains, check_transfers, resolve_transfers
 from atoll_core.description.validation_messages import Mistakes, nearest, suggest
 from atoll_core.description.yaml_document import Document, KeyPath
 from atoll_core.errors import DescriptionError
 from atoll_core.experiment.experiment import (
     DIRECTIONS,
+    ONLY_TRANSFER,
     BoxConfiguration,
     CaptureSettings,
     Chain,
@@ -26,7 +28,6 @@ from atoll_core.experiment.experiment import (
     Protocol,
     SteeringVersion,
     TcpSettings,
-    Transfer,
     VerdictBounds,
 )
 from atoll_core.experiment.path_mtu import PathMtus
@@ -76,7 +77,7 @@ class _Resolver:
 
     def experiment(self) -> Experiment:
         raw, line = self.raw, self.document.line
-        versions = self.versions
+        versions, transfers = self.versions, resolve_transfers(raw, self.document)
         tcp = dict(raw.tcp)
         lines = tuple((key, line(("tcp", key))) for key in sorted({"buffer_max", *raw.tcp.model_fields_set}))
         tcp |= {"servers": tuple(raw.tcp.servers.items()), "lines": lines}
@@ -91,7 +92,8 @@ class _Resolver:
             latency=versions[0].latency,
             traffic=self.traffic,
             udp=self.udp,
-            transfer=raw.transfer and Transfer(**dict(raw.transfer), line=line(("transfer", "size"))),
+            transfer=next((transfer for transfer in transfers if transfer.name == ONLY_TRANSFER), None),
+            transfers=tuple(transfer for transfer in transfers if transfer.name != ONLY_TRANSFER),
             ping=PingSeries(raw.ping.interval, line(("ping", "interval"))),
             captures=CaptureSettings(**dict(raw.captures)),
             tcp=TcpSettings(**tcp),
@@ -139,9 +141,7 @@ class _Resolver:
             )
 
     def check(self) -> None:
-        transfer, duration = self.raw.transfer, self.raw.duration
-        if transfer and transfer.start >= duration:
-            self.note(("transfer", "start"), f"{transfer.start} is not before the end at {duration}; start it earlier")
+        check_transfers(self.raw, self.network, self.mistakes)
         check_changes(self.raw, self.mistakes)
         check_chains(self.raw, self.lab, self.mistakes)
         self.check_links()
@@ -153,6 +153,8 @@ class _Resolver:
             self.check_capacity(tuple(self.steerings(version)))
         self.check_pairs()
         self.check_udp()
+        if not self.mistakes.diagnostics:
+            check_transfer_chains(self.experiment(), self.network, self.mistakes)
 
     def check_links(self) -> None:
         boxes = {box.name: box for box in self.network.boxes}
@@ -281,7 +283,7 @@ class _Resolver:
             if server not in roles:
                 self.note(key_path, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
             elif roles[server] is HostRole.WORLD_SPECIAL:
-                self.note(key_path, "this host only sends the transfer; write transfer: congestion_control instead")
+                self.note(key_path, "this host only sends transfers; write transfer: congestion_control instead")
             elif roles[server] is not HostRole.WORLD_SERVER:
                 self.note(key_path, f"a host of role {roles[server].value} sends no load; name world servers only")
 

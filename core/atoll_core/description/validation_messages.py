@@ -36,6 +36,7 @@ ENTRY_NOUNS = {  # sections whose keys are names, and the noun for one entry
     "branches": "branch",
     "latency": "latency of",
     "servers": "server",
+    "transfers": "transfer",
     "machines": "machine",
     "interfaces": "interface",
 }

@@ -7,6 +7,7 @@ Events are JSON objects here, as a run directory or the API has them, also those
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from atoll_core.experiment.experiment import ONLY_TRANSFER
 from atoll_core.plural import counted
 
 _Fields = Mapping[str, Any]
@@ -69,6 +70,12 @@ def _message_text(event: _Fields) -> str:
 
 def _reason_text(event: _Fields) -> str:
     return f": {event['message']}" if event.get("message") else ""
+
+
+def _transfer_text(event: _Fields) -> _Text:
+    name = event.get("transfer", ONLY_TRANSFER)
+    label = name if name == ONLY_TRANSFER else f"transfer {name}"
+    return _warning(f"{label} {event['state']}{_reason_text(event)}")
 
 
 def _lab_text(event: _Fields) -> _Text:
@@ -202,7 +209,7 @@ _TEXTS: dict[str, Callable[[_Fields], str | _Text]] = {
     "switch": _switch_text,
     "terrestrial": _terrestrial_text,
     "trace_start": lambda event: f"the trace of {', '.join(event['boxes'])} begins",
-    "transfer": lambda event: _warning(f"transfer {event['state']}{_reason_text(event)}"),
+    "transfer": _transfer_text,
     "verdict": _verdict_text,
     "whistle": lambda event: f"whistle {event['what']}",
     "window": lambda event: f"measured for {(event['end_ns'] - event['start_ns']) / 1e9:g} s",

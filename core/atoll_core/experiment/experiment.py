@@ -420,9 +420,13 @@ class TcpSettings:
         return {**common, "servers": dict(self.servers)}
 
 
+ONLY_TRANSFER = "transfer"
+"""The name of the transfer that is described by the key ``transfer``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Transfer(Described):
-    """A fixed-size download from the world's special server to the island's special host."""
+    """A fixed-size download from a world host to an island host, once or repeatedly."""
 
     size: Size
     start: Duration  # after the channels started
@@ -431,7 +435,38 @@ class Transfer(Described):
     congestion_control: str | None = None  # None: that of every host
     write_rate: Rate | None = None  # the most that the sender sends
     write_chunk: Size | None = None  # as of Traffic
+    name: str = ONLY_TRANSFER
+    sender: str | None = None  # a world host; None: the world's special server
+    receiver: str | None = None  # an island host; None: the island's special host
+    every: Duration | None = None  # from one start to the next; None: one download
+    chain: str | None = None  # that carries it, as the description says; None: it does not say
     line: int = field(default=0, compare=False)  # of its size in the experiment's file; 0: unknown
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        keys = ("size", "start", "every", "chain", "tool", "port", "congestion_control", "write_rate", "write_chunk")
+        return {**settings_of(self, *keys), "from": self.sender, "to": self.receiver}
+
+    @property
+    def key_path(self) -> tuple[str, ...]:
+        """Where it is described."""
+        return (self.name,) if self.name == ONLY_TRANSFER else ("transfers", self.name)
+
+    def starts(self, end: Duration) -> int:
+        """The number of starts before an instant of the run, those included that a longer download leaves out."""
+        window_ns = max(0, end.ns - self.start.ns)
+        return -(-window_ns // self.every.ns) if self.every else int(window_ns > 0)
+
+    def job(self, end: str) -> str:
+        """The name of its job at the end ``send`` or ``receive``."""
+        return f"transfer-{end}" if self.name == ONLY_TRANSFER else f"transfer-{end}-{self.name}"
+
+    def ends(self, network: Network) -> tuple[Host, Host]:
+        """Its sender and its receiver. The lab has both special hosts."""
+        world, island = network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL)
+        sender = network.host(self.sender) if self.sender else world[0]
+        return sender, network.host(self.receiver) if self.receiver else island[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,6 +585,7 @@ class Experiment:
     captures: CaptureSettings = DEFAULT_CAPTURES
     limits: VerdictBounds = DEFAULT_LIMITS
     boxes: tuple[BoxConfiguration, ...] = ()  # of every box whose kind has settings
+    transfers: tuple[Transfer, ...] = ()  # those with names; empty if there is ``transfer``
     given: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @property
@@ -567,6 +603,7 @@ class Experiment:
             "boxes": {box.box: kinds[box.box].described_settings(dict(box.settings)) for box in self.boxes},
             "changes": [version.change_from(previous) for previous, version in pairwise(self.schedule)],
             **settings_of(self, "traffic", "transfer", "udp", "ping", "captures", "tcp", "limits"),
+            "transfers": {transfer.name: transfer.described for transfer in self.transfers},
         }
 
     def at(self, instant: Duration) -> "Experiment":
@@ -595,6 +632,11 @@ class Experiment:
     def steering(self) -> tuple[Chain, tuple[Chain, ...], tuple[tuple[str, str], ...]]:
         """Chains and latencies, which the switches have."""
         return self.chain, self.branches, self.latency
+
+    @property
+    def all_transfers(self) -> tuple[Transfer, ...]:
+        """Every transfer, in the order of the description."""
+        return (self.transfer,) if self.transfer else self.transfers
 
     @property
     def loads(self) -> tuple[Traffic, ...]:
@@ -679,21 +721,23 @@ class Experiment:
         return {link.box: link for link in self.links_over_time}[box]
 
     def congestion_control(self, host: str) -> str:
-        """The congestion control of a host's sockets, but for those of the transfer."""
+        """The congestion control of a host's sockets, but for those of transfers."""
         return dict(self.tcp.servers).get(host, self.tcp.congestion_control)
 
-    @property
-    def transfer_congestion_control(self) -> str:
-        """The congestion control of the transfer."""
-        return (self.transfer and self.transfer.congestion_control) or self.tcp.congestion_control
+    def transfer_congestion_control(self, transfer: Transfer) -> str:
+        """The congestion control of a transfer."""
+        return transfer.congestion_control or self.tcp.congestion_control
 
     @property
     def congestion_controls(self) -> dict[str, tuple[str, ...]]:
         """Every congestion control that the experiment names, and the keys of the description that name it."""
         keys_and_controls = [("tcp.congestion_control", self.tcp.congestion_control)]
         keys_and_controls += [(f"tcp.servers.{server}", control) for server, control in self.tcp.servers]
-        if self.transfer and self.transfer.congestion_control:
-            keys_and_controls.append(("transfer.congestion_control", self.transfer.congestion_control))
+        keys_and_controls += [
+            (".".join((*transfer.key_path, "congestion_control")), transfer.congestion_control)
+            for transfer in self.all_transfers
+            if transfer.congestion_control
+        ]
         keys_and_controls += [
             (f"boxes.{box.box}.{key}", str(setting))
             for box in self.boxes

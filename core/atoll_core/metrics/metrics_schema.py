@@ -235,11 +235,11 @@ MEASUREMENTS = (
     ),
     _measurement(
         "transfer",
-        "the large transfer, at its receiver; not with iperf3, which reports its bytes only at the end",
+        "a large transfer, at its receiver; not with iperf3, which reports its bytes only at the end",
         SECOND_NS,
-        (_HOST,),
-        MetricField("received_bytes", "bytes", "TCP payload since its start"),
-        MetricField("ended", "1", "1: the transfer has ended; only in its last point, at the time of the last byte"),
+        (_HOST, ("transfer", "its name")),
+        MetricField("received_bytes", "bytes", "TCP payload since the start of the download"),
+        MetricField("ended", "1", "1: the download has ended; only in its last point, at the time of the last byte"),
     ),
     _measurement(
         "capture",

@@ -276,7 +276,7 @@ const HANDLERS = {
   },
   transfer(store, tags, fields, t, touched) {
     if (fields.ended) store.settle(touched, t);
-    store.received(`transfer-${tags.host}`, t, fields);
+    store.received(`transfer-${tags.host}-${tags.transfer ?? ""}`, t, fields);
     touched.at(t, "goodput");
   },
   server(store, tags, fields, t) {

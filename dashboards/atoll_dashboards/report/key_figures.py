@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from atoll_analysis.figures.clocks import START_SPREAD_MS
 from atoll_analysis.figures.losses import CAUSES
-from atoll_analysis.summary import LinkFigures, Summary, mean_rate_bit_s
+from atoll_analysis.figures.transfers import TransferFigures
+from atoll_analysis.summary import LinkFigures, Summary, mean_rate_bit_s, transfers_of
 from atoll_analysis.tables.box_counters import LostFigures
 from atoll_analysis.verdict.verdict import losses_agree
+from atoll_core.experiment.experiment import ONLY_TRANSFER
 from atoll_core.plural import counted, significant
 from atoll_core.units import Rate, Size
 from atoll_dashboards.report.number_format import NOT_MEASURED, count, figure, octets, percent, rate
@@ -30,6 +32,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
     link = summary["links"].get(summary["bottleneck"] or "")
     name_text = f" ({summary['bottleneck']})" if len(summary["links"]) > 1 else ""
     rate_text = f"of {_rate(link)}{name_text}" if link else ""
+    transfers = [_transfer(name, transfer) for name, transfer in transfers_of(summary).items()]
     figures = (
         *_regime(summary),
         KeyFigure("goodput", rate(summary["goodput_mbit_s"]), _goodput(summary)),
@@ -60,7 +63,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         KeyFigure("queue full", figure(summary["queue_full_s"], "s", 1), "there was no room for a full-size packet"),
         KeyFigure("link idle", figure(summary["idle_s"], "s", 1), "nothing to send"),
         *_flows(summary),
-        KeyFigure("transfer", figure(summary["transfer_s"], "s"), _transfer(summary)),
+        *transfers,
         *_changes(summary),
         KeyFigure("UDP received", *_udp(summary)),
         KeyFigure("clients began", *_start(summary)),
@@ -75,7 +78,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
     required = {
         "goodput": True,
         "loss to the island": bool(summary["links"]),
-        "transfer": summary["transfer_bytes"],
+        **dict.fromkeys((row.name for row in transfers), True),
         "UDP received": summary.get("udp"),
     }
     return tuple(row for row in figures if row.text != NOT_MEASURED or required.get(row.name))
@@ -285,11 +288,26 @@ def _udp(summary: Summary) -> tuple[str, str]:
     return rate(udp["received_mbit_s"]), remark
 
 
-def _transfer(summary: Summary) -> str:
-    if summary["transfer_complete"]:
-        return f"{Size(summary['transfer_bytes'] or 0)}, {figure(summary['transfer_mbit_s'], 'Mbit/s')}"
-    received, size = summary["transfer_received_bytes"], Size(summary["transfer_bytes"] or 0)
-    return f"not finished: {octets(received)} of {size}" if received is not None else f"of {size}: no result"
+def _transfer(name: str, transfer: TransferFigures) -> KeyFigure:
+    label = name if name == ONLY_TRANSFER else f"transfer {name}"
+    return KeyFigure(label, figure(transfer["seconds"], "s"), "; ".join(_transfer_remarks(name, transfer)))
+
+
+def _transfer_remarks(name: str, transfer: TransferFigures) -> Iterator[str]:
+    size, received, downloads = Size(transfer["bytes"]), transfer["received_bytes"], transfer["downloads"]
+    if len(downloads) > 1:
+        completed = sum(download["complete"] for download in downloads)
+        yield f"median of {counted(len(downloads), 'download')} of {size}, {completed} complete"
+        if transfer["mbit_s"]:
+            yield figure(transfer["mbit_s"], "Mbit/s")
+        if transfer["skipped"]:
+            yield f"{counted(transfer['skipped'], 'start')} left out"
+    elif transfer["complete"]:
+        yield f"{size}, {figure(transfer['mbit_s'], 'Mbit/s')}"
+    else:
+        yield f"not finished: {octets(received)} of {size}" if received is not None else f"of {size}: no result"
+    if name != ONLY_TRANSFER:
+        yield f"{transfer['sender']} to {transfer['receiver']}, chain {', then '.join(transfer['chains'])}"
 
 
 def _fairness(summary: Summary) -> tuple[str, str]:

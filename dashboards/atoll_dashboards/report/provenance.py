@@ -21,8 +21,9 @@ def one_line_summary(experiment: Experiment) -> str:
     links = ((link.box, link.to_island) for link in experiment.links)
     parts = [f"{box}: {direction.rate}, {direction.delay} one way, queue {direction.queue}" for box, direction in links]
     parts.append(counted(experiment.traffic.channels, "channel"))
-    if experiment.transfer is not None:
-        parts.append(f"a transfer of {experiment.transfer.size}")
+    for transfer in experiment.all_transfers:
+        every = f" every {transfer.every}" if transfer.every else ""
+        parts.append(f"a transfer of {transfer.size}{every}")
     return ", ".join([*parts, str(experiment.duration)])
 
 

@@ -10,7 +10,13 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.figures.run_figures import FIGURES, LOSS_FIGURES, figure_limits, measured_figures
+from atoll_analysis.figures.run_figures import (
+    LOSS_FIGURES,
+    figure_limits,
+    figure_names,
+    general_figure,
+    measured_figures,
+)
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.directory import COMPLETED, RUNNING
 from atoll_analysis.summary import Summary
@@ -131,15 +137,16 @@ def compare(
     ]
     counted_runs = [run for run, is_valid in zip(all_runs, valid, strict=True) if is_valid and run.repeats is None]
     uncounted = [run for run in all_runs if run not in counted_runs]
-    measured_by_any = [name for name in FIGURES if any(_worth_showing(name, run) for run in all_runs)]
-    shown = [name for name in FIGURES if name in (figures or measured_by_any)]
+    names = figure_names(run.figures for run in all_runs)
+    measured_by_any = [name for name in names if any(_worth_showing(name, run) for run in all_runs)]
+    shown = [name for name in names if name in (figures or measured_by_any)]
     return Results(
         name="comparison",
         factors=tuple(name for name, _ in factors),
         configurations=tuple(configurations),
         seeds=tuple(dict.fromkeys(seeds)),
         shown=tuple(shown),
-        plotted=tuple(name for name in shown if figures or name in USUAL_FIGURES),
+        plotted=tuple(name for name in shown if figures or general_figure(name) in USUAL_FIGURES),
         runs=tuple(counted_runs),
         uncounted=tuple(uncounted),
         figures=tuple(estimate(counted_runs, baseline_of, uncounted)),

@@ -3,12 +3,18 @@
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from atoll_analysis.figures.run_figures import FIGURES, TRANSFER_FIGURES
+from atoll_analysis.figures.run_figures import (
+    FIGURES,
+    TRANSFER_FIGURES,
+    general_figure,
+    unit_and_digits,
+)
 from atoll_analysis.run_directory.atomic_files import replacing
 from atoll_analysis.tables.table_schemas import unit_of
 from atoll_studies.results.agreement import comparisons
@@ -61,7 +67,7 @@ def column_name(figure: str, unit: str) -> str:
 def _limit_column(figure: str, limits: tuple[float, float]) -> str:
     """``transfer_time_at_least_s``: the limit of a figure that a run did not measure."""
     end = "at least" if math.isfinite(limits[0]) else "at most"
-    return column_name(f"{figure} {end}", FIGURES[figure][0])
+    return column_name(f"{figure} {end}", unit_and_digits(figure)[0])
 
 
 def columns() -> frozenset[str]:
@@ -77,7 +83,7 @@ def runs_table(results: Results) -> "pl.DataFrame":
     """A row for each run that counts, in the order of configurations and seeds."""
     import polars as pl
 
-    measured = [name for name in FIGURES if any(run.limits_of(name) for run in results.runs)]
+    measured = [name for name in results.figure_names if any(run.limits_of(name) for run in results.runs)]
     rows: list[dict[str, Any]] = []
     for run in sorted(results.runs, key=lambda run: (run.configuration, results.seeds.index(run.seed))):
         origin = run.provenance
@@ -88,7 +94,7 @@ def runs_table(results: Results) -> "pl.DataFrame":
                 "seed": run.seed,
                 "verdict": run.verdict,
                 REGIME_COLUMN: run.regime,
-                **{column_name(name, FIGURES[name][0]): run.figures[name] for name in measured},
+                **{column_name(name, unit_and_digits(name)[0]): run.figures.get(name) for name in measured},
                 **{_limit_column(name, limits): Limits(*limits).finite for name, limits in run.limits.items()},
                 **({} if (size := run.first_flows_bytes) is None else {VARIATE_COLUMN: size}),
                 **dict(zip(ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *software), strict=True)),
@@ -113,7 +119,7 @@ def _figure_row(results: Results, row: ConfigurationFigure) -> dict[str, Any]:
         "figure": row.figure,
         "unit": row.unit,
         "runs": row.median.runs,
-        "finished": len(row.exact_values) if row.figure in TRANSFER_FIGURES else None,
+        "finished": len(row.exact_values) if general_figure(row.figure) in TRANSFER_FIGURES else None,
         **_limited_columns("median", row.median),
         **_limited_columns("quartile_1", limited(partial(quantile_estimate, share=0.25), row.values)),
         **_limited_columns("quartile_3", limited(partial(quantile_estimate, share=0.75), row.values)),
@@ -160,11 +166,14 @@ def _exact(limits: Limits | None) -> float | None:
     return limits.least if limits and limits.is_exact else None
 
 
-def units_of(table: "pl.DataFrame") -> dict[str, str]:
-    """The units of a table's columns, as Parquet's metadata has them: ``unit:goodput_mbit_s`` is ``Mbit/s``."""
+def units_of(table: "pl.DataFrame", figures: Iterable[str]) -> dict[str, str]:
+    """The units of a table's columns, as Parquet's metadata has them: ``unit:goodput_mbit_s`` is ``Mbit/s``.
+
+    ``figures``: the figures of the runs.
+    """
     units = {
         VARIATE_COLUMN: unit_of(VARIATE_COLUMN),
-        **{column_name(name, unit): unit for name, (unit, _, _) in FIGURES.items()},
+        **{column_name(name, unit): unit for name in figures for unit, _ in [unit_and_digits(name)]},
     }
     return {f"unit:{column}": units[column] for column in table.columns if units.get(column)}
 
@@ -180,16 +189,16 @@ def write_tables(results: Results, folder: Path) -> list[Path]:
     for file in files:
         table = runs_table(results) if file.stem == RUNS else figures_table(results)
         with replacing(file) as path, path.open("wb") as sink:
-            write_table(table, sink, file.suffix)
+            write_table(table, sink, file.suffix, results.figure_names)
     return files
 
 
-def write_table(table: "pl.DataFrame", sink: IO[bytes], suffix: str) -> None:
-    """Write a table as ``.csv`` or ``.parquet``, whose metadata has the columns' units."""
+def write_table(table: "pl.DataFrame", sink: IO[bytes], suffix: str, figures: Iterable[str]) -> None:
+    """Write a table as ``.csv`` or ``.parquet``, whose metadata has the columns' units. ``figures``: of the runs."""
     if suffix == ".csv":
         table.write_csv(sink)
     else:
-        table.write_parquet(sink, metadata=units_of(table))
+        table.write_parquet(sink, metadata=units_of(table, figures))
 
 
 def results_json(results: Results) -> dict[str, Any]:

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import cast
 
 from atoll_analysis.figures.regimes import Regime
-from atoll_analysis.figures.run_figures import FIGURES, LOSS_FIGURES, figure_limits, suggest_figure
+from atoll_analysis.figures.run_figures import (
+    FIGURES,
+    LOSS_FIGURES,
+    figure_limits,
+    figure_names,
+    general_figure,
+    is_figure,
+    suggest_figure,
+    unit_and_digits,
+)
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.codec import from_json
@@ -63,7 +72,7 @@ class StudyRun:
     seed: int
     verdict: str  # or FAILED, of a run that did not come to its end
     remarks: tuple[str, ...]  # why it is invalid or failed, else its caveats
-    figures: Mapping[str, float | None]  # all of FIGURES; of a failed run none
+    figures: Mapping[str, float | None]  # all of FIGURES, and those of named transfers; of a failed run none
     provenance: Provenance
     regime: str | None = None  # of the slowest link; None: there is no link
     repeats: int | None = None  # number of the earlier run that measured the same with the same seed
@@ -74,7 +83,7 @@ class StudyRun:
 
     def limits_of(self, figure: str) -> Limits | None:
         """A figure, or its limits if the run has those alone; None: neither."""
-        value = self.figures.get(figure)
+        value = self.figures.get(figure)  # transfers of another run may have other names
         limits = self.limits.get(figure) if value is None else (value, value)
         return None if limits is None else Limits(*limits)
 
@@ -160,6 +169,11 @@ class Results:
         return sorted((*self.runs, *self.uncounted), key=lambda run: run.number)
 
     @property
+    def figure_names(self) -> list[str]:
+        """The names of all figures that the runs can have."""
+        return figure_names(run.figures for run in self.runs)
+
+    @property
     def is_sampled(self) -> bool:
         """Whether there is something to say over runs: in a study always, else from three runs of a configuration."""
         counts = [sum(run.configuration == number for run in self.runs) for number in range(len(self.configurations))]
@@ -235,7 +249,7 @@ def read_results(
     expectations = {number: control.expectation(traffic) for number, traffic in controlled.items()} if control else {}
     estimates = estimate(runs, baselines(configurations, baseline_levels), uncounted, expectations)
     primary = Primary(**study["primary"]) if study.get("primary") else None
-    family = tuple(study["figures"] or USUAL_FIGURES)
+    family = tuple(study["figures"] or usual_figures(runs))
     shown = tuple(figures or dict.fromkeys((*([primary.figure] if primary else []), *family)))
     return Results(
         name=study["name"],
@@ -285,6 +299,12 @@ def _run_of_point(number: int, point: PointRuns, attempt: Attempt, warm_up: Warm
     )
 
 
+def usual_figures(runs: Sequence[StudyRun]) -> list[str]:
+    """Return USUAL_FIGURES, with those of named transfers that any of the runs has."""
+    names = figure_names(run.figures for run in runs)
+    return [name for usual in USUAL_FIGURES for name in names if general_figure(name) == usual]
+
+
 def regime_of(summary: Summary) -> str | None:
     """The regime of the slowest link; None without a link, or from a version that did not compute it."""
     return regime["regime"] if (regime := summary.get("regime")) else None
@@ -293,7 +313,7 @@ def regime_of(summary: Summary) -> str | None:
 def require_figures(names: Iterable[str]) -> None:
     """Raise UsageError for a name that is no figure's."""
     for name in names:
-        if name not in FIGURES:
+        if not is_figure(name):
             raise UsageError(f"--figure: unknown figure {name!r}; {suggest_figure(name, FIGURES)}")
 
 
@@ -327,13 +347,14 @@ def estimate(
     ``uncounted``: runs that do not count. ``expectations``: of the control variate, by configuration.
     """
     lossless = {name for name in LOSS_FIGURES if not any(run.figures[name] for run in runs)}
+    names = figure_names(run.figures for run in runs)
     runs_of: list[list[StudyRun]] = [[] for _ in compared]
     for run in runs:
         runs_of[run.configuration].append(run)
     for configuration, baseline in enumerate(compared):
         own = runs_of[configuration]
         first_attempts = _first_attempts([*own, *(run for run in uncounted if run.configuration == configuration)])
-        for figure, (unit, _, _) in FIGURES.items():
+        for figure in names:
             measured = [(run, value) for run in own if (value := run.limits_of(figure))]
             values = tuple(value for _, value in measured)
             if not values or figure in lossless:
@@ -342,7 +363,7 @@ def estimate(
             yield ConfigurationFigure(
                 configuration=configuration,
                 figure=figure,
-                unit=unit,
+                unit=unit_and_digits(figure)[0],
                 values=values,
                 median=limited(quantile_estimate, values),
                 baseline=baseline,

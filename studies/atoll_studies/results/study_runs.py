@@ -65,7 +65,7 @@ def run_figures(attempt: Attempt, warm_up: WarmUp) -> dict[str, float | None]:
 
 def _limits(attempt: Attempt, warm_up: WarmUp, figure: str) -> Limits | None:
     """A figure, or its limits; None: not measured."""
-    value = run_figures(attempt, warm_up)[figure]
+    value = run_figures(attempt, warm_up).get(figure)
     if value is not None:
         return Limits(value, value)
     limits = figure_limits(cast("Summary", RunDir.open(attempt.path).summary())).get(figure)

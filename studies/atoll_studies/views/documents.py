@@ -32,7 +32,8 @@ def results_files(results: Results, path: Path, *, each_run: bool = False) -> di
         case ".json":
             content = (json.dumps(results_json(results), indent=1) + "\n").encode()
         case ".csv" | ".parquet":
-            write_table(runs_table(results) if each_run else figures_table(results), sink := io.BytesIO(), suffix)
+            table = runs_table(results) if each_run else figures_table(results)
+            write_table(table, sink := io.BytesIO(), suffix, results.figure_names)
             content = sink.getvalue()
         case _:
             from atoll_dashboards.report.plot_style import image

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
-from atoll_analysis.figures.run_figures import FIGURES
+from atoll_analysis.figures.run_figures import unit_and_digits
 from atoll_analysis.run_directory import RunDir
 from atoll_core.errors import UsageError
 from atoll_core.plural import counted
@@ -226,7 +226,7 @@ def _limit_marks(estimate: Estimate) -> list[tuple[float, str]]:
 def _draw_label(
     panel: Axes, figure: str, figures: Sequence[ConfigurationFigure], *, differences: bool, vertical: bool
 ) -> None:
-    unit = FIGURES[figure][0]
+    unit, _ = unit_and_digits(figure)
     name = f"{'difference' if differences else figure}{f' ({unit})' if unit else ''}"
     (panel.set_ylabel if vertical else panel.set_xlabel)(name)
     if differences:
@@ -339,7 +339,7 @@ def heat_map(results: Results, figure: str) -> Figure | None:
     if not medians:
         return None
     scale = Normalize(min(medians.values()), max(medians.values()))
-    unit = FIGURES[figure][0]
+    unit, _ = unit_and_digits(figure)
     with common_style():
         size = (1.4 + len(panels) * (0.5 + 0.75 * len(x_levels)), max(2.9, 1.5 + 0.42 * len(y_levels)))
         plot = Figure(figsize=size, layout="constrained")

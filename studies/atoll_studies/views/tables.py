@@ -13,7 +13,7 @@ from functools import partial
 from itertools import groupby
 
 from atoll_analysis.figures.regimes import Regime
-from atoll_analysis.figures.run_figures import FIGURES, RATE_UNIT, TRANSFER_FIGURES
+from atoll_analysis.figures.run_figures import RATE_UNIT, TRANSFER_FIGURES, general_figure, unit_and_digits
 from atoll_analysis.verdict.findings import Verdict
 from atoll_controller.planner.virtual_cost import rough_size
 from atoll_core.plural import counted, listed, significant
@@ -122,7 +122,7 @@ def number_text(name: str, number: float | None, sign: str = "") -> str:
 
 
 def _digits(name: str, number: float | None) -> int:
-    unit, digits, _ = FIGURES[name]
+    unit, digits = unit_and_digits(name)
     return decimals(number, digits) if unit == RATE_UNIT else digits
 
 
@@ -160,7 +160,7 @@ def percent_text(name: str, first: float | None, second: float | None) -> str:
 
 def heading(name: str) -> str:
     """A figure with its unit."""
-    unit = FIGURES[name][0]
+    unit, _ = unit_and_digits(name)
     return f"{name}, {unit}" if unit else name
 
 
@@ -281,7 +281,7 @@ def _figure_row(results: Results, row: ConfigurationFigure, *, has_differences: 
     levels = dict.fromkeys(row.level for row in (row.median, *([pair.median] if pair else [])) if row.level)
     yield configuration_name(results, row.configuration)
     counted_runs = _counted_runs(results, row.configuration)
-    if row.figure in TRANSFER_FIGURES:
+    if general_figure(row.figure) in TRANSFER_FIGURES:
         yield f"{row.median.runs}, {percent(len(row.exact_values) / row.median.runs)} finished"
     else:
         yield str(row.median.runs) if row.median.runs == counted_runs else f"{row.median.runs} of {counted_runs}"
@@ -701,9 +701,9 @@ def _runs(results: Results) -> Table:
 
 
 def _cells(name: str, runs: Sequence[StudyRun], *, differences: bool) -> list[str]:
-    first = runs[0].figures[name]
+    first = runs[0].figures.get(name)
     cells = [limits_text(name, run.limits_of(name)) for run in runs]
-    shares = [percent_text(name, first, run.figures[name]) if differences else "" for run in runs]
+    shares = [percent_text(name, first, run.figures.get(name)) if differences else "" for run in runs]
     return ["\n".join(filter(None, (cell, share if index else ""))) for index, (cell, share) in
             enumerate(zip(cells, shares, strict=True))]  # fmt: skip
 

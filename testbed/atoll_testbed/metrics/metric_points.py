@@ -12,7 +12,7 @@ from typing import Any
 
 from atoll_apps.segments.segment import App
 from atoll_core.events.event_text import event_text
-from atoll_core.experiment.experiment import DIRECTIONS, Experiment, Link
+from atoll_core.experiment.experiment import DIRECTIONS, ONLY_TRANSFER, Experiment, Link
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.metrics.line_protocol import Field, MetricPoint
@@ -60,11 +60,14 @@ def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0)
             tags = {"host": spec.host}
             if spec.phase is Phase.CAPTURE:
                 tags["point"] = spec.name.removeprefix("capture-")
+            if spec.phase is Phase.TRANSFER:
+                tags["transfer"] = _transfer_name(spec)
             yield _point(_MEASUREMENT_BY_PHASE[spec.phase], tags, line, line["t_ns"])
         case "done" if spec.phase is Phase.CLIENT and "active" in line:  # UDP senders have no flows
             yield _point("load", {"host": spec.host}, {"active": 0, "ended": 1}, line["t_ns"])
         case "done" if spec.phase is Phase.TRANSFER and line.get("end_ns") is not None:
-            yield _point("transfer", {"host": spec.host}, {**line, "ended": 1}, line["end_ns"])
+            tags = {"host": spec.host, "transfer": _transfer_name(spec)}
+            yield _point("transfer", tags, {**line, "ended": 1}, line["end_ns"])
         case "started" if spec.phase is Phase.CLIENT:
             t_ns = line["t_ns"] - clock_offset_ns
             late_ns = t_ns - (spec.config or {}).get("start_at_ns", t_ns)
@@ -170,6 +173,11 @@ def class_names(network: Network) -> dict[int, str]:
     """The latency classes' names by number: VLAN ids, and those of classes with ports."""
     classes = (latency_class for box in network.delay_boxes for latency_class in box.classes)
     return {number: latency_class.name for latency_class in classes for number in latency_class.ids}
+
+
+def _transfer_name(receiver: JobSpec) -> str:
+    """The name of a transfer, of its receiver's job (Transfer.job)."""
+    return receiver.name.removeprefix("transfer-receive").removeprefix("-") or ONLY_TRANSFER
 
 
 def _app(cookie: int) -> str:

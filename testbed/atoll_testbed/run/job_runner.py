@@ -93,9 +93,12 @@ class RunJobs:
                 text = f"{remaining_ns / 1e9:.1f} s before the end of the measurement"
                 raise RunError(f"{name} ended too early, {text}: {job.exit_text()}")
 
-    def broken_transfer(self) -> str | None:
-        """The reason why the transfer broke off; None if it did not. The bytes received until then are a result."""
-        broken = [name for name in self._started if self._is_broken_transfer(name)]
+    def broken_transfer(self, *ends: str) -> str | None:
+        """The reason why a transfer broke off, by its jobs' names; None if it did not.
+
+        The bytes received until then are a result.
+        """
+        broken = [name for name in ends if name in self._started and self._is_broken_transfer(name)]
         return "; ".join(str(_failure(name, self._started[name])) for name in broken) or None
 
     def _is_broken_transfer(self, name: str) -> bool:

@@ -205,9 +205,9 @@ class LiveRun:
             await self._jobs.start(self._jobs.spec_of(f"capture-{point.name}"))
 
     async def _start_clients(self) -> tuple[RunClock, int]:
-        transfer = self._experiment.transfer
-        delays_ns = {Phase.CLIENT: 0, Phase.PING: 0, Phase.TRANSFER: transfer.start.ns if transfer else 0}
-        delays = [(spec, delays_ns[spec.phase]) for spec in self._jobs.of_phases(*delays_ns)]
+        starts_ns = {transfer.job("receive"): transfer.start.ns for transfer in self._experiment.all_transfers}
+        specs = self._jobs.of_phases(Phase.CLIENT, Phase.PING, Phase.TRANSFER)
+        delays = [(spec, starts_ns.get(spec.name, 0)) for spec in specs]
         delays.append((self._jobs.spec_of("whistle-start"), 0))
         clocks = await self._testbed.platform.compare_clocks()
         clock = RunClock(clocks)
@@ -282,8 +282,10 @@ class LiveRun:
                 self._jobs.raise_for_failed(remaining_ns=end_ns - now_ns)
             await self._record_control(control)
         self._jobs.raise_for_missing()
-        if (reason := self._jobs.broken_transfer()) is not None:
-            self._recording.append_event("transfer", state="failed", message=reason)
+        for transfer in self._experiment.all_transfers:
+            ends = transfer.job("send"), transfer.job("receive")
+            if (reason := self._jobs.broken_transfer(*ends)) is not None:
+                self._recording.append_event("transfer", transfer=transfer.name, state="failed", message=reason)
         self._recording.append_event("window", start_ns=begin_ns, end_ns=end_ns)
         self._recording.append_event("clocks", **clock.clocks_event(await self._testbed.platform.measure_clocks()))
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One large transfer, either end.
+//! One large transfer, or one after another, either end.
 //!
 //! The sender listens, sends its bytes to the first who connects, and closes. The receiver is the one to believe:
 //! behind a connection-splitting PEP the sender is finished when the near PEP has the data.
@@ -12,7 +12,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, accept_with};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
 /// Read in one call at most.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -42,6 +42,9 @@ pub struct SendConfig {
     pub size_bytes: u64,
     /// TCP congestion control of the connection.
     pub congestion_control: String,
+    /// Send to one receiver after another until the job is to stop.
+    #[serde(default)]
+    pub repeats: bool,
     /// How it writes.
     #[serde(flatten)]
     pub writes: Writes,
@@ -57,6 +60,13 @@ pub struct ReceiveConfig {
     pub size_bytes: u64,
     /// When to connect, real time; an instant in the past means at once.
     pub start_at_ns: i64,
+    /// Time from the start of one transfer to that of the next, until the job is to stop; a start during a transfer is
+    /// left out.
+    #[serde(default)]
+    pub every_ns: Option<u64>,
+    /// Print no progress.
+    #[serde(default)]
+    pub quiet: bool,
     /// TCP congestion control of the receiver's own segments; the machine's default if absent.
     pub congestion_control: Option<String>,
 }
@@ -75,7 +85,7 @@ enum Message {
 }
 
 /// Counters of the sender.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(tag = "type", rename = "done")]
 struct Sent {
     sent_bytes: u64,
@@ -85,7 +95,7 @@ struct Sent {
 
 /// Counters of the receiver; instants are real time.
 #[expect(clippy::struct_field_names, reason = "the names of the message")]
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(tag = "type", rename = "done")]
 struct Received {
     received_bytes: u64,
@@ -98,6 +108,9 @@ struct Received {
     /// From the beginning of the connection to the last byte, by the monotonic clock.
     seconds: Option<f64>,
     rate_bit_s: Option<f64>,
+    /// Why a repeated transfer broke off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
     /// The same two instants (monotonic): the real-time clock may be set meanwhile.
     #[serde(skip)]
     monotonic_start_ns: u64,
@@ -126,23 +139,47 @@ fn send(config: &SendConfig, input: Input) -> io::Result<()> {
         listen: Some(listener.local_addr()?),
     })?;
 
-    let mut sent = Sent {
-        sent_bytes: 0,
-        complete: false,
-    };
-    let stream = loop {
-        if events.wait(&mut Vec::with_capacity(4), None)? == Wake::Stop {
-            return emit(&sent);
-        }
-        // A client that gave up between connecting and now is not the receiver.
-        if let Ok(socket) = accept_with(&listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-            break TcpStream::from(socket);
-        }
+    if config.repeats {
+        return send_repeatedly(&mut events, &listener, config.size_bytes, chunks);
+    }
+    let mut sent = Sent::default();
+    let Some(stream) = accept(&mut events, &listener)? else {
+        return emit(&sent);
     };
     drop(listener);
     let result = send_all(&mut events, &stream, config.size_bytes, chunks, &mut sent);
     emit(&sent)?;
     result.map_err(|error| broken_off_error(&error, sent.sent_bytes, "sent", config.size_bytes))
+}
+
+/// Send to one receiver after another. The receiver reports a transfer that breaks off.
+fn send_repeatedly(
+    events: &mut Events,
+    listener: &TcpListener,
+    size_bytes: u64,
+    chunks: Option<Chunks>,
+) -> io::Result<()> {
+    let mut total = Sent::default();
+    while let Some(stream) = accept(events, listener)? {
+        events.remove(listener)?;
+        let mut sent = Sent::default();
+        let result = send_all(events, &stream, size_bytes, chunks, &mut sent);
+        total.sent_bytes += sent.sent_bytes;
+        total.complete = sent.complete && result.is_ok();
+        events.add(listener, SOCKET, EventFlags::IN)?;
+    }
+    emit(&total)
+}
+
+/// The next receiver's connection; none if the job is to stop.
+fn accept(events: &mut Events, listener: &TcpListener) -> io::Result<Option<TcpStream>> {
+    while !woken_to_stop(events, None)? {
+        // A client that gave up between connecting and now is not the receiver.
+        if let Ok(socket) = accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            return Ok(Some(TcpStream::from(socket)));
+        }
+    }
+    Ok(None)
 }
 
 fn send_all(
@@ -207,28 +244,59 @@ fn receive(config: &ReceiveConfig, input: Input) -> io::Result<()> {
     let mut events = Events::for_job(input)?;
     emit(&Message::Ready { listen: None })?;
 
-    let mut received = Received::default();
     let start_ns = monotonic_at(config.start_at_ns);
-    while monotonic_ns() < start_ns {
-        if events.wait(&mut Vec::with_capacity(4), Some(start_ns))? == Wake::Stop {
-            return emit(&received);
-        }
+    if let Some(every_ns) = config.every_ns {
+        return receive_repeatedly(&mut events, config, start_ns, every_ns);
+    }
+    let mut received = Received::default();
+    if stopped_before(&mut events, start_ns)? {
+        return emit(&received);
     }
     let result = receive_all(&mut events, config, &mut received);
     received.compute_rate();
     emit(&received)?;
-    match result? {
-        Ok(()) => Ok(()),
-        Err(error) if received.first_byte_ns.is_none() => {
-            Err(failed(format!("receive from {}", config.connect))(error))
-        }
-        Err(error) => Err(broken_off_error(
-            &error,
-            received.received_bytes,
-            "received",
-            config.size_bytes,
-        )),
+    result?.map_err(|error| received_error(config, &received, error))
+}
+
+/// Receive one transfer after another, and print `done` after each.
+fn receive_repeatedly(
+    events: &mut Events,
+    config: &ReceiveConfig,
+    mut start_ns: u64,
+    every_ns: u64,
+) -> io::Result<()> {
+    while !stopped_before(events, start_ns)? {
+        let mut received = Received::default();
+        let result = receive_all(events, config, &mut received)?;
+        received.compute_rate();
+        let error = result.err();
+        received.error = error.map(|error| received_error(config, &received, error).to_string());
+        emit(&received)?;
+        start_ns += every_ns * ((monotonic_ns() - start_ns) / every_ns + 1);
     }
+    Ok(())
+}
+
+/// Wait until an instant; true: the job is to stop.
+fn stopped_before(events: &mut Events, start_ns: u64) -> io::Result<bool> {
+    while monotonic_ns() < start_ns {
+        if woken_to_stop(events, Some(start_ns))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn received_error(config: &ReceiveConfig, received: &Received, error: io::Error) -> io::Error {
+    if received.first_byte_ns.is_none() {
+        return failed(format!("receive from {}", config.connect))(error);
+    }
+    broken_off_error(
+        &error,
+        received.received_bytes,
+        "received",
+        config.size_bytes,
+    )
 }
 
 /// Receive until everything came or the job is to stop; an error of the connection, within, is no failure of this
@@ -266,10 +334,12 @@ fn receive_all(
             }
         }
         if monotonic_ns() >= tick_ns {
-            emit(&Message::Progress {
-                t_ns: realtime_ns(),
-                received_bytes: received.received_bytes,
-            })?;
+            if !config.quiet {
+                emit(&Message::Progress {
+                    t_ns: realtime_ns(),
+                    received_bytes: received.received_bytes,
+                })?;
+            }
             tick_ns = monotonic_ns() + SECOND_NS;
         }
     }
@@ -348,7 +418,10 @@ mod tests {
             "transfer",
             &[
                 "congestion_control",
+                "every_ns",
                 "paced",
+                "quiet",
+                "repeats",
                 "write_chunk_bytes",
                 "write_rate_bit_s",
             ],
@@ -391,10 +464,12 @@ mod tests {
             end_ns: Some(1_795_254_149_000_000_000),
             monotonic_start_ns: 5 * SECOND_NS,
             monotonic_end_ns: 13 * SECOND_NS,
-            ..nothing
+            ..nothing.clone()
         };
         everything.compute_rate();
         assert_in_contract("transfer", "receive", &everything);
+        let error = Some("transfer broken off".into());
+        assert_in_contract("transfer", "receive", &Received { error, ..nothing });
     }
 
     #[test]

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The large transfers of a run: each download, and their median."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median_low
+from typing import Any, TypedDict
+
+import polars as pl
+
+from atoll_analysis.tables.job_logs import transfer_reports
+from atoll_analysis.tables.run_data import RunData
+from atoll_analysis.tables.tables import Tables
+from atoll_core.experiment.experiment import ONLY_TRANSFER, Protocol, Transfer
+
+
+class Download(TypedDict):
+    """One download of a transfer."""
+
+    start_s: float | None  # its start, from the start of the measurement; None: only a capture shows it
+    received_bytes: int  # bytes that its receiver got
+    complete: bool  # it was received in full
+    seconds: float | None  # time that it took; None: it did not complete
+    failure: str | None  # error that broke it off; None: no error
+
+
+class TransferFigures(TypedDict):
+    """A large transfer: one download, or several one after another."""
+
+    sender: str  # name of the host that sends
+    receiver: str  # name of the host that receives
+    chains: list[str]  # chains that carried its packets, in order of time
+    bytes: int  # size of each download
+    # planned time from the first start to the end of the measurement; None: of a run that an older version analysed
+    room_s: float | None
+    received_bytes: int | None  # bytes that its receiver got, of all downloads; None: not known
+    # every download was received in full, one excepted that the end of the run cut after others; None: not known
+    complete: bool | None
+    tries: int | None  # least number of attempts of its connection, if nothing arrived; None: not measured
+    failure: str | None  # error of its programs, or of the first download that broke off; None: no error
+    seconds: float | None  # time that a download took, of several the median; None: it did not complete
+    mbit_s: float | None  # rate of a download of this time; None: likewise
+    downloads: list[Download]  # the downloads in their order
+    skipped: int  # starts that were left out, as the download before them lasted
+
+
+SINGLE_TRANSFER_KEYS = {
+    **{key: key for key in ("bytes", "room_s", "received_bytes", "tries", "failure", "complete", "mbit_s")},
+    "s": "seconds",
+}
+"""Keys of the summary, without ``transfer_``, and of its figures, for a run with one transfer."""
+
+
+def transfer_figures(
+    data: RunData, tables: Tables, logs: Path, transfer: Transfer, tries: int | None
+) -> TransferFigures:
+    """The figures of a transfer. ``tries``: as in the figures."""
+    sender, receiver = transfer.ends(data.network)
+    downloads = _downloads(data, tables, logs, transfer)
+    size_bytes, counted = transfer.size.bytes, _counted(downloads, transfer)
+    complete = all(download["complete"] for download in counted) if counted else None
+    seconds = _median_s(counted)
+    failures = (download["failure"] for download in downloads)
+    return TransferFigures(
+        sender=sender.name,
+        receiver=receiver.name,
+        chains=[chain.name for chain in data.topology.chains_between(sender, receiver, Protocol.TCP)],
+        bytes=size_bytes,
+        room_s=data.experiment.duration.s - transfer.start.s,
+        received_bytes=sum(download["received_bytes"] for download in downloads) if downloads else None,
+        complete=complete,
+        tries=tries,
+        failure=_failure_of_programs(data, transfer) or next(filter(None, failures), None),
+        seconds=seconds,
+        mbit_s=8 * size_bytes / seconds / 1e6 if seconds else None,
+        downloads=downloads,
+        skipped=_skipped(transfer, downloads),
+    )
+
+
+def transfer_in_capture(tables: Tables, transfer: Transfer) -> tuple[int, float] | None:
+    """A transfer as the arrival capture saw it: bytes that arrived, seconds from its first to its last packet.
+
+    Use this figure for iperf3, whose first connection to the port is for control alone: without a second one no byte
+    arrived. None: no such capture.
+    """
+    if tables.arrival is None:
+        return None
+    skipped_connections = 1 if transfer.tool == "iperf3" else 0
+    flow = (
+        tables.scan("flows")
+        .filter(
+            (pl.col("capture") == tables.arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == transfer.port)
+        )
+        .sort("first_ns")
+        .slice(skipped_connections)
+        .sort("goodput_bytes", descending=True)
+        .head(1)
+        .collect()
+    )
+    if flow.is_empty():
+        return 0, 0.0
+    row = flow.row(0, named=True)
+    return int(row["goodput_bytes"]), (row["last_ns"] - row["first_ns"]) / 1e9
+
+
+def _downloads(data: RunData, tables: Tables, logs: Path, transfer: Transfer) -> list[Download]:
+    """The downloads that the receiver reported; without a report (cut short, iperf3) the one that the capture shows."""
+    reports = transfer_reports(logs, transfer.job("receive"))
+    if reports or transfer.every:
+        return [_reported(data, report) for report in reports]
+    captured = transfer_in_capture(tables, transfer)
+    if captured is None:
+        return []
+    received_bytes, seconds = captured
+    complete = received_bytes >= transfer.size.bytes
+    return [
+        Download(
+            start_s=None,
+            received_bytes=received_bytes,
+            complete=complete,
+            seconds=seconds if complete else None,
+            failure=None,
+        )
+    ]
+
+
+def _reported(data: RunData, report: dict[str, Any]) -> Download:
+    complete, start_ns = bool(report.get("complete")), report.get("start_ns")
+    return Download(
+        start_s=(start_ns - data.window.start_ns) / 1e9 if data.window and start_ns is not None else None,
+        received_bytes=int(report.get("received_bytes", 0)),
+        complete=complete,
+        seconds=float(report["seconds"]) if complete and report.get("seconds") else None,
+        failure=report.get("error"),
+    )
+
+
+def _counted(downloads: Sequence[Download], transfer: Transfer) -> Sequence[Download]:
+    """The downloads without the last one, if the end of the run cut it."""
+    is_cut = transfer.every and len(downloads) > 1 and not (downloads[-1]["complete"] or downloads[-1]["failure"])
+    return downloads[:-1] if is_cut else downloads
+
+
+def _median_s(downloads: Sequence[Download]) -> float | None:
+    """The median of their times, of an even number the lower one; None if half of them did not complete."""
+    times_s = [math.inf if download["seconds"] is None else download["seconds"] for download in downloads]
+    seconds = median_low(times_s) if times_s else math.inf
+    return seconds if seconds < math.inf else None
+
+
+def _skipped(transfer: Transfer, downloads: Sequence[Download]) -> int:
+    """The number of starts before the last download that were left out."""
+    last_s = next((download["start_s"] for download in reversed(downloads)), None)
+    if transfer.every is None or last_s is None:
+        return 0
+    return round((last_s - transfer.start.s) / transfer.every.s) + 1 - len(downloads)
+
+
+def _failure_of_programs(data: RunData, transfer: Transfer) -> str | None:
+    """The error that ended its programs; events of older runs do not name the transfer."""
+    events = (event for event in data.of_type("transfer") if event.get("transfer", ONLY_TRANSFER) == transfer.name)
+    return next((str(event["message"]) for event in events), None)
