@@ -373,7 +373,7 @@ def transfers_of(summary: Summary) -> dict[str, TransferFigures]:
     if summary["transfer_bytes"] is None:
         return {}
     known = {name: summary.get(f"transfer_{key}") for key, name in SINGLE_TRANSFER_KEYS.items()}
-    unknown = {"sender": "", "receiver": "", "chains": [], "downloads": [], "skipped": 0}
+    unknown: dict[str, Any] = {"sender": "", "receiver": "", "chains": [], "downloads": [], "skipped": 0}
     return {ONLY_TRANSFER: cast("TransferFigures", {**unknown, **known})}
 
 

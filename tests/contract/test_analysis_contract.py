@@ -12,7 +12,7 @@ from atoll_analysis.tables.job_logs import (
     capture_counts,
     channel_service_figures,
     ping_table,
-    transfer_report,
+    transfer_reports,
     unsent_and_unstamped_pings,
 )
 
@@ -42,7 +42,9 @@ def test_every_ping_is_read_as_answered_or_lost(tmp_path: Path, project: Path) -
 def test_what_the_receiver_says_of_a_transfer_is_found(tmp_path: Path, project: Path) -> None:
     done = [line for line in said_by(project, "transfer", "receive") if json.loads(line)["type"] == "done"]
     for line in done:
-        found = transfer_report(log(tmp_path, "transfer-receive.out", ['{"type":"ready"}', line]))
+        (found,) = transfer_reports(
+            log(tmp_path, "transfer-receive.out", ['{"type":"ready"}', line]), "transfer-receive"
+        )
         assert found is not None
         assert found["complete"] == (found["seconds"] is not None)
 
@@ -88,7 +90,7 @@ def test_jobs_that_said_nothing_have_no_figures(tmp_path: Path) -> None:
     assert capture_counts(tmp_path, "world") == (None, None, None)
     assert channel_service_figures(tmp_path) == (None, None, None)
     assert unsent_and_unstamped_pings(tmp_path) == (None, None)
-    assert transfer_report(tmp_path) is None
+    assert transfer_reports(tmp_path, "transfer-receive") == []
     assert ping_table(tmp_path, tmp_path).collect().is_empty()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from atoll_analysis.figures.udp import judge_udp, udp_figures
-from atoll_analysis.tables.job_logs import channel_service_figures, transfer_report
+from atoll_analysis.tables.job_logs import channel_service_figures, transfer_reports
 from atoll_analysis.verdict.findings import FindingCode, reason
 from atoll_controller.planner import traffic_jobs
 from atoll_controller.planner.job_plan import jobs
@@ -142,5 +142,5 @@ def test_fairness_and_transfer_are_read_from_the_jobs_last_words(project: Path, 
         (tmp_path / f"load-{client}.out").write_text(said + "\n")
     assert channel_service_figures(tmp_path)[0] == 0.25
     received = [message for message in examples(project, "transfer", "receive") if message["type"] == "done"]
-    (tmp_path / "transfer-receive.out").write_text(json.dumps(received[0]) + "\n")
-    assert transfer_report(tmp_path) == received[0]
+    (tmp_path / "transfer-receive.out").write_text("".join(f"{json.dumps(report)}\n" for report in received))
+    assert transfer_reports(tmp_path, "transfer-receive") == received

@@ -36,8 +36,9 @@ def experiment_file(path: Path, seed: int | None, duration: str | None, settings
         file = replace(file, settings=(*file.settings, f"duration={duration}"))
         late_starts = {key: start for key, start in file.transfer_starts().items() if start >= length}
         for key, start in late_starts.items():
+            name = "the transfer" if key == "transfer" else f"transfer {key.removeprefix('transfers.')!r}"
             print(
-                f"--duration {length} is shorter than the start of {key}, {start}: it starts with the load",
+                f"--duration {length} is shorter than the start of {name}, {start}: {name} starts with the load",
                 file=sys.stderr,
             )
         file = replace(file, settings=(*file.settings, *(f"{key}.start=0 s" for key in late_starts)))

@@ -2,6 +2,7 @@
 """Resolve the raw transfers of an experiment: the hosts, ports and chains of each."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from atoll_core.description.raw_experiment import RawExperiment, RawTransfer
 from atoll_core.description.validation_messages import Mistakes, on_line, suggest
@@ -84,9 +85,10 @@ def _described(raw: RawExperiment) -> Iterator[tuple[str, KeyPath, RawTransfer]]
 
 
 def _resolve(raw: RawTransfer, name: str, line: int, port: int) -> Transfer:
-    settings = dict(raw)
+    settings: dict[str, Any] = dict(raw)
     sender, receiver = settings.pop("from_"), settings.pop("to")
-    return Transfer(**{**settings, "port": raw.port or port}, name=name, sender=sender, receiver=receiver, line=line)
+    settings["port"] = raw.port or port
+    return Transfer(**settings, name=name, sender=sender, receiver=receiver, line=line)
 
 
 def _check_host(

@@ -76,7 +76,7 @@ def overview() -> Dashboard:
                 "Goodput",
                 "bps",
                 (load.total_rate("received_bytes", _BITS), "channels"),
-                (Series("transfer").total_rate("received_bytes", _BITS), "transfer"),
+                (Series("transfer", ("transfer",)).total_rate("received_bytes", _BITS), "$tag_transfer"),
                 text="TCP payload that island clients have received",
                 stacked=True,
             ),

@@ -52,6 +52,7 @@ def write_report(run: RunDir) -> Path:
 def report_page(sources: "Sources") -> str:
     """The page itself."""
     from atoll_analysis.figures.losses import CAUSES
+    from atoll_analysis.summary import transfers_of
     from atoll_analysis.verdict.loss_agreement import proofs
     from atoll_dashboards.report import provenance
     from atoll_dashboards.report.html_templates import rendered
@@ -70,6 +71,9 @@ def report_page(sources: "Sources") -> str:
             for cause, lost in (losses or {}).items()  # absent from what older versions analysed
             if lost["packets"]
         ],
+        repeated_transfers={
+            name: transfer for name, transfer in transfers_of(sources.summary).items() if len(transfer["downloads"]) > 1
+        },
         figures=key_figures(sources.summary),
         plots=list(_plots(sources)),
         box_tables=list(_box_tables(sources)),

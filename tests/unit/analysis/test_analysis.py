@@ -16,11 +16,10 @@ import polars as pl
 import pytest
 
 from atoll_analysis import analyse
-from atoll_analysis.figures.observables import transfer_in_capture
+from atoll_analysis.figures.transfers import transfer_in_capture
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_analysis.tables.packet_records import RECORD, SCHEMA, scan_records
-from atoll_analysis.tables.run_data import read_run_data
 from atoll_analysis.tables.tables import Tables
 from atoll_core.codec import from_json, to_json
 from atoll_core.errors import RunDirError
@@ -427,7 +426,7 @@ def test_the_control_connection_of_iperf3_is_not_its_transfer(tmp_path: Path, bi
     )
     pl.concat([control, flows]).write_parquet(table)
     tables = Tables(run.tables, START_NS, {}, "island")
-    assert (transfer_in_capture(tables, read_run_data(run)) or (0, 0))[0] == 1_000_000
+    assert (transfer_in_capture(tables, asked.transfer) or (0, 0))[0] == 1_000_000
 
 
 def test_only_flows_that_a_change_of_a_stateful_box_may_have_reset_are_granted(tmp_path: Path, binary: Path) -> None:

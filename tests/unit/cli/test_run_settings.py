@@ -44,7 +44,18 @@ def test_a_run_too_short_for_its_transfer_starts_it_with_the_load(
     assert short is not None
     assert short.start == Duration(0)
     assert capsys.readouterr().err == (
-        f"--duration 5 s is shorter than the transfer's start, {start}: the transfer starts with the load\n"
+        f"--duration 5 s is shorter than the start of the transfer, {start}: the transfer starts with the load\n"
+    )
+
+
+def test_a_run_too_short_for_one_of_its_transfers_starts_that_one_with_the_load(
+    geo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = "transfers={early: {size: 1 MB, start: 2 s}, late: {size: 1 MB}}"
+    short = loaded(geo, None, "5 s", "transfer=", named).all_transfers
+    assert [transfer.start for transfer in short] == [Duration.parse("2 s"), Duration(0)]
+    assert capsys.readouterr().err == (
+        "--duration 5 s is shorter than the start of transfer 'late', 10 s: transfer 'late' starts with the load\n"
     )
 
 

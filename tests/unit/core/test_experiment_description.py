@@ -188,7 +188,7 @@ MISTAKES = [
     ("chain: [tap-w, sat, tap-i]", "chain: tap-w sat tap-i", "chain", "chain: expected a list, such as 'chain: [tap-w, sat, tap-i]'; found 'tap-w sat tap-i'"),
     ("chain: [tap-w, sat, tap-i]", "chain: [tap-w, sat, tap-i, 5]", "chain", "chain hop 4: expected text; found the number 5"),
     ("traffic: {channels: 20, flow_sizes: published}", "traffic:", "traffic", "traffic: expected keys, such as 'traffic: {channels: 20}'; found nothing"),
-    ("seed: 1", "sed: 1", "sed", "unknown key 'sed'; did you mean 'seed'? known keys: boxes, branches, captures, chain, changes, duration, lab, latency, limits, links, name, ping, seed, tcp, traffic, transfer, udp"),
+    ("seed: 1", "sed: 1", "sed", "unknown key 'sed'; did you mean 'seed'? known keys: boxes, branches, captures, chain, changes, duration, lab, latency, limits, links, name, ping, seed, tcp, traffic, transfer, transfers, udp"),
     ("name: geo", "name: ../geo", "name", "name: '../geo' is not a name; write a small letter, then small letters, digits and '-' (at most 63 in all)"),
 ]  # fmt: skip
 
@@ -339,7 +339,7 @@ def test_congestion_controls_for_all_for_single_servers_and_for_the_transfer(loa
     tcp = "tcp: {congestion_control: bbr, servers: {w1: hybla, w6: htcp}}"
     _, experiment = load(with_tcp(text, tcp, ", congestion_control: hybla"))
     assert [experiment.congestion_control(host) for host in ("w1", "w2", "w6", "i1")] == ["hybla", "bbr", "htcp", "bbr"]
-    assert experiment.transfer_congestion_control == "hybla"
+    assert experiment.transfer_congestion_control(experiment.transfer) == "hybla"
     assert experiment.congestion_controls == {
         "bbr": ("tcp.congestion_control",),
         "hybla": ("tcp.servers.w1", "transfer.congestion_control"),

@@ -105,11 +105,13 @@ async def test_a_transfer_that_breaks_off_is_reported_in_its_own_words() -> None
     lab, receive = Lab(), lasting("transfer-receive", Phase.TRANSFER)
     jobs = jobs_of(lab, receive)
     await jobs.start(receive)
-    assert jobs.broken_transfer() is None
+    assert jobs.broken_transfer("transfer-send", "transfer-receive") is None
     lab.jobs["transfer-receive"].on_output_line("stderr", "10.10.1.1:5201: connection reset")
     lab.jobs["transfer-receive"].on_exit(Exit(1, None))
     jobs.raise_for_failed(remaining_ns=10**9)
-    assert jobs.broken_transfer() == "transfer-receive failed: 10.10.1.1:5201: connection reset (exit status 1)"
+    assert jobs.broken_transfer("transfer-send-other", "transfer-receive-other") is None
+    reason = jobs.broken_transfer("transfer-send", "transfer-receive")
+    assert reason == "transfer-receive failed: 10.10.1.1:5201: connection reset (exit status 1)"
 
 
 async def test_a_server_of_the_transfer_breaks_off_only_after_its_client_was_started() -> None:
@@ -121,7 +123,7 @@ async def test_a_server_of_the_transfer_breaks_off_only_after_its_client_was_sta
         jobs.raise_for_failed(remaining_ns=10**9)
     await jobs.start(receive)
     jobs.raise_for_failed(remaining_ns=10**9)
-    assert jobs.broken_transfer() == "transfer-send failed: exit status 1"
+    assert jobs.broken_transfer("transfer-send", "receive") == "transfer-send failed: exit status 1"
 
 
 @pytest.fixture
