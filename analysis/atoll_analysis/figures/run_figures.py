@@ -86,7 +86,8 @@ def _of(general: str, names: Iterable[str]) -> list[str]:
 
 
 def _named_transfers(summary: Summary) -> dict[str, TransferFigures]:
-    return {name: each for name, each in summary.get("transfers", {}).items() if name != ONLY_TRANSFER}
+    transfers = summary.get("transfers") or {}  # absent from older summaries
+    return {name: each for name, each in transfers.items() if name != ONLY_TRANSFER}
 
 
 def _figures_of_transfers(summary: Summary) -> dict[str, float | None]:

@@ -354,7 +354,7 @@ def test_congestion_controls_for_all_for_single_servers_and_for_the_transfer(loa
             "w7",
             "tcp: server 'w7': unknown world server 'w7'; known world servers: w1, w2, w3, w4, w5, w6",
         ),
-        ("ws", "tcp: server 'ws': this host only sends the transfer; write transfer: congestion_control instead"),
+        ("ws", "tcp: server 'ws': this host only sends transfers; write transfer: congestion_control instead"),
         ("i1", "tcp: server 'i1': a host of role island-client sends no load; name world servers only"),
     ],
 )
