@@ -51,6 +51,7 @@ NEW = {
     "regime",
     "settings",
     "standing_queue",
+    "transfers",
 }
 """Keys that the summary did not have when these runs were made (docs/decisions/0048-figures-are-added.md)."""
 

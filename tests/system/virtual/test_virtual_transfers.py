@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several transfers in virtual time: each on its own chain, repeated ones at their instants, alone in the lab."""
+"""Several transfers in virtual time, without other load: each on its own chain, repeated ones at their instants."""
 
 from pathlib import Path
 from typing import Any
@@ -14,24 +14,56 @@ DURATION_S = 10
 TRANSFERS = """transfers={
   coded: {size: 10 kB, to: i1, start: 1 s, every: 2 s, chain: coded},
   uncoded: {size: 1 MB, to: i5, start: 1 s, chain: main},
-  slow: {size: 100 kB, from: w1, to: i6, start: 1 s, every: 2 s},
-}"""
+  slow: {size: 100 kB, from: w1, to: i6, start: 1 s, every: 2 s}}"""
 
 
 @pytest.fixture(scope="module")
 def summary(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Hosts i1 to i3 have the branch ``coded``, over the same link of 500 ms."""
+    """Hosts i1 to i3 have the branch ``coded``; both chains pass a link with an RTT of 500 ms."""
     settings = ("traffic.channels=0", "transfer=null", TRANSFERS, f"duration={DURATION_S} s")
     given = [word for setting in settings for word in ("--set", setting)]
-    directory = tmp_path_factory.mktemp("transfers")
-    return run_virtually(directory, project / "examples/half-coded.yaml", *given)
+    return run_virtually(tmp_path_factory.mktemp("transfers"), project / "examples/half-coded.yaml", *given)
 
 
 def downloads(summary: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return summary["transfers"][name]["downloads"]
 
 
-def test_repeated_downloads_begin_at_their_instants_and_take_the_same_time(summary: dict[str, Any]) -> None:
-    starts = [round(download["start_s"], 3) for download in downloads(summary, "coded")]
-    assert starts == [1, 3, 5, 7, 9]
-    assert all(download["complete"] for download in downloads(summary, "coded")[:-1])
+def test_repeated_downloads_begin_at_their_instants_and_all_complete(summary: dict[str, Any]) -> None:
+    """Of 10 kB, which fit into the initial window: each takes two round trips, and the way of its last byte."""
+    found = downloads(summary, "coded")
+    assert [round(download["start_s"], 3) for download in found] == [1, 3, 5, 7, 9]
+    assert [download["complete"] for download in found] == [True] * 5
+    assert all(1.0 < download["seconds"] < 1.01 for download in found)
+    assert summary["transfers"]["coded"]["skipped"] == 0
+
+
+def test_a_start_during_a_download_is_left_out(summary: dict[str, Any]) -> None:
+    """100 kB take more than four round trips of the link, which is more than 2 s; the end of the run cuts the third."""
+    found = downloads(summary, "slow")
+    assert [round(download["start_s"], 3) for download in found] == [1, 5, 9]
+    assert [download["complete"] for download in found] == [True, True, False]
+    assert (summary["transfers"]["slow"]["skipped"], summary["transfers"]["slow"]["complete"]) == (2, True)
+
+
+def test_each_chain_carries_its_transfers_and_nothing_else(summary: dict[str, Any]) -> None:
+    assert {name: transfer["chains"] for name, transfer in summary["transfers"].items()} == {
+        "coded": ["coded"],
+        "uncoded": ["main"],
+        "slow": ["main"],
+    }
+    goodput_bytes = {
+        name: round(chain["goodput_mbit_s"] * DURATION_S * 1e6 / 8) for name, chain in summary["chains"].items()
+    }
+    received = {name: transfer["received_bytes"] for name, transfer in summary["transfers"].items()}
+    assert goodput_bytes == {"coded": 5 * 10_000, "main": received["uncoded"] + received["slow"]}
+    assert received["uncoded"] == 1_000_000
+
+
+def test_volumes_of_servers_and_clients_do_not_contain_transfers(summary: dict[str, Any]) -> None:
+    volumes = {**summary["servers"], **summary["clients"]}
+    assert {volume["goodput_bytes"] for volume in volumes.values()} == {0}
+
+
+def test_the_keys_of_a_single_transfer_are_empty(summary: dict[str, Any]) -> None:
+    assert summary["transfer_bytes"] is summary["transfer_s"] is None
