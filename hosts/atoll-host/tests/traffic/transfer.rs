@@ -5,7 +5,7 @@ use crate::job::{Job, false_server};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 #[test]
 fn a_transfer_is_timed_by_its_receiver() {
@@ -30,6 +30,42 @@ fn a_transfer_is_timed_by_its_receiver() {
         sender.next_of("done"),
         json!({"type": "done", "sent_bytes": 20_000_000, "complete": true})
     );
+}
+
+#[test]
+fn repeated_transfers_begin_at_their_instants_and_skip_those_during_another() {
+    // 60 kB at 240 kbit/s take 1.3 s, as the third chunk of 20 kB leaves two intervals after the first one.
+    let send = json!({
+        "role": "send", "listen": "127.0.0.1:0", "size_bytes": 60_000, "congestion_control": "reno", "repeats": true,
+        "write_rate_bit_s": 240_000, "write_chunk_bytes": 20_000,
+    });
+    let mut sender = Job::start("transfer", &send);
+    let address = sender.next()["listen"].clone();
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let start_at_ns = i64::try_from(since_1970.as_nanos()).unwrap();
+    let receive = json!({
+        "role": "receive", "connect": address, "size_bytes": 60_000, "start_at_ns": start_at_ns, "every_ns": 1_000_000_000,
+        "quiet": true,
+    });
+    let mut receiver = Job::start("transfer", &receive);
+    assert_eq!(receiver.next()["type"], "ready");
+    let [first, second] = [receiver.next(), receiver.next()];
+    assert_eq!(
+        (&first["type"], &second["type"]),
+        (&json!("done"), &json!("done"))
+    );
+    assert_eq!(
+        (&first["complete"], &second["complete"]),
+        (&json!(true), &json!(true))
+    );
+    let between_ns = second["start_ns"].as_i64().unwrap() - first["start_ns"].as_i64().unwrap();
+    let starts = between_ns as f64 / 1e9;
+    assert!(
+        starts > 1.5 && (starts - starts.round()).abs() < 0.2,
+        "{starts}"
+    );
+    drop(receiver);
+    assert!(sender.stop()["sent_bytes"].as_u64().unwrap() >= 120_000);
 }
 
 /// At once, and not when its pause between chunks is over: until then it would ask again and again.
