@@ -29,17 +29,17 @@ def downloads(summary: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return summary["transfers"][name]["downloads"]
 
 
-def test_repeated_downloads_begin_at_their_instants_and_all_complete(summary: dict[str, Any]) -> None:
-    """Of 10 kB, which fit into the initial window: each takes two round trips, and the way of its last byte."""
+def test_repeated_downloads_begin_at_their_instants(summary: dict[str, Any]) -> None:
+    """10 kB fit into the initial window: they take two round trips. The end of the run cuts the fifth download."""
     found = downloads(summary, "coded")
     assert [round(download["start_s"], 3) for download in found] == [1, 3, 5, 7, 9]
-    assert [download["complete"] for download in found] == [True] * 5
-    assert all(1.0 < download["seconds"] < 1.01 for download in found)
-    assert summary["transfers"]["coded"]["skipped"] == 0
+    assert [download["complete"] for download in found] == [True] * 4 + [False]
+    assert all(1.0 < download["seconds"] < 1.02 for download in found[:4])
+    assert (summary["transfers"]["coded"]["skipped"], summary["transfers"]["coded"]["complete"]) == (0, True)
 
 
 def test_a_start_during_a_download_is_left_out(summary: dict[str, Any]) -> None:
-    """100 kB take more than four round trips of the link, which is more than 2 s; the end of the run cuts the third."""
+    """100 kB take four round trips, a little more than 2 s; the end of the run cuts the third."""
     found = downloads(summary, "slow")
     assert [round(download["start_s"], 3) for download in found] == [1, 5, 9]
     assert [download["complete"] for download in found] == [True, True, False]
@@ -55,9 +55,7 @@ def test_each_chain_carries_its_transfers_and_nothing_else(summary: dict[str, An
     goodput_bytes = {
         name: round(chain["goodput_mbit_s"] * DURATION_S * 1e6 / 8) for name, chain in summary["chains"].items()
     }
-    received = {name: transfer["received_bytes"] for name, transfer in summary["transfers"].items()}
-    assert goodput_bytes == {"coded": 5 * 10_000, "main": received["uncoded"] + received["slow"]}
-    assert received["uncoded"] == 1_000_000
+    assert goodput_bytes == {"coded": 4 * 10_000, "main": 1_000_000 + 2 * 100_000}
 
 
 def test_volumes_of_servers_and_clients_do_not_contain_transfers(summary: dict[str, Any]) -> None:
