@@ -223,7 +223,7 @@ mod tests {
             interspersed: true,
             flush_ns: MS,
         };
-        let mut encoder = SlidingEncoder::new(shape, first).unwrap();
+        let mut encoder = SlidingEncoder::new(shape, None, first).unwrap();
         let content = |each: &Repair| bytes(&each.header, &each.symbol);
         (0..count)
             .map(|number| {
