@@ -174,7 +174,7 @@ class StudyDirectory:
     def _dated(self, primary: Primary) -> Primary:
         """The primary figure with the number of attempts that were complete when it was named first."""
         earlier = self.study().get("primary") if (self.path / "study.json").exists() else None
-        if earlier and Primary(**{**earlier, "runs_before": 0}) == primary:
+        if earlier and replace(Primary(**earlier), runs_before=0) == primary:
             return Primary(**earlier)
         return replace(primary, runs_before=len([*self.path.glob("points/*/*/attempt.json")]))
 

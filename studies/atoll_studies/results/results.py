@@ -250,7 +250,8 @@ def read_results(
     estimates = estimate(runs, baselines(configurations, baseline_levels), uncounted, expectations)
     primary = Primary(**study["primary"]) if study.get("primary") else None
     family = tuple(study["figures"] or usual_figures(runs))
-    shown = tuple(figures or dict.fromkeys((*([primary.figure] if primary else []), *family)))
+    first: list[str] = [primary.figure] if primary else []
+    shown = tuple(figures or dict.fromkeys([*first, *family]))
     return Results(
         name=study["name"],
         factors=tuple(factors),

@@ -43,13 +43,14 @@ def main_effects(levels: NDArray[np.int_], values: Sequence[Sequence[float]]) ->
     configuration. Each seed has an effect of its own, so that the interval is that of Student's t over seeds: it also
     holds if the configurations of a seed share their load. Of one seed there is no interval.
     """
-    from scipy.stats import t as student
+    from scipy.special import stdtrit
 
     by_seed = np.log(np.asarray(values)) @ (2 * levels - 1) * 2 / len(levels)  # seeds x factors
     seeds = len(by_seed)
     middle = by_seed.mean(axis=0)
     half = np.zeros_like(middle)
     if seeds > 1:
-        half = student.ppf((1 + LEVEL) / 2, seeds - 1) * by_seed.std(axis=0, ddof=1) / math.sqrt(seeds)
+        half = float(stdtrit(seeds - 1, (1 + LEVEL) / 2)) * by_seed.std(axis=0, ddof=1) / math.sqrt(seeds)
     level = LEVEL if seeds > 1 else 0.0
-    return [Estimate(*np.exp((m, m - h, m + h)).tolist(), level, seeds) for m, h in zip(middle, half, strict=True)]
+    ends = zip(*np.exp((middle, middle - half, middle + half)).tolist(), strict=True)
+    return [Estimate(value, low, high, level, seeds) for value, low, high in ends]

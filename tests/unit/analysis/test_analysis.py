@@ -426,6 +426,7 @@ def test_the_control_connection_of_iperf3_is_not_its_transfer(tmp_path: Path, bi
     )
     pl.concat([control, flows]).write_parquet(table)
     tables = Tables(run.tables, START_NS, {}, "island")
+    assert asked.transfer
     assert (transfer_in_capture(tables, asked.transfer) or (0, 0))[0] == 1_000_000
 
 

@@ -89,8 +89,9 @@ def test_results_say_that_conclusions_rest_on_other_figures(tmp_path: Path) -> N
 
 def test_the_primary_figure_is_corrected_among_its_own_comparisons_alone(tmp_path: Path) -> None:
     """Seven runs are enough for two comparisons, 4 / 2^7, and not for the four of a study without primary figure."""
-    shares = {"runs": 7, "goodput": 1.2}
-    results = [read_results(made_up(folder, keys, **shares)) for folder, keys in _folders(tmp_path, PRIMARY, "")]
+    results = [
+        read_results(made_up(folder, keys, runs=7, goodput=1.2)) for folder, keys in _folders(tmp_path, PRIMARY, "")
+    ]
     assert [conclusions(each)["goodput", 1] for each in results] == [Conclusion.DIFFERENT, Conclusion.OPEN]
 
 

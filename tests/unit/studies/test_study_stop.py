@@ -107,7 +107,7 @@ def test_tables_have_the_control_of_each_run_and_why_a_mean_is_not_corrected(
     assert [run.first_flows_bytes for run in results.runs] == known
     table = runs_table(results)
     assert sorted(table["first_flows_mean_bytes"]) == sorted(known)
-    assert units_of(table)["unit:first_flows_mean_bytes"] == "bytes"
+    assert units_of(table, results.figure_names)["unit:first_flows_mean_bytes"] == "bytes"
     rows = figures_table(results).filter(pl.col("figure") == "goodput")
     assert rows["controlled"].to_list() == [None, None]
     assert all(abs(each) <= 1 for each in rows["control_correlation"])
