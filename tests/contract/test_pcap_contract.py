@@ -115,15 +115,24 @@ def test_a_decoder_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [whole, pipe]
 
 
-def test_what_is_no_capture_is_refused_on_one_line(tmp_path: Path) -> None:
-    """pcapng with its remedy; nothing is written."""
-    capture, out = tmp_path / "a.pcapng", tmp_path / "a.bin"
-    writer = PcapNgWriter(str(capture))
-    writer.write(frames()[0])
+def test_pcapng_gives_the_records_of_pcap(tmp_path: Path) -> None:
+    pcap, pcapng = tmp_path / "a.pcap", tmp_path / "a.pcapng"
+    wrpcap(str(pcap), frames())
+    writer = PcapNgWriter(str(pcapng))
+    writer.write(frames())
     writer.close()
-    with pytest.raises(RunError, match="is a pcapng file; convert it: tcpdump -r"):
+    for capture in (pcap, pcapng):
+        decode(capture, capture.with_suffix(f"{capture.suffix}.bin"), ISLAND_SIDE, find_binary())
+    assert (tmp_path / "a.pcapng.bin").read_bytes() == (tmp_path / "a.pcap.bin").read_bytes()
+
+
+def test_what_is_no_capture_is_refused_on_one_line(tmp_path: Path) -> None:
+    """Nothing is written."""
+    capture, out = tmp_path / "a.pcap", tmp_path / "a.bin"
+    capture.write_text("text")
+    with pytest.raises(RunError, match="is not a capture file"):
         decode(capture, out, ISLAND_SIDE, find_binary())
     assert not out.exists()
     refused = subprocess.run([find_binary(), "pcap", "records"], capture_output=True, text=True, check=False)
     assert refused.returncode != 0
-    assert "Usage: atoll-host pcap records <IN.pcap> [OUT.bin]" in refused.stderr
+    assert "Usage: atoll-host pcap records <IN> [OUT.bin]" in refused.stderr

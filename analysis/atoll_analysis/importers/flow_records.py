@@ -30,8 +30,9 @@ from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.plural import counted
 
 _ETHERNET_HEADER_BYTES = 14  # Argus counts frames
-_PCAP_MAGICS = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1", b"\x28\xb5\x2f\xfd")
-_PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"
+_PCAP_MAGICS = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1")
+_PCAPNG_MAGIC, _ZSTD_MAGIC = b"\x0a\x0d\x0d\x0a", b"\x28\xb5\x2f\xfd"
+_CAPTURE_MAGICS = (*_PCAP_MAGICS, _PCAPNG_MAGIC, _ZSTD_MAGIC)
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_ERRORS = (zlib.error, EOFError, gzip.BadGzipFile)
 _GZIP_DAMAGED = "the compressed file is damaged; copy or export it again"
@@ -118,15 +119,15 @@ def import_flows(path: Path, file_format: Format | None, flow_filter: FlowFilter
     """
     try:
         with tempfile.TemporaryDirectory(prefix="atoll-flows-") as scratch:
-            return _import(path, _seekable(path, Path(scratch)), file_format, flow_filter, binary)
+            return _import(path, seekable(path, Path(scratch)), file_format, flow_filter, binary)
     except _GZIP_ERRORS:
         raise _error(path, 0, _GZIP_DAMAGED) from None
     except OSError as error:
         raise _error(path, 0, f"cannot be read: {error.strerror or error}") from None
 
 
-def _seekable(path: Path, scratch: Path) -> Path:
-    """A file that can be read several times, or a copy of a pipe."""
+def seekable(path: Path, scratch: Path) -> Path:
+    """A file that can be read several times, or a copy of a pipe in the folder ``scratch``. Raises OSError."""
     if path.is_file():
         return path
     copy = scratch / "input"
@@ -141,10 +142,8 @@ def _import(path: Path, file: Path, kind: Format | None, flow_filter: FlowFilter
         is_gzip = raw.read(2) == _GZIP_MAGIC
     with _open(file, is_gzip=is_gzip) as content:
         beginning = content.read(4)
-    if beginning == _PCAPNG_MAGIC:
-        raise _error(path, 0, f"is pcapng; make pcap of it: editcap -F pcap {path.name} {path.stem}.pcap")
-    if kind is Format.PCAP or (kind is None and beginning in _PCAP_MAGICS):
-        return _import_capture(path, file, flow_filter, binary(), is_gzip=is_gzip)
+    if kind is Format.PCAP or (kind is None and beginning in _CAPTURE_MAGICS):
+        return _import_capture(path, file, flow_filter, binary())
     with _open(file, is_gzip=is_gzip) as content:
         text = io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace")
         return _import_text(path, text, kind, flow_filter)
@@ -158,12 +157,8 @@ def _error(path: Path, line: int, message: str) -> DescriptionError:
     return DescriptionError([Diagnostic(str(path), line, message)])
 
 
-def _import_capture(path: Path, file: Path, flow_filter: FlowFilter, binary: Path, *, is_gzip: bool) -> Import:
+def _import_capture(path: Path, file: Path, flow_filter: FlowFilter, binary: Path) -> Import:
     with tempfile.TemporaryDirectory(prefix="atoll-flows-") as scratch:
-        if is_gzip:
-            packed, file = file, Path(scratch) / path.stem
-            with gzip.open(packed) as content, file.open("wb") as unpacked:
-                shutil.copyfileobj(content, unpacked)
         records = Path(scratch) / "records.bin"
         try:
             decoded = decode(file, records, flow_filter.to or IPv4Network("0.0.0.0/0"), binary)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -76,24 +77,15 @@ class CaptureError(RunError):
 def decode(
     capture: Path, out: Path | None, island: IPv4Network, binary: Path, *, control_network: IPv4Network | None = None
 ) -> Decoded:
-    """Decode a capture (pcap, or pcap.zst) into a file of records; ``island``: its prefix.
+    """Decode a capture (pcap or pcapng, or compressed) into a file of records; ``island``: its prefix.
 
     ``out``: None if records are only to be counted. ``control_network``: of in-band control; packets between two of
     its addresses are left out. Raises RunError with the decoder's own line.
     """
-    command = [str(binary), "pcap", "records", str(capture), *([str(out)] if out else []), "--side", str(island)]
+    words = ["records", str(capture), *([str(out)] if out else []), "--side", str(island)]
     if control_network is not None:
-        command += ["--without", str(control_network)]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        msg = f"{binary} cannot be started ({error.strerror}); `make setup` builds it"
-        raise RunError(msg) from error
-    if result.returncode != 0:
-        error_lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
-        refusal = CaptureError(f"{capture.name} cannot be decoded: {error_lines[-1]}")
-        raise error_from_message(out or capture, error_lines[-1], refusal)
-    report = json.loads(result.stdout.strip().splitlines()[-1])
+        words += ["--without", str(control_network)]
+    report = _pcap(binary, words, capture, out)
     return Decoded(
         packets=int(report["packets"]),
         other_frames=int(report.get("other_frames", 0)),
@@ -101,6 +93,30 @@ def decode(
         senders=tuple((sender["address"], sender["mac"], sender["arp"]) for sender in report.get("senders", ())),
         fragments=int(report.get("fragments", 0)),
     )
+
+
+def convert(capture: Path, out: Path, binary: Path, clock: tuple[int, float, int] | None = None) -> None:
+    """Write a capture as pcap with nanoseconds. A cut one stays cut. Raises RunError with the converter's own line.
+
+    ``clock``: how far the capture's clock is ahead in ns, how fast it is in parts of 10^9, and since when in ns since
+    1970; instants are corrected by that.
+    """
+    options = [] if clock is None else ["--clock", ",".join(map(str, clock))]
+    _pcap(binary, ["convert", str(capture), str(out), *options], capture, out)
+
+
+def _pcap(binary: Path, words: list[str], capture: Path, out: Path | None) -> dict[str, Any]:
+    """The report of `atoll-host pcap`."""
+    try:
+        result = subprocess.run([str(binary), "pcap", *words], capture_output=True, text=True, check=False)
+    except OSError as error:
+        msg = f"{binary} cannot be started ({error.strerror}); `make setup` builds it"
+        raise RunError(msg) from error
+    if result.returncode != 0:
+        error_lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
+        refusal = CaptureError(f"{capture.name} cannot be decoded: {error_lines[-1]}")
+        raise error_from_message(out or capture, error_lines[-1], refusal)
+    return json.loads(result.stdout.strip().splitlines()[-1])
 
 
 def scan_records(path: Path) -> pl.LazyFrame:

@@ -100,13 +100,22 @@ def test_a_damaged_gzip_is_one_line() -> None:
     assert re.fullmatch(rf"{path}(:\d+: after this line|:) the compressed file is damaged; .*", str(refused.value))
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", ["nfdump.csv", "argus.csv", "conn.log"])
 def test_a_cut_gzip_is_one_line(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.gz"
     packed = gzip.compress((RECORDS / name).read_bytes())
     path.write_bytes(packed[: len(packed) // 2])
     with pytest.raises(DescriptionError, match=rf"^{path}.*the compressed file is damaged; copy or export it again$"):
         import_flows(path, None, FlowFilter(), find_binary)
+
+
+def test_a_cut_gzip_of_a_capture_is_read_to_the_cut(tmp_path: Path) -> None:
+    path = tmp_path / "sample.pcap.gz"
+    packed = gzip.compress((RECORDS / "sample.pcap").read_bytes())
+    path.write_bytes(packed[: len(packed) // 2])
+    assert [*import_flows(path, None, FlowFilter(), find_binary).warnings] == [
+        "the capture ends in the middle of a packet, which was left out"
+    ]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -401,7 +410,7 @@ REFUSED = [
     ("x" * 200_000, None, ":1: its first line has no known format"),
     ("#separator \\x09\n#path conn\n", None, "there is no line '#fields'; a conn.log begins with such lines"),
     ('{"ts": 1}\n', None, "has no flow to import: a column is missing"),
-    ("\n\r\r\n", None, "is pcapng; make pcap of it: editcap -F pcap records.csv records.pcap"),
+    ("\n\r\r\n", None, "has no IPv4 packets of the selected flows"),
 ]
 
 

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Captures to fixed-size packet records: `atoll-host pcap records IN [OUT] [--side PREFIX] [--without PREFIX]`.
+//! Captures of other formats, or by another clock, to pcap: `atoll-host pcap convert IN OUT [--clock CLOCK]`.
 //!
 //! One pass, one record a packet, memory per flow and not per packet. A frame goes
-//! [`reader`] (file format) -> [`packet`] (headers) -> [`flows`] (which connection, which bytes
+//! [`reader`] (file format, [`pcapng`] another one) -> [`packet`] (headers) -> [`flows`] (which connection, which bytes
 //! are new, by [`byte_ranges`]) -> [`record`] (64 bytes).
 //! [`senders`] keeps the MAC addresses of each IPv4 address.
 
 mod byte_ranges;
+mod convert;
 mod flows;
+mod input;
 mod packet;
+mod pcapng;
 mod reader;
 mod record;
 mod record_writer;
 mod senders;
 
+pub use convert::{Clock, Converted, convert};
 pub use record::{RECORD_BYTES, Record};
 pub use record_writer::{Networks, Summary, count_records, write_records};
 
@@ -30,8 +35,8 @@ pub enum PcapTool {
         after_help = "Example: atoll-host pcap records island.pcap.zst island.bin --side 10.20.0.0/16"
     )]
     Records {
-        /// The capture, plain or compressed by zstd
-        #[arg(value_name = "IN.pcap")]
+        /// The capture, pcap or pcapng, plain or compressed by zstd or gzip
+        #[arg(value_name = "IN")]
         input: PathBuf,
         /// Where the records go; without it, packets are only counted
         #[arg(value_name = "OUT.bin")]
@@ -43,6 +48,22 @@ pub enum PcapTool {
         #[arg(long, value_name = "PREFIX")]
         without: Option<Prefix>,
     },
+    /// Write a capture as pcap with nanoseconds, and a summary as JSON
+    Convert {
+        /// The capture, pcap or pcapng, plain or compressed by zstd or gzip
+        #[arg(value_name = "IN")]
+        input: PathBuf,
+        /// Where the pcap file goes
+        #[arg(value_name = "OUT.pcap")]
+        output: PathBuf,
+        /// The clock of IN, to be corrected: it was OFFSET ahead at SINCE, and fast by DRIFT
+        #[arg(
+            long,
+            value_name = "OFFSET_NS,DRIFT_PPB,SINCE_NS",
+            allow_hyphen_values = true
+        )]
+        clock: Option<Clock>,
+    },
 }
 
 /// Run the tool: the last line of standard output is a summary as JSON.
@@ -50,21 +71,29 @@ pub enum PcapTool {
 /// # Errors
 /// A message for the user. `OUT.bin` is as before then.
 pub fn run(tool: &PcapTool) -> Result<(), Box<dyn std::error::Error>> {
-    let PcapTool::Records {
-        input,
-        output,
-        side,
-        without,
-    } = tool;
-    let networks = Networks {
-        island: *side,
-        control: *without,
+    let summary = match tool {
+        PcapTool::Records {
+            input,
+            output,
+            side,
+            without,
+        } => {
+            let networks = Networks {
+                island: *side,
+                control: *without,
+            };
+            serde_json::to_string(&match output {
+                None => count_records(input, networks)?,
+                Some(output) => write_records(input, output, networks)?,
+            })?
+        }
+        PcapTool::Convert {
+            input,
+            output,
+            clock,
+        } => serde_json::to_string(&convert(input, output, clock.unwrap_or_default())?)?,
     };
-    let summary = match output {
-        None => count_records(input, networks)?,
-        Some(output) => write_records(input, output, networks)?,
-    };
-    println!("{}", serde_json::to_string(&summary)?);
+    println!("{summary}");
     Ok(())
 }
 

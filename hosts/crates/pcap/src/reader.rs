@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Classic pcap files, plain or zstd-compressed, read to their end or to where they were cut.
+//! Capture files, pcap and pcapng, plain or compressed by zstd or gzip, read to their end or to where they were cut.
 //!
-//! Format: <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/>. Micro- and nanosecond time
-//! stamps, both byte orders. A file that ends within a frame (its writer was killed, the disk was
-//! full) gives the frames before, and says so.
+//! Format: <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/>; that of pcapng is in [`crate::pcapng`].
+//! Micro- and nanosecond time stamps, both byte orders. A file that ends within a frame (its writer was killed, the
+//! disk was full) gives the frames before, and says so.
 
 use crate::failed_on;
+use crate::input::{Input, LONGEST_FRAME_BYTES};
+use crate::pcapng::{self, Interface};
+use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
+pub const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
-const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
-const MAGIC_PCAPNG: u32 = 0x0a0d_0d0a;
 const MAGIC_ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-const LINK_TYPE_ETHERNET: u32 = 1;
-
-/// tcpdump's own limit (`MAXIMUM_SNAPLEN`): a frame that claims more is none.
-const LONGEST_FRAME_BYTES: u32 = 262_144;
-
+const MAGIC_GZIP: [u8; 2] = [0x1f, 0x8b];
 const BUFFER: usize = 1 << 20;
 
 /// One captured frame.
@@ -34,92 +32,110 @@ pub struct Frame<'a> {
 
 /// A capture being read.
 pub struct Reader {
-    path: String,
-    input: Box<dyn Read>,
-    big_endian: bool,
-    ns_per_unit: i64,
+    pub input: Input,
+    format: Format,
     frame: Vec<u8>,
-    frames: u64,
-    /// The file ended within its header or a frame.
-    pub truncated: bool,
+}
+
+enum Format {
+    Pcap { ns_per_unit: i64 },
+    PcapNg { interfaces: Vec<Interface> },
 }
 
 impl Reader {
-    /// Open a capture; compression is recognised by content, whatever the file's name.
+    /// Open a capture, or a pipe; compression is recognised by content, whatever the file's name.
     pub fn open(path: &Path) -> Result<Self, String> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(failed_on(&name))?;
-        let mut input = BufReader::with_capacity(BUFFER, file);
-        let head = input.fill_buf().map_err(failed_on(&name))?;
-        if head.starts_with(&MAGIC_ZSTD) {
-            let decoder = zstd::Decoder::with_buffer(input).map_err(failed_on(&name))?;
-            Self::new(name, Box::new(BufReader::with_capacity(BUFFER, decoder)))
+        let mut file = File::open(path).map_err(failed_on(&name))?;
+        let mut head = Vec::new();
+        let read = file.by_ref().take(4).read_to_end(&mut head);
+        read.map_err(failed_on(&name))?;
+        let is_gzip = head.starts_with(&MAGIC_GZIP);
+        let is_zstd = head == MAGIC_ZSTD;
+        let input = BufReader::with_capacity(BUFFER, Cursor::new(head).chain(file));
+        let unpacked: Box<dyn Read> = if is_zstd {
+            Box::new(zstd::Decoder::with_buffer(input).map_err(failed_on(&name))?)
+        } else if is_gzip {
+            Box::new(MultiGzDecoder::new(input))
         } else {
-            Self::new(name, Box::new(input))
-        }
+            return Self::new(name, Box::new(input));
+        };
+        Self::new(name, Box::new(BufReader::with_capacity(BUFFER, unpacked)))
     }
 
     /// Read the header of a capture from `input`; `path` is for messages.
     pub fn new(path: String, input: Box<dyn Read>) -> Result<Self, String> {
         let mut reader = Self {
-            path,
-            input,
-            big_endian: false,
-            ns_per_unit: 1,
+            input: Input::new(path, input),
+            format: Format::Pcap { ns_per_unit: 1 },
             frame: Vec::new(),
-            frames: 0,
-            truncated: false,
         };
-        let mut header = [0; 24];
-        let filled = reader.fill(&mut header)?;
-        if filled >= 4 {
-            reader.recognise([header[0], header[1], header[2], header[3]])?;
+        let mut magic = [0; 4];
+        if !reader.input.fill_or_cut(&mut magic)? {
+            return Ok(reader);
         }
-        if filled < header.len() {
-            reader.truncated = true;
+        if magic == pcapng::SECTION_HEADER.to_be_bytes() {
+            reader.format = Format::PcapNg {
+                interfaces: Vec::new(),
+            };
+            pcapng::read_section_header(&mut reader.input)?;
+            return Ok(reader);
+        }
+        reader.recognise(magic)?;
+        let mut header = [0; 20];
+        if !reader.input.fill_or_cut(&mut header)? {
             return Ok(reader);
         }
         // The upper bits describe frame check sequences.
-        let link_type = reader.read_word(&header[20..24]) & 0x0fff_ffff;
-        if link_type != LINK_TYPE_ETHERNET {
-            return Err(format!(
-                "{}: has link type {link_type}, not Ethernet; capture on one interface, not on \"any\"",
-                reader.path
-            ));
-        }
+        let link_type = reader.input.read_word(&header[16..20]) & 0x0fff_ffff;
+        reader.input.require_ethernet(link_type)?;
         Ok(reader)
     }
 
     /// The next frame; `None` at the end.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, String> {
-        if self.truncated {
+        if self.input.truncated {
             return Ok(None);
         }
+        match &mut self.format {
+            Format::Pcap { ns_per_unit } => {
+                let ns_per_unit = *ns_per_unit;
+                self.next_record(ns_per_unit)
+            }
+            Format::PcapNg { interfaces } => {
+                let mut known = std::mem::take(interfaces);
+                let mut block = std::mem::take(&mut self.frame);
+                let packet = pcapng::next_packet(&mut self.input, &mut known, &mut block);
+                self.frame = block;
+                self.format = Format::PcapNg { interfaces: known };
+                Ok(packet?.map(|packet| Frame {
+                    t_ns: packet.t_ns,
+                    wire_bytes: packet.wire_bytes,
+                    bytes: &self.frame[packet.bytes],
+                }))
+            }
+        }
+    }
+
+    fn next_record(&mut self, ns_per_unit: i64) -> Result<Option<Frame<'_>>, String> {
         let mut header = [0; 16];
-        let filled = self.fill(&mut header)?;
+        let filled = self.input.fill(&mut header)?;
         if filled < header.len() {
-            self.truncated = filled > 0 || self.truncated;
+            self.input.truncated = filled > 0 || self.input.truncated;
             return Ok(None);
         }
         let [seconds, fraction, kept, wire_bytes] =
-            [0, 4, 8, 12].map(|at| self.read_word(&header[at..at + 4]));
-        self.frames += 1;
+            [0, 4, 8, 12].map(|at| self.input.read_word(&header[at..at + 4]));
+        self.input.frames += 1;
         if kept > LONGEST_FRAME_BYTES {
-            return Err(format!(
-                "{}: frame {} claims {kept} bytes: the file is damaged",
-                self.path, self.frames
-            ));
+            return Err(self.input.damaged(kept));
         }
         let mut frame = std::mem::take(&mut self.frame);
         frame.resize(kept as usize, 0);
-        let filled = self.fill(&mut frame)?;
+        let is_whole = self.input.fill_or_cut(&mut frame)?;
         self.frame = frame;
-        if filled < self.frame.len() {
-            self.truncated = true;
-            return Ok(None);
-        }
-        Ok(Some(Frame {
-            t_ns: i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * self.ns_per_unit,
+        Ok(is_whole.then(|| Frame {
+            t_ns: i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * ns_per_unit,
             wire_bytes,
             bytes: &self.frame,
         }))
@@ -130,57 +146,26 @@ impl Reader {
             (false, u32::from_le_bytes(magic)),
             (true, u32::from_be_bytes(magic)),
         ] {
-            self.big_endian = big_endian;
-            match number {
-                MAGIC_MICROSECONDS => self.ns_per_unit = 1000,
-                MAGIC_NANOSECONDS => self.ns_per_unit = 1,
-                MAGIC_PCAPNG => {
-                    let path = &self.path;
-                    let remedy = format!("convert it: tcpdump -r {path} -w OUT.pcap");
-                    return Err(format!("{path}: is a pcapng file; {remedy}"));
-                }
+            self.input.big_endian = big_endian;
+            let ns_per_unit = match number {
+                MAGIC_MICROSECONDS => 1000,
+                MAGIC_NANOSECONDS => 1,
                 _ => continue,
-            }
+            };
+            self.format = Format::Pcap { ns_per_unit };
             return Ok(());
         }
         Err(format!(
             "{}: is not a capture file (no pcap magic number)",
-            self.path
+            self.input.path
         ))
-    }
-
-    fn read_word(&self, bytes: &[u8]) -> u32 {
-        let bytes = [bytes[0], bytes[1], bytes[2], bytes[3]];
-        if self.big_endian {
-            u32::from_be_bytes(bytes)
-        } else {
-            u32::from_le_bytes(bytes)
-        }
-    }
-
-    /// Fill `buffer` as far as the file goes; how much that was.
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, String> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.input.read(&mut buffer[filled..]) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    self.truncated = true; // within a zstd frame
-                    break;
-                }
-                Err(error) => return Err(failed_on(&self.path)(error)),
-            }
-        }
-        Ok(filled)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Cursor;
+    use std::io::Write;
 
     fn capture(read_word: impl Fn(u32) -> [u8; 4], magic: u32, fraction: u32) -> Vec<u8> {
         let mut file = Vec::new();
@@ -223,7 +208,7 @@ mod tests {
             };
             assert_eq!(frame, expected);
             assert_eq!(reader.next_frame().unwrap(), None);
-            assert!(!reader.truncated);
+            assert!(!reader.input.truncated);
         }
     }
 
@@ -239,7 +224,7 @@ mod tests {
             }
             assert_eq!(frames, u8::from(end >= one.len()), "cut at {end}");
             assert_eq!(
-                reader.truncated,
+                reader.input.truncated,
                 end != 24 && end != one.len(),
                 "cut at {end}"
             );
@@ -253,23 +238,27 @@ mod tests {
         for _ in 0..20_000 {
             whole.extend(&one[24..]);
         }
-        let mut packed = zstd::encode_all(&whole[..], 1).unwrap();
+        let packed = zstd::encode_all(&whole[..], 1).unwrap();
         let path = std::env::temp_dir().join(format!("atoll-pcap-{}.pcap", std::process::id()));
-        std::fs::write(&path, &packed).unwrap();
         let count = |path: &Path| {
             let mut reader = Reader::open(path).unwrap();
             let mut frames = 0;
             while reader.next_frame().unwrap().is_some() {
                 frames += 1;
             }
-            (frames, reader.truncated)
+            (frames, reader.input.truncated)
         };
-        assert_eq!(count(&path), (20_001, false));
-        packed.truncate(packed.len() - 10);
-        std::fs::write(&path, &packed).unwrap();
-        let (frames, truncated) = count(&path);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&whole).unwrap();
+        for mut packed in [packed, gzip.finish().unwrap()] {
+            std::fs::write(&path, &packed).unwrap();
+            assert_eq!(count(&path), (20_001, false));
+            packed.truncate(packed.len() - 10);
+            std::fs::write(&path, &packed).unwrap();
+            let (frames, truncated) = count(&path);
+            assert!(truncated && frames <= 20_001, "{frames}");
+        }
         std::fs::remove_file(&path).unwrap();
-        assert!(truncated && frames < 20_001, "{frames}");
     }
 
     #[test]
@@ -279,7 +268,6 @@ mod tests {
                 .err()
                 .unwrap()
         };
-        assert!(refusal(MAGIC_PCAPNG.to_le_bytes().to_vec()).contains("tcpdump -r x -w OUT.pcap"));
         assert_eq!(
             refusal(b"GIF89a".to_vec()),
             "x: is not a capture file (no pcap magic number)"

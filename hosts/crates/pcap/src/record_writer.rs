@@ -58,6 +58,17 @@ impl Networks {
 /// # Errors
 /// When either file cannot be used, `input` is no Ethernet capture, or `output` is `input` or not a regular file.
 pub fn write_records(input: &Path, output: &Path, networks: Networks) -> Result<Summary, String> {
+    replace_output(input, output, |reader, file| {
+        decode(reader, file, &output.display().to_string(), networks)
+    })
+}
+
+/// Replace `output` by what `write` makes of the capture `input`, if that succeeds.
+pub(crate) fn replace_output<T>(
+    input: &Path,
+    output: &Path,
+    write: impl FnOnce(Reader, &File) -> Result<T, String>,
+) -> Result<T, String> {
     let reader = Reader::open(input)?;
     let name = output.display().to_string();
     if let Ok(existing) = fs::metadata(output) {
@@ -75,7 +86,7 @@ pub fn write_records(input: &Path, output: &Path, networks: Networks) -> Result<
     part.push(format!(".{}.part", std::process::id()));
     let part = Path::new(&part);
     let (file, is_unnamed) = new_file(part).map_err(failed_on(&name))?;
-    let result = decode(reader, &file, &name, networks).and_then(|summary| {
+    let result = write(reader, &file).and_then(|summary| {
         if is_unnamed {
             link_name(&file, part).map_err(failed_on(&name))?;
         }
@@ -154,7 +165,7 @@ fn decode(
     }
     writer.flush().map_err(failed_on(name))?;
     summary.flows = flows.count;
-    summary.truncated = reader.truncated;
+    summary.truncated = reader.input.truncated;
     summary.senders = senders.into_list();
     Ok(summary)
 }
