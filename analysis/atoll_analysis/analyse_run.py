@@ -44,6 +44,7 @@ from atoll_analysis.tables.tables import WINDOW_NS, Tables, build_tables, traffi
 from atoll_analysis.verdict.duplicate_addresses import duplicate_addresses
 from atoll_analysis.verdict.findings import Finding, verdict_of
 from atoll_analysis.verdict.flow_shares import flow_shares
+from atoll_analysis.verdict.imported import imported_figures, judge_imported
 from atoll_analysis.verdict.lost_outside import lost_outside
 from atoll_analysis.verdict.notes import notes
 from atoll_analysis.verdict.timeouts import (
@@ -77,8 +78,8 @@ def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
 
 def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] = ()) -> Summary:
     """Return all figures of a run, with the verdict. ``damages``: of its files, a line each."""
-    links = {link.box: _link_figures(data, tables, link) for link in data.topology.links}
     bursts = loss_bursts(tables, data)
+    links = {link.box: _link_figures(data, tables, link, bursts.get(link.box)) for link in data.topology.links}
     latency = _latency(data, tables, logs)
     traffic = _traffic(data, tables, logs, latency["ping_last_s"])
     figures: dict[str, Any] = {
@@ -97,6 +98,7 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
     }
     boxes = _box_figures(data)
     optional = {
+        "imported": (imported := imported_figures(data.manifest)),
         "damaged_files": [*damages],
         "host_heat": data.manifest.get("host_heat"),
         "in_band_control": data.manifest.get("in_band_control"),
@@ -106,8 +108,14 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
         "ended_connections": _ended_connections(data, tables, boxes, figures["transfers"].values()),
     }
     figures |= {key: figure for key, figure in optional.items() if figure}
-    summary = cast("Summary", figures)
-    return cast("Summary", {**_verdict(judge(summary)), "notes": notes(data, tables, summary), **figures})
+    if imported is None:
+        findings = judge(summary := cast("Summary", figures))
+    else:
+        figures |= {"silences": [], "udp": None}  # without logs nothing is known of them
+        findings = judge(summary := cast("Summary", figures))
+        findings = [*judge_imported(imported, findings, summary["loss_packets_captures"])]
+    figures = {**_verdict(findings), "notes": notes(data, tables, summary), **figures}
+    return cast("Summary", figures | dict.fromkeys(imported["not_in_captures"] if imported else ()))
 
 
 def _verdict(findings: Sequence[Finding]) -> dict[str, Any]:
@@ -308,7 +316,7 @@ def _ended_connections(
     }
 
 
-def _link_figures(data: RunData, tables: Tables, link: Link) -> LinkFigures:
+def _link_figures(data: RunData, tables: Tables, link: Link, bursts: LossBursts | None) -> LinkFigures:
     to_island, to_world = data.direction(link, "to_island"), data.direction(link, "to_world")
     over_time, window = data.over_time(link), data.window
     # How much a late departure can push from one window into the next is unknown where lateness is not measured.
@@ -326,7 +334,7 @@ def _link_figures(data: RunData, tables: Tables, link: Link) -> LinkFigures:
         queue_max_bytes=to_island.queue_max_bytes if to_island else None,
         mean_packet_bytes=to_island.in_bytes / to_island.in_packets if to_island and to_island.in_packets else None,
         loss_bytes=dropped_bytes(data, link),
-        loss_fraction=_share_lost(to_island),
+        loss_fraction=_share_lost(to_island) if to_island else _share_missing(bursts),
         losses=by_cause(to_island.losses, link.to_island) if to_island else {},
         loss_fraction_to_world=_share_lost(to_world),
         losses_to_world=by_cause(to_world.losses, link.to_world) if to_world else {},
@@ -343,6 +351,11 @@ def _link_figures(data: RunData, tables: Tables, link: Link) -> LinkFigures:
 
 def _share_lost(measured: Part | None) -> float | None:
     return measured.dropped_packets / measured.in_packets if measured and measured.in_packets else None
+
+
+def _share_missing(bursts: LossBursts | None) -> float | None:
+    """Return the share of packets that captures on both sides of a link show to be lost; None without these."""
+    return bursts["lost"] / bursts["packets"] if bursts and bursts["packets"] else None
 
 
 def _low_priority(low: LowPriority, measured: Part | None) -> LowPriorityFigures:
@@ -364,12 +377,15 @@ def _regime(
     measured = data.direction(link, "to_island")
     losses: Mapping[str, LostFigures] = measured.losses if measured else {}
     dropped = [losses[cause]["packets"] for cause in ("queue", "aqm") if cause in losses]
+    queue_loss = sum(dropped) / measured.in_packets if measured and measured.in_packets and dropped else None
+    if measured is None and link.to_island.loss is None and link.to_island.trace is None:  # nothing else drops
+        queue_loss = _share_missing(bursts.get(link.box))
     span_s = SPAN_RTTS * data.base_rtt_ns / 1e9 if data.base_rtt_ns is not None else None
     load, *other_loads = data.experiment.loads
     is_steady = load.flows_per_s is not None and all(other_load == load for other_load in other_loads)
     return regime(
         utilisation=links[link.box]["utilisation"],
-        queue_loss=sum(dropped) / measured.in_packets if measured and measured.in_packets and dropped else None,
+        queue_loss=queue_loss,
         burst_share=bursts[link.box]["burst_share"] if link.box in bursts else None,
         swinging_share=None if span_s is None else share_of_swinging_spans(intervals, span_s),
         span_s=span_s,
@@ -425,7 +441,7 @@ def _utilisation(data: RunData, tables: Tables, link: Link) -> float | None:
     window = data.window
     if window is None or window.seconds <= 0:
         return None
-    sent = observables.sent_by_link(tables, link, window)
+    sent = observables.sent_by_link(tables, data, link, window)
     return None if sent is None else sent / observables.capacity_bytes(data.over_time(link), link, window)
 
 

@@ -18,6 +18,7 @@ from atoll_analysis.tables.box_counters import LostFigures, LowPriorityFigures, 
 from atoll_analysis.verdict.duplicate_addresses import DuplicateAddress
 from atoll_analysis.verdict.flow_shares import ShareTest
 from atoll_analysis.verdict.host_heat import HostHeat
+from atoll_analysis.verdict.imported import ImportedFigures
 from atoll_analysis.verdict.loss_agreement import Payload, Section
 from atoll_analysis.verdict.lost_outside import LostOutside
 from atoll_analysis.verdict.silence import SilenceFigures
@@ -179,11 +180,14 @@ class ControlTraffic(TypedDict):
 class Summary(TypedDict):
     """The whole of summary.json.
 
+    If the run was imported from captures, the keys that `imported` lists are null, whatever their type says.
     Loss, queue, utilisation and rate are those of the direction to the island unless a key says otherwise. Queue and
     utilisation count what the link's rate counts (IP packets or Ethernet frames); all other bytes are IP bytes. Each
     connection of a channel is one flow.
     """
 
+    # origin and clocks of an imported run, which also lists the keys that are null; absent: not imported
+    imported: NotRequired[ImportedFigures]
     verdict: str  # `valid`, `valid with caveats` or `invalid`
     reasons: list[str]  # why the run is invalid, a sentence each
     reason_codes: list[str]  # the code of each reason, in the same order

@@ -13,6 +13,9 @@ VIRTUAL = "virtual"
 HARDWARE = "hardware"
 """In a rack: on the machines and switches of an inventory."""
 
+CAPTURES = "captures"
+"""No lab: the place of runs that were imported from captures."""
+
 PLATFORMS = (VIRTUAL, MININET, HARDWARE)
 
 

@@ -96,17 +96,21 @@ def capacity_bytes(over_time: LinkOverTime, link: Link, window: Window) -> float
     return over_time.capacity_bytes(window.start_ns - delay_ns, window.end_ns - delay_ns)
 
 
-def sent_by_link(tables: Tables, link: Link, window: Window) -> int | None:
+def sent_by_link(tables: Tables, data: RunData, link: Link, window: Window) -> int | None:
     """Return the counted bytes that the link carried to the island in the measurement, lost at the receiver or not.
 
     Delivered packets are counted by the capture at its output port, or without one by the box (to 100 ms at both
-    ends); packets lost at the receiver by the box.
+    ends), or if it reports none by the next capture behind the link; packets lost at the receiver by the box.
     """
     counted = in_window(tables, link.box, window).select(
         pl.col(name).max() - pl.col(name).min() for name in ("out_bytes", "lost_after_bytes")
     )
     sent, lost = counted.collect().row(0)
-    if (capture := f"link-{link.box}") in tables.captures:
+    behind = {each.box: pair.last for each, pair in data.topology.links_between_captures(tables.captures)}
+    capture = f"link-{link.box}"
+    if capture not in tables.captures and sent is None:
+        capture = behind.get(link.box, capture)
+    if capture in tables.captures:
         captured = totals(tables, capture, window)
         sent = captured.ip_bytes
         sent += captured.packets * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0

@@ -93,8 +93,8 @@ def regime(
 def _regime(figures: RegimeFigures) -> tuple[Regime | None, str]:
     utilisation, queue_loss, burst_share = figures["utilisation"], figures["queue_loss"], figures["burst_share"]
     swinging_share = figures["swinging_share"]
-    if utilisation is None or queue_loss is None or swinging_share is None:
-        return None, "utilisation, losses or queue of the slowest link were not measured"
+    if utilisation is None or queue_loss is None:
+        return None, "utilisation or losses of the slowest link were not measured"
     used_text, loss_text = f"utilisation {utilisation:.0%}", f"{queue_loss:.2%} lost to a full queue"
     if figures["grows"]:
         reason = "open loop (flows start independently of earlier ones), and the number of open flows grows steadily"
@@ -114,6 +114,8 @@ def _regime(figures: RegimeFigures) -> tuple[Regime | None, str]:
         return Regime.OTHER, f"losses are not bursty: {loss_text}, {bursts_text}"
     if is_well_used:
         return Regime.CONGESTION, f"{loss_text}, {bursts_text}, {used_text}"
+    if swinging_share is None:
+        return None, f"{loss_text}, {bursts_text}, {used_text}; the queue of the slowest link was not measured"
     swing_text = f"queue both full and empty within {SPAN_RTTS} RTTs {swinging_share:.0%} of the time"
     if swinging_share >= SWINGING_SHARE:
         return Regime.OSCILLATION, f"{loss_text}, {bursts_text}, {used_text}; {swing_text}"

@@ -108,9 +108,8 @@ def _scaled(number: float | None, factor: float) -> float | None:
 
 
 def _terrestrial_error_ms(summary: Summary) -> float | None:
-    return max(
-        (abs(rtt["measured"] - rtt["configured"]) for rtt in summary["terrestrial_rtt_ms"].values()), default=None
-    )
+    rtts = summary["terrestrial_rtt_ms"] or {}  # null of an imported run
+    return max((abs(rtt["measured"] - rtt["configured"]) for rtt in rtts.values()), default=None)
 
 
 def _beyond_drain_ms(summary: Summary) -> float | None:

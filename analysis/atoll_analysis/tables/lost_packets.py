@@ -13,7 +13,8 @@ import polars as pl
 from atoll_analysis.tables.run_data import RunData
 from atoll_core.experiment.experiment import LinkDirection
 
-_HEADERS = ("src", "dst", "proto", "sport", "dport", "seq", "ack", "ip_id", "payload_bytes", "tcp_flags")
+HEADERS = ("src", "dst", "proto", "sport", "dport", "seq", "ack", "ip_id", "payload_bytes", "tcp_flags")
+"""Columns that distinguish packets."""
 _PACKETS_AT_ONCE = 1 << 17  # packets, and those in flight
 _SPARE_NS = 10**9  # how long a packet may be under way in other boxes, switches and stalls
 
@@ -36,7 +37,7 @@ def lost_packets(
         return
     last_ns = min(max(end_ns, last_arrival_ns), end_ns + longest_ns)
     step = 1 + (last_ns - begin_ns) * packets_at_once // count
-    key = pl.struct(_HEADERS).hash().alias("key")
+    key = pl.struct(HEADERS).hash().alias("key")
     waiting = pl.DataFrame(schema={"t_ns": pl.Int64, "ip_bytes": pl.UInt32, "key": pl.UInt64, "number": pl.Int64})
     count_so_far = 0
     arrived = -1  # number of the latest packet that has arrived

@@ -76,6 +76,11 @@ class RunData:
         return "virtual" in self.manifest
 
     @property
+    def is_imported(self) -> bool:
+        """Whether the run was imported from captures, which are all that is known of it."""
+        return "imported" in self.manifest
+
+    @property
     def bottleneck(self) -> Link | None:
         """The slowest link towards the island of the chain that the run begins with; if it has none, of all chains.
 

@@ -334,7 +334,8 @@ def _concurrent(tables: Tables, data: RunData, flows: pl.LazyFrame, scratch: Pat
         masked(window, to_island & (pl.col("new_payload_bytes") > 0)).max(),
         masked(window, to_island & (pl.col("tcp_flags") & _FIN != 0)).min(),
     )
-    one_way = tables.arrival in data.topology.one_way_captures
+    # Without the clients' logs, a connection begins with its first answer.
+    one_way = tables.arrival in data.topology.one_way_captures and not data.is_imported
     spans = Parts(scratch, "spans", pl.LazyFrame(schema={"flow": pl.UInt32, "first": pl.Int64, "last": pl.Int64}))
     first_window = pl.lit(None, pl.Int64) if one_way else window.min()
     for part, _ in slices(packets, pl.col("flow"), _SLICE_FLOWS):

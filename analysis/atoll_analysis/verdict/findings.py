@@ -73,6 +73,8 @@ class FindingCode(StrEnum):
     START_SPREAD = "START_SPREAD"  # clients did not begin together
     DUPLICATE_ADDRESS = "DUPLICATE_ADDRESS"  # two machines have the same IP address
     SHARES_UNEQUAL = "SHARES_UNEQUAL"  # servers or clients have shares of the flows that chance does not explain
+    CLOCKS_UNCERTAIN = "CLOCKS_UNCERTAIN"  # the clocks of imported captures are not known well enough
+    NOT_IN_CAPTURES = "NOT_IN_CAPTURES"  # imported captures do not show something that a run of atoll records
     HOST_HOT = "HOST_HOT"  # processors were throttled, at their temperature limit, short of voltage, or too busy
 
 

@@ -7,6 +7,7 @@ from atoll_analysis.figures.clocks import unknown_start_notes
 from atoll_analysis.summary import ControlPackets, ControlTraffic, Summary
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import MERGED_ARRIVALS, Tables
+from atoll_analysis.verdict.imported import clock_note
 from atoll_analysis.verdict.loss_agreement import compared_links
 from atoll_analysis.verdict.lost_outside import outside_notes
 from atoll_core.experiment.experiment import Protocol
@@ -19,12 +20,20 @@ from atoll_core.plural import bit_rate, counted
 def notes(data: RunData, tables: Tables, summary: Summary) -> list[str]:
     """The notes, one line each."""
     return [
-        *(_measurement_notes(data, tables, summary) if data.window else ()),  # without one, the reasons say so
+        # Without a measurement, the reasons say so; of an imported run, the caveats.
+        *(_measurement_notes(data, tables, summary) if data.window and not data.is_imported else ()),
+        *_import_notes(data, tables, summary),
         *_count_notes(summary),
         *unknown_start_notes(summary["start"]),
         *outside_notes(summary["lost_outside"]),
         *control_notes(summary.get("in_band_control")),
     ]
+
+
+def _import_notes(data: RunData, tables: Tables, summary: Summary) -> Iterator[str]:
+    if imported := summary.get("imported"):
+        yield clock_note(imported)
+        yield from _one_way(data, tables)
 
 
 def _measurement_notes(data: RunData, tables: Tables, summary: Summary) -> Iterator[str]:
@@ -79,8 +88,9 @@ def _one_way(data: RunData, tables: Tables) -> Iterator[str]:
     if not captures:
         return
     captures_text = ("capture " if len(captures) == 1 else "captures ") + ", ".join(captures)
+    beginnings = "their first answers" if data.is_imported else "the clients' logs"
     concurrency_text = (
-        "; concurrency has the beginnings of connections from the clients' logs, and connections without an answer are "
+        f"; concurrency has the beginnings of connections from {beginnings}, and connections without an answer are "
         "not counted"
         if tables.arrival in captures
         else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`atoll runs list|verify|drop-captures`: the runs on the disk."""
+"""`atoll runs list|verify|import|drop-captures`: the runs on the disk."""
 
 import itertools
 import json as json_text
@@ -11,10 +11,12 @@ import typer
 
 from atoll_cli.terminal.options import Json, PlainArguments, require_one_of
 from atoll_core.errors import AtollError
-from atoll_core.platforms import PLATFORMS
+from atoll_core.platforms import CAPTURES, PLATFORMS
 from atoll_core.plural import counted
 
-runs = typer.Typer(help="List or verify runs; delete their captures.", no_args_is_help=True, rich_markup_mode=None)
+runs = typer.Typer(
+    help="List, verify or import runs; delete their captures.", no_args_is_help=True, rich_markup_mode=None
+)
 
 DEFAULT_FOLDER = Path("runs")
 
@@ -41,7 +43,11 @@ def list_(
     ] = None,
     platform: Annotated[
         str | None,
-        typer.Option(help="only runs on this platform: virtual, mininet, hardware", metavar="NAME", show_default=False),
+        typer.Option(
+            help="only runs on this platform: virtual, mininet, hardware, or imported ones: captures",
+            metavar="NAME",
+            show_default=False,
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -52,7 +58,7 @@ def list_(
     from atoll_studies.study_directory import point_of
 
     require_one_of("--verdict", verdict, "verdicts", [*map(str, Verdict), NOT_ANALYSED, DAMAGED])
-    require_one_of("--platform", platform, "platforms", PLATFORMS)
+    require_one_of("--platform", platform, "platforms", [*PLATFORMS, CAPTURES])
     if not folders and not DEFAULT_FOLDER.exists():
         empty = f"no runs yet: directory {DEFAULT_FOLDER} does not exist; `atoll run EXPERIMENT` makes it"
         print(json_text.dumps({"runs": []}) if json else empty)
@@ -107,6 +113,41 @@ def verify(paths: RunPaths, json: Json = False) -> None:
         print(f"{counted(len(damages), 'run')}: {len(damages) - damaged} whole, {damaged} damaged")
     if any(damages.values()):
         raise typer.Exit(1)
+
+
+@runs.command(
+    "import",
+    cls=PlainArguments,
+    epilog="Example: atoll runs import geo.yaml world.pcapng island.pcap.gz --set traffic.channels=60",
+)
+def import_(
+    experiment: Annotated[Path, typer.Argument(help="experiment.yaml that was measured", metavar="EXPERIMENT")],
+    world: Annotated[Path, typer.Argument(help="capture of the world's end of the chain", metavar="WORLD")],
+    island: Annotated[Path, typer.Argument(help="capture of the island's end of the chain", metavar="ISLAND")],
+    folder: Annotated[Path, typer.Option("--runs", help="parent of the run directories", metavar="DIR")] = (
+        DEFAULT_FOLDER
+    ),
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="override a setting of EXPERIMENT; repeatable", metavar="KEY=VALUE"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Make a run directory of two captures, analyse it and write its report.
+
+    Captures are pcap or pcapng files, also compressed by gzip or zstd, or pipes. Packets that both have tell by how
+    much the clock of ISLAND differs from that of WORLD; its instants are corrected. EXPERIMENT names its lab.
+    """
+    from atoll_cli.terminal.progress import print_result
+    from atoll_core.description.loader import DescriptionFile
+    from atoll_dashboards.report.report import analyse_again
+    from atoll_hosts.binary import find_binary
+    from atoll_testbed.run.imported_run import import_run
+
+    described, binary = DescriptionFile.read(experiment, settings or ()).network_and_experiment(), find_binary()
+    run = import_run(world, island, described, folder, binary)
+    summary, _ = analyse_again(run, binary)
+    raise typer.Exit(print_result(summary, run.path, as_json=json))
 
 
 @runs.command("drop-captures", cls=PlainArguments, epilog="Example: atoll runs drop-captures runs/geo/*")

@@ -96,7 +96,7 @@ def jobs(
         *(_capture_job(point, experiment.captures) for point in capture_points(network, experiment)),
         *load_jobs(network, experiment),
         *udp_jobs(network, experiment),
-        *_whistle_jobs(network),
+        *whistle_jobs(network),
         *(job for transfer in experiment.all_transfers for job in _transfer_jobs(network, experiment, transfer)),
         *_ping_jobs(network, experiment),
         *_report_jobs(network, experiment),
@@ -220,7 +220,8 @@ def _capture_job(point: CapturePoint, settings: CaptureSettings) -> JobSpec:
     return host_job(f"capture-{point.name}", point.host, Phase.CAPTURE, "capture", config, MEMORY_CAP)
 
 
-def _whistle_jobs(network: Network) -> tuple[JobSpec, ...]:
+def whistle_jobs(network: Network) -> tuple[JobSpec, ...]:
+    """The pings ``whistle-start`` and ``whistle-end``; none without a host that sends them, or one that answers."""
     special = network.with_role(HostRole.ISLAND_SPECIAL)
     return tuple(
         ping_job(

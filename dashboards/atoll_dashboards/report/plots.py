@@ -279,7 +279,7 @@ def concurrent(sources: Sources) -> Figure | None:
 
 def terrestrial_rtt(sources: Sources) -> Figure | None:
     """Each server's terrestrial RTT: measured against configured, and by how much they differ."""
-    rtts = sources.summary["terrestrial_rtt_ms"]
+    rtts = sources.summary["terrestrial_rtt_ms"] or {}  # null of an imported run
     if not rtts:
         return None
     names = list(rtts)
@@ -384,7 +384,7 @@ def _loss_bars(axes: Axes, losses: Mapping[str, float | None], label: str) -> No
 
 def flow_classes(sources: Sources) -> Figure | None:
     """Percentiles of completion time and rate of each size class."""
-    classes = [flow_class for flow_class in sources.summary.get("flow_classes", ()) if flow_class["completed"]]
+    classes = [flow_class for flow_class in sources.summary.get("flow_classes") or () if flow_class["completed"]]
     if not classes:
         return None
     figure, (left, right) = plain_figure(3.1, (1.0, 1.0))

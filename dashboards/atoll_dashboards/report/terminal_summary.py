@@ -49,7 +49,7 @@ def summary_text(summary: dict[str, Any]) -> "RenderableType":
         figures.add_row(row.name, row.text, row.remark)
     rtts = "  ".join(
         f"{server} {figure(rtt['measured'], '', 1)}/{rtt['configured']:g}"
-        for server, rtt in run["terrestrial_rtt_ms"].items()
+        for server, rtt in (run["terrestrial_rtt_ms"] or {}).items()
     )
     if rtts:
         figures.add_row("terrestrial RTT", "", f"{rtts}  (measured/configured, ms)")

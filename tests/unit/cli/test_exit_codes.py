@@ -32,6 +32,7 @@ sweep none.yaml
 report runs/none
 report --compare runs/none
 watch runs/none
+runs import none.yaml none.pcap none.pcap
 down --inventory none.yaml
 status --inventory none.yaml
 distributions import none.csv --out x.csv
