@@ -30,7 +30,7 @@ NOT_IN_CAPTURES: Mapping[str, tuple[str, ...]] = {
     "flows as clients count them": (
         *("flows_completed", "flows_cut", "flows_failed", "flows_silent", "flows_failed_in_changes"),
         *("mean_flow_bytes", "flow_classes", "initial_window", "long_flows_mean", "fairness", "longest_wait_ms"),
-        *("silences", "flow_tries", "transfer_failure", "udp"),
+        *("flow_shares", "silences", "flow_tries", "transfer_failure", "udp"),
     ),
     "clocks, starts and losses of the machines": ("clocks", "start", "lost_outside"),
 }

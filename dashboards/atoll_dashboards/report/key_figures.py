@@ -322,7 +322,7 @@ def _fairness(summary: Summary) -> tuple[str, str]:
 
 def _flow_shares(summary: Summary) -> Iterator[KeyFigure]:
     """Deviation of the flows of servers and of clients from equal shares; none without flows, or of older summaries."""
-    for role, test in summary.get("flow_shares", {}).items():
+    for role, test in (summary.get("flow_shares") or {}).items():
         deviations = test["deviations"].values()
         remark = (
             f"largest deviation from an equal share of {counted(test['flows'], 'flow')}; p = {test['p']:.2g}; "

@@ -31,7 +31,16 @@ SECONDS = 10
 ISLAND_BIT = 20  # second octet of the island's addresses
 
 FROM_CAPTURES = {
-    *("arrival", "chains", "channels", "concurrency", "concurrent_flows_max", "connections", "goodput_mbit_s"),
+    *(
+        "arrival",
+        "chains",
+        "channels",
+        "flow_packets",
+        "concurrency",
+        "concurrent_flows_max",
+        "connections",
+        "goodput_mbit_s",
+    ),
     *("loss_bursts", "loss_bytes_captures", "loss_packets_captures", "payload", "placement", "servers", "clients"),
     *("tcp_payload_loss_bytes", "throughput_mbit_s", "whistles", "duration_s", "origin_ns", "cut_short"),
 }
