@@ -36,7 +36,10 @@ _ENTRIES = {
 _CHANNEL = {"model": "gilbert-elliott", "good_to_bad": "0.1 %", "bad_to_good": "20 %"}
 _WITH_PORTS = "rtt-40"  # a latency class that has ports and no VLAN id
 # Keys that other keys need.
-_WITH: dict[str, dict[str, Any]] = dict.fromkeys(("good_to_bad", "bad_to_good", "loss_good", "loss_bad"), _CHANNEL)
+_WITH: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("good_to_bad", "bad_to_good", "loss_good", "loss_bad"), _CHANNEL),
+    "memory": {"scheme": "partial-unit-memory"},
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,7 +290,7 @@ impl Config {
     }
 
     /// The settings that [`Self::memory_bytes`] depends on.
-    pub(crate) const MEMORY_SETTINGS: &str = "generation and interleave";
+    pub(crate) const MEMORY_SETTINGS: &str = "generation, memory and interleave";
 
     /// The limit of the program's memory: of each tunnel, the packets that the decoder and the encoder keep, and the
     /// bytes that wait. A buffer that shrinks is up to four times as large as its content.
@@ -300,8 +300,9 @@ impl Config {
             .map(|interface| interface.mtu)
             .max()
             .unwrap_or(0);
-        let packet = u64::from(longest) + u64::from(self.generation) + PACKET_BYTES;
-        let generation_packets = u64::from(self.generation) + u64::from(MOST_SOURCES);
+        let combined = u64::from(self.generation) + u64::from(self.memory);
+        let packet = u64::from(longest) + combined + PACKET_BYTES;
+        let generation_packets = combined + u64::from(MOST_SOURCES);
         let packets = 4 * HELD_MAX as u64 + generation_packets * u64::from(self.interleave);
         let waiting = 4 * (WAITING_MAX_BYTES + in_order::HELD_MAX.bytes);
         PROGRAM_BYTES + self.tunnels.len() as u64 * (packets * packet + waiting)
