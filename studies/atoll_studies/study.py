@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.figures.run_figures import FIGURES, is_figure, suggest_figure
+from atoll_analysis.tables.topology import RunTopology
 from atoll_core.description.file_kinds import STUDY, require_kind
 from atoll_core.description.loader import DescriptionFile
 from atoll_core.description.raw_study import MAX_LEVELS, MAX_SEED, SCREENING, RawSearch, RawStudy, level_name
 from atoll_core.description.validation_messages import parse, suggest
 from atoll_core.description.yaml_document import Document, KeyPath, compose_document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.experiment import Experiment, Link
+from atoll_core.experiment.link_over_time import link_over_time
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
@@ -165,6 +167,18 @@ def _is_size(text: str, size: Size) -> bool:
         return False
 
 
+def _slowest_link(network: Network, experiment: Experiment) -> str:
+    """The box of the link with the least capacity over the run, as the analysis chooses it (RunData.bottleneck)."""
+
+    def capacity_bytes(link: Link) -> float:
+        versions = zip(experiment.versions, experiment.states, strict=True)
+        directions = [(version.at.ns, state.link(link.box).to_island) for version, state in versions]
+        return link_over_time(directions).capacity_bytes(0, experiment.duration.ns)
+
+    topology = RunTopology(experiment, network, (), ())
+    return min(topology.links_of(experiment.versions[0].chain) or topology.links, key=capacity_bytes).box
+
+
 def _contains(outer: KeyPath, inner: KeyPath) -> bool:
     return inner[: len(outer)] == outer
 
@@ -197,8 +211,9 @@ class _Resolver:
         self.check_stop()
         published = tuple(self.published(factors))
         configurations = tuple(self.configurations(factors))
-        self.check_smallest(factors)
+        self.check_smallest(configurations)
         self.check_slowest(configurations)
+        self.check_criteria(configurations)
         seeds = self.seeds(configurations)
         self.check_warm_up(configurations)
         self.check_controls(configurations)
@@ -291,17 +306,16 @@ class _Resolver:
         elif self.most_repetitions < LEAST_SAMPLES:
             yield ("search",), f"a search needs medians; write 'repetitions: {LEAST_SAMPLES}' or more"
 
-    def check_smallest(self, factors: Mapping[str, Levels]) -> None:
-        """Report mistakes of the smallest capacity. The largest is a level."""
+    def check_smallest(self, configurations: Sequence[Configuration]) -> None:
+        """Report mistakes of the smallest capacity in any configuration. The largest is a level."""
         if self.search is None:
             return
         setting = setting_text(self.search.over, str(Size(self.search.capacities[0])))
-        others = [levels for factor, levels in factors.items() if factor != self.search.over]
-        first = tuple(setting for levels in others for setting in levels[0][1])
-        smallest, largest = self.load((*first, setting)), self.load((*first, *factors[self.search.over][-1][1]))
-        if isinstance(smallest, DescriptionError) and not isinstance(largest, DescriptionError):
-            for mistake in smallest.mistakes:
-                self.report(("search", "from"), mistake.message)
+        for configuration in configurations:
+            smallest = self.load((*configuration.settings[len(self.common) :], setting))
+            if isinstance(smallest, DescriptionError):
+                for mistake in smallest.mistakes:
+                    self.report(("search", "from"), mistake.message)
 
     def check_slowest(self, configurations: Sequence[Configuration]) -> None:
         """Refuse a search over another link than the slowest one, whose queue the criteria are of."""
@@ -309,12 +323,17 @@ class _Resolver:
             return
         box = self.search.over.split(".")[1]
         for configuration in configurations:
-            experiment = configuration.experiment
-            links = [link for link in experiment.links if link.box in experiment.chain.hops] or experiment.links
-            slowest = min(links, key=lambda link: link.to_island.rate)
-            if slowest.to_island.rate < experiment.link(box).to_island.rate:
-                remedy = f"write links.{slowest.box}.to_island.queue"
+            slowest = _slowest_link(configuration.network, configuration.experiment)
+            if slowest != box:
+                remedy = f"write links.{slowest}.to_island.queue"
                 self.report(("search", "over"), f"{box!r} is not the slowest link to the island; {remedy}")
+
+    def check_criteria(self, configurations: Sequence[Configuration]) -> None:
+        """Refuse to search by the transfer of runs with none or several: its criterion would always be met."""
+        is_unclear = any(len(configuration.experiment.all_transfers) != 1 for configuration in configurations)
+        if self.search and "transfer" in self.search.criteria and is_unclear:
+            text = "the criterion transfer needs runs with one transfer; write one, or leave transfer out of 'for'"
+            self.report(("search", "for"), text)
 
     def settings(self, key_path: KeyPath, given: Mapping[str, Any]) -> tuple[str, ...]:
         """Settings in the language of ``--set``, without those that a study must not have, which are reported."""
@@ -366,8 +385,9 @@ class _Resolver:
             levels.setdefault(self.search.over, [{_key_parts(self.search.over): ("search", "over")}])
         for key in self.raw.set:
             for name, of_factor in levels.items():
+                replacing = f"factor {shown(name)}" if name in self.raw.factors else "'search'"
                 if all(any(_contains(outer_key, _key_parts(key)) for outer_key in level) for level in of_factor):
-                    self.report(("set", key), f"factor {shown(name)} replaces {key} in all runs; remove it here")
+                    self.report(("set", key), f"{replacing} replaces {key} in all runs; remove it here")
         keys_of = {
             name: {key: key_path for level in reversed(of_factor) for key, key_path in level.items()}
             for name, of_factor in levels.items()
@@ -405,6 +425,9 @@ class _Resolver:
                 self.levels((*key_path, key), given, factors)
                 for key, given in (("of", raw.of), ("relative_to", raw.relative_to))
             )
+            if raw.relative_to and self.raw.design == SCREENING:
+                text = "a screening design does not have the runs of both; remove 'relative_to' or 'design'"
+                self.report((*key_path, "relative_to"), text)
             if not is_figure(raw.figure):
                 self.report(
                     (*key_path, "figure"), f"unknown figure {shown(raw.figure)}; {suggest_figure(raw.figure, FIGURES)}"

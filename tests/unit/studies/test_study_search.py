@@ -20,8 +20,10 @@ from tests.support.sandbox import QUICK
 from tests.support.study_runs import HERE, record
 
 SEARCH = "search: {over: links.sat.to_island.queue, from: 30 kB, to: 300 kB, resolution: 10 kB}\n"
+ONE = "{size: 10 MB, start: 0 s}"
+TRANSFER = f"set: {{transfer: {ONE}}}\n"
 HEAD = f"name: s\nexperiment: {QUICK}\nfigures: [goodput]\n"
-TEXT = f"{HEAD}factors: {{traffic.channels: [5, 50]}}\nrepetitions: 3\n{SEARCH}"
+TEXT = f"{HEAD}factors: {{traffic.channels: [5, 50]}}\nrepetitions: 3\n{SEARCH}{TRANSFER}"
 KNEES = {"5": 70_000, "50": 140_000}
 """By channels: the smallest queue with fast transfers."""
 
@@ -109,7 +111,7 @@ def test_a_run_of_a_search_is_the_same_point_as_that_of_a_grid(tmp_path: Path) -
     (tmp_path / "grid").mkdir()
     sweep, _ = whole(tmp_path)
     grid = "factors: {traffic.channels: [5, 50], links.sat.to_island.queue: [70 kB, 140 kB, 0.3 MB]}\n"
-    described = study(tmp_path / "grid", f"{HEAD}{grid}repetitions: 3\n")
+    described = study(tmp_path / "grid", f"{HEAD}{grid}repetitions: 3\n{TRANSFER}")
     points = {entry.point.id for entry in Sweep(described, sweep.directory).points.values()}
     taken = {(entry.point.levels["traffic.channels"], entry.point.levels["links.sat.to_island.queue"], key)
              for key, entry in sweep.points.items()}  # fmt: skip
@@ -117,7 +119,7 @@ def test_a_run_of_a_search_is_the_same_point_as_that_of_a_grid(tmp_path: Path) -
               {("5", "70 kB"), ("50", "140 kB"), ("5", "300 kB"), ("50", "300 kB")}}  # fmt: skip
     assert len(shared) == 12
     assert shared <= points
-    both, more = whole(tmp_path, f"{HEAD}{grid}repetitions: 3\n{SEARCH}")
+    both, more = whole(tmp_path, f"{HEAD}{grid}repetitions: 3\n{SEARCH}{TRANSFER}")
     assert more == 18 - len(points & set(sweep.points)), "the grid's runs that the search did not make"
     assert {path.best for path in both.searches.values()} == {70_000, 140_000}
     assert both.study.factors["links.sat.to_island.queue"][-1][0] == "0.3 MB"
@@ -181,9 +183,11 @@ def test_a_point_whose_attempts_failed_is_no_run_of_a_search(tmp_path: Path) -> 
         (("repetitions: 3", "stop: {figure: goodput, half_width: 5 %, max: 9}"), 5, "'stop' and 'search'"),
         (("repetitions: 3", "repetitions: 3\ndesign: screening"), 6, "remove it or 'search'"),
         (("from: 30 kB", "from: 30 B"), 6, "30 B"),
-        (("figures: [goodput]", "set: {links.sat.to_island.queue: 50 kB}"), 3, "in all runs; remove it here"),
+        (("set: {", "set: {links.sat.to_island.queue: 50 kB, "), 7, "'search' replaces links.sat.to_island.queue"),
         (("links.sat.to", "links.cat.to"), 6, "cat"),
         (("10 kB}", "10 kB, for: [voices]}"), 6, "voices"),
+        ((f"transfer: {ONE}", "duration: 3 s"), 6, "write one, or leave transfer out of 'for'"),
+        ((f"transfer: {ONE}", f"transfers: {{a: {ONE}, b: {ONE}}}"), 6, "needs runs with one transfer"),
     ],
 )
 def test_mistakes_of_a_search_have_their_lines(
@@ -192,3 +196,42 @@ def test_mistakes_of_a_search_have_their_lines(
     with pytest.raises(DescriptionError) as refused:
         study(tmp_path, TEXT.replace(*change))
     assert [(each.line, message in each.message) for each in refused.value.mistakes] == [(line, True)]
+
+
+def refused(folder: Path, text: str) -> list[str]:
+    with pytest.raises(DescriptionError) as error:
+        study(folder, text)
+    return [f"{each.line}: {each.message}" for each in error.value.mistakes]
+
+
+def test_the_smallest_capacity_is_checked_with_every_level_of_the_others(tmp_path: Path) -> None:
+    aqm = "links.sat.to_island.aqm: [drop-tail, {red: {min: 10 kB, max: 40 kB}}]"
+    text = TEXT.replace("5, 50]", f"5, 50], {aqm}")
+    (mistake,) = refused(tmp_path, text)
+    assert mistake.startswith("6: ")
+    assert "exceeds the queue of 30 kB" in mistake
+
+
+@pytest.mark.parametrize(
+    ("chain", "rate", "rest", "slowest"),
+    [
+        ("sat, pep-w", 17, "", "sat"),
+        ("pep-w, sat", 16, "", "pep-w"),  # of equal links the first one
+        ("sat, pep-w", 17, "changes: [{at: 1 s, links: {pep-w: {to_island: {rate: 14 Mbit/s}}}}]", "pep-w"),
+        ("sat", 15, "branches: {b: {carries: {island: 10.20.0.0/30}, chain: [tap-w, pep-w, tap-i]}}", "sat"),
+    ],
+)
+def test_the_slowest_link_over_the_run_is_searched(
+    tmp_path: Path, chain: str, rate: int, rest: str, slowest: str
+) -> None:
+    direction = f"{{rate: {rate} Mbit/s, delay: 10 ms, queue: 30 kB}}"
+    settings = (
+        f"set: {{lab.boxes.pep-w.kind: link, chain: [tap-w, {chain}, tap-i], "
+        f"links.pep-w: {{to_island: {direction}, to_world: {direction}}}, {rest and rest + ', '}"
+    )
+    text = TEXT.replace("set: {", settings)
+    other = {"sat": "pep-w", "pep-w": "sat"}[slowest]
+    assert study(tmp_path, text.replace("over: links.sat", f"over: links.{slowest}")).search
+    assert refused(tmp_path, text.replace("over: links.sat", f"over: links.{other}")) == [
+        f"6: '{other}' is not the slowest link to the island; write links.{slowest}.to_island.queue"
+    ]
