@@ -95,12 +95,14 @@ def _share_below(values: list[float], value: float) -> float:
 
 
 def _values(results: Results, configuration: int, published: Published) -> Iterator[Limits]:
-    """The figure of each run, or its ratio to that of the run with the same seed."""
+    """The figure of each run, or its ratio to that of the run with the same seed; none without such runs."""
     by_seed = results.values(configuration, published.figure)
     if not published.relative_to:
         yield from by_seed.values()
         return
     levels = {**results.configurations[configuration], **published.relative_to}
+    if levels not in results.configurations:  # a search did not take it
+        return
     reference_values = results.values(results.configurations.index(levels), published.figure)
     for seed in by_seed.keys() & reference_values.keys():
         own, other = by_seed[seed], reference_values[seed]

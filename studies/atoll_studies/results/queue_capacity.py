@@ -230,7 +230,7 @@ def read_queue_run(path: Path, warm_up: WarmUp = NO_WARM_UP, configuration: int 
     if link is None:
         return None
     standing, regime = summary.get("standing_queue"), summary.get("regime")
-    finished = summary["transfer_s"] if summary["transfer_complete"] else math.inf
+    finished = math.inf if summary["transfer_s"] is None else summary["transfer_s"]
     return QueueRun(
         link=slowest,
         queue_bytes=link["queue_bytes"],

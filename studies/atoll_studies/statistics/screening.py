@@ -45,7 +45,8 @@ def main_effects(levels: NDArray[np.int_], values: Sequence[Sequence[float]]) ->
     """
     from scipy.special import stdtrit
 
-    by_seed = np.log(np.asarray(values)) @ (2 * levels - 1) * 2 / len(levels)  # seeds x factors
+    contrasts = np.log(np.asarray(values)) @ (2 * levels - 1) * 2 / len(levels)  # seeds x factors
+    by_seed = contrasts.round(12)  # sums of equal logarithms differ from 0 in the digits behind
     seeds = len(by_seed)
     middle = by_seed.mean(axis=0)
     half = np.zeros_like(middle)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Published figures are compared with the distribution of the runs: quantile, central range, agreement."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,22 @@ def test_what_unfinished_transfers_hide_cannot_be_known(tmp_path: Path) -> None:
     below, above = compared(tmp_path, f"value: 60 s, {SMALL}", f"value: 200 s, {SMALL}", unfinished=20)
     assert (below.quantile, below.agreement) == (0.595, PublishedAgreement.AGREES)
     assert (above.quantile, above.agreement) == (None, PublishedAgreement.UNKNOWN)
+
+
+def test_a_ratio_to_a_configuration_without_runs_cannot_be_known(tmp_path: Path) -> None:
+    compared(tmp_path, f"value: 0.5, {LARGE}")
+    results = read_results(StudyDirectory(tmp_path / "s"))
+    other = {"links.sat.to_island.queue": "50 kB"}
+    [one] = comparisons(replace(results, configurations=(other, *results.configurations[1:])))
+    assert (one.runs, one.agreement) == (0, PublishedAgreement.UNKNOWN)
+
+
+def test_a_screening_design_has_no_published_ratios(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    published = f"  - {{figure: transfer time, value: 0.5, {LARGE}, source: a paper}}\n"
+    file.write_text(f"{STUDY}{published}design: screening\n")
+    with pytest.raises(DescriptionError, match=r"study.yaml:7: a screening design does not have the runs of both"):
+        load_study(file)
 
 
 def test_few_runs_know_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.report import View, report_study
 from atoll_studies.points import make_points
-from atoll_studies.results.queue_capacity import QueueAdvice, QueueRun, advise, queue_advice
+from atoll_studies.results.queue_capacity import QueueAdvice, QueueRun, advise, queue_advice, read_queue_run
 from atoll_studies.results.result_tables import runs_table
 from atoll_studies.results.results import read_results
 from atoll_studies.statistics.warm_up import WarmUp
@@ -263,3 +263,14 @@ def test_the_recommendation_is_also_in_packets_of_the_mean_size() -> None:
 
 def test_without_packet_sizes_the_recommendation_is_in_bytes_alone() -> None:
     assert advise({}, [run(100)] * 3 + [run(200)] * 3).recommended_packets is None
+
+
+def test_a_repeated_transfer_of_which_one_download_broke_off_has_the_median_time(tmp_path: Path) -> None:
+    place = study_with(tmp_path, "  traffic.channels: [5, 50]\n")
+    path = read_results(place).runs[0].path
+    summary = {**RunDir(path).summary(), "transfer_bytes": 10**6, "transfer_complete": False}
+    for seconds, expected in ((12.0, 12.0), (None, math.inf)):
+        RunDir(path).write_summary({**summary, "transfer_s": seconds})
+        found = read_queue_run(path)
+        assert found is not None
+        assert found.transfer_s == expected

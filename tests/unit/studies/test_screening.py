@@ -65,6 +65,12 @@ def test_effects_of_a_product_are_its_factors_whatever_the_interactions_of_two()
     assert all((ratio.level, ratio.low) == (0, ratio.value) for ratio in ratios)
 
 
+@pytest.mark.parametrize("value", [0.3, 5.3])
+def test_a_figure_that_is_equal_in_all_runs_has_no_effect(value: float) -> None:
+    ratios = main_effects(np.array(resolution_iv_design(4)), [[value] * 8] * 3)
+    assert {(ratio.low, ratio.value, ratio.high) for ratio in ratios} == {(1, 1, 1)}
+
+
 def test_intervals_over_seeds_hold_as_often_as_they_say() -> None:
     random = np.random.default_rng(1)
     design = np.array(resolution_iv_design(3))
