@@ -14,7 +14,13 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.figures.run_figures import FIGURES, is_figure, suggest_figure
+from atoll_analysis.figures.run_figures import (
+    FIGURES,
+    FIGURES_BY_TRANSFER,
+    general_figure,
+    is_figure,
+    suggest_figure,
+)
 from atoll_analysis.tables.topology import RunTopology
 from atoll_core.description.file_kinds import STUDY, require_kind
 from atoll_core.description.loader import DescriptionFile
@@ -160,11 +166,12 @@ def _key_parts(key: str) -> KeyPath:
     return ("lab", "file") if parts == ("lab",) else parts
 
 
-def _is_size(text: str, size: Size) -> bool:
+def _size(level: str) -> Size | None:
+    """The size that a level is; None: it is none."""
     try:
-        return Size.parse(text) == size
+        return Size.parse(level)
     except ValueError:
-        return False
+        return None
 
 
 def _slowest_link(network: Network, experiment: Experiment) -> str:
@@ -207,10 +214,10 @@ class _Resolver:
         self.check_design(factors)
         self.refuse_replaced_keys()
         baseline = self.baseline(factors)
-        self.check_figures()
-        self.check_stop()
-        published = tuple(self.published(factors))
         configurations = tuple(self.configurations(factors))
+        self.check_figures(configurations)
+        self.check_stop(configurations)
+        published = tuple(self.published(factors, configurations))
         self.check_smallest(configurations)
         self.check_slowest(configurations)
         self.check_criteria(configurations)
@@ -270,7 +277,7 @@ class _Resolver:
         if self.search is None or self.search.over != factor:
             return levels
         largest = Size(self.search.capacities[-1])
-        if any(_is_size(level, largest) for level, _ in levels):
+        if any(_size(level) == largest for level, _ in levels):
             return levels
         return (*levels, (str(largest), (setting_text(factor, str(largest)),)))
 
@@ -301,6 +308,13 @@ class _Resolver:
             yield ("design",), "a screening design has two levels of each factor; remove it or 'search'"
         if isinstance(self.raw.factors.get(raw.over), dict):
             yield ("factors", raw.over), "a factor that is searched has a list of values; write [100 kB, 200 kB]"
+        else:
+            levels = [level_name(level) for level in self.raw.factors.get(raw.over, [])]
+            sizes = [_size(level) for level in levels]
+            for index, size in enumerate(sizes):
+                if size is not None and size in sizes[:index]:
+                    text = f"{levels[index]} is the same capacity as {levels[sizes.index(size)]}; remove one of them"
+                    yield ("factors", raw.over, index), text
         if self.raw.stop is not None:
             yield ("stop",), "'stop' and 'search' both choose runs; keep one of them"
         elif self.most_repetitions < LEAST_SAMPLES:
@@ -418,7 +432,7 @@ class _Resolver:
                 self.report((*key_path, factor), f"unknown level {shown(given[factor])}; {remedy}")
         return names
 
-    def published(self, factors: Mapping[str, Levels]) -> Iterator[Published]:
+    def published(self, factors: Mapping[str, Levels], configurations: Sequence[Configuration]) -> Iterator[Published]:
         for index, raw in enumerate(self.raw.published):
             key_path: KeyPath = ("published", index)
             of, relative_to = (
@@ -433,6 +447,7 @@ class _Resolver:
                     (*key_path, "figure"), f"unknown figure {shown(raw.figure)}; {suggest_figure(raw.figure, FIGURES)}"
                 )
                 continue
+            self.check_transfer((*key_path, "figure"), raw.figure, configurations)
             try:
                 bound, value = parse_value(raw.value, raw.figure, is_ratio=bool(relative_to))
             except ValueError as error:
@@ -440,24 +455,38 @@ class _Resolver:
             else:
                 yield Published(raw.figure, bound, value, of, relative_to, raw.source)
 
-    def check_figures(self) -> None:
+    def check_figures(self, configurations: Sequence[Configuration]) -> None:
         for index, name in enumerate(self.raw.figures):
-            self.check_figure(("figures", index), name)
+            self.check_figure(("figures", index), name, configurations)
         if self.raw.primary is not None:
-            self.check_figure(("primary", "figure"), self.raw.primary.figure)
+            self.check_figure(("primary", "figure"), self.raw.primary.figure, configurations)
 
-    def check_figure(self, key_path: KeyPath, name: str) -> None:
+    def check_figure(self, key_path: KeyPath, name: str, configurations: Sequence[Configuration]) -> None:
         if self.known_figures and not is_figure(name):
             self.report(key_path, f"unknown figure {shown(name)}; {suggest_figure(name, self.known_figures)}")
+        self.check_transfer(key_path, name, configurations)
 
-    def check_stop(self) -> None:
+    def check_transfer(self, key_path: KeyPath, figure: str, configurations: Sequence[Configuration]) -> None:
+        """Refuse the figure of a named transfer that no configuration has, or of a single one if none has that."""
+        experiments = [configuration.experiment for configuration in configurations]
+        names = list(dict.fromkeys(transfer.name for experiment in experiments for transfer in experiment.transfers))
+        general = general_figure(figure)
+        if general != figure:
+            name = figure.removeprefix(f"{general} of ")
+            if experiments and name not in names:
+                self.report(key_path, f"unknown transfer {shown(name)}; {suggest(name, names, 'transfers')}")
+        elif figure in FIGURES_BY_TRANSFER and names and all(len(each.all_transfers) != 1 for each in experiments):
+            remedy = f"write {shown(f'{figure} of {names[0]}')}; transfers: {', '.join(names)}"
+            self.report(key_path, f"{figure} is that of a single transfer; {remedy}")
+
+    def check_stop(self, configurations: Sequence[Configuration]) -> None:
         stop = self.raw.stop
         if stop is None:
             return
         for key, given in (("repetitions", self.raw.repetitions), ("seeds", self.raw.seeds)):
             if given is not None:
                 self.report((key,), f"both 'stop' and '{key}'; 'stop' has the number of repetitions, remove '{key}'")
-        self.check_figure(("stop", "figure"), stop.figure)
+        self.check_figure(("stop", "figure"), stop.figure, configurations)
         if stop.min > stop.max:
             self.report(("stop", "min"), f"min {stop.min} is more than max {stop.max}; write at most {stop.max}")
 
@@ -515,12 +544,12 @@ class _Resolver:
 
         Of too many, which are refused: the first one, and those with one other level.
         """
-        if self.raw.design == SCREENING and all(len(levels) == 2 for levels in factors.values()):
-            design = resolution_iv_design(len(factors))
-            return [tuple(map(getitem, factors.values(), row)) for row in design]
-        runs = self.most_repetitions * math.prod(map(len, factors.values()))
+        is_screening = self.raw.design == SCREENING and all(len(levels) == 2 for levels in factors.values())
+        design = resolution_iv_design(len(factors)) if is_screening else []
+        runs = self.most_repetitions * (len(design) or math.prod(map(len, factors.values())))
         if runs <= MOST_POINTS:
-            return itertools.product(*factors.values())
+            screened = (tuple(map(getitem, factors.values(), row)) for row in design)
+            return screened if is_screening else itertools.product(*factors.values())
         self.report(("factors",), f"{runs} runs are too many; write at most {MOST_POINTS}")
         first = tuple(levels[0] for levels in factors.values())
         others = enumerate(factors.values())

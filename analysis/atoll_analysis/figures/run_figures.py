@@ -54,8 +54,9 @@ def _limits_of_transfer(of: str, size: int | None, room_s: float | None) -> dict
 TRANSFER_FIGURES = ("transfer time", "transfer rate")
 """Figures that have limits if a transfer did not finish."""
 
-_FIGURES_BY_TRANSFER = ("transfer received", *TRANSFER_FIGURES)
-_OF_TRANSFER = re.compile(rf"({'|'.join(_FIGURES_BY_TRANSFER)}) of [a-z][a-z0-9-]*")
+FIGURES_BY_TRANSFER = ("transfer received", *TRANSFER_FIGURES)
+"""Figures that each transfer has."""
+_OF_TRANSFER = re.compile(rf"({'|'.join(FIGURES_BY_TRANSFER)}) of [a-z][a-z0-9-]*")
 
 
 def is_figure(name: str) -> bool:

@@ -49,16 +49,26 @@ class ComparedFigure:
 
 
 def compared_figures(results: Results) -> list[ComparedFigure]:
-    """All figures of the study's families that are compared with a baseline, the primary figure first."""
-    name = results.primary.figure if results.primary else None
-    others = dict.fromkeys(figure for figure in (*results.family, *results.shown) if figure != name)
-    return [*_family(results, [name] if name else (), is_primary=True), *_family(results, others, is_primary=False)]
+    """All figures of the study's families that are compared with a baseline, the primary figure first.
+
+    Of figures that chose the runs, that of ``stop`` and all of a search, there is no test: it would not hold.
+    """
+    if results.search:
+        return []
+    untested = results.stop and results.stop.figure
+    primary = [results.primary.figure] if results.primary else []
+    others = [figure for figure in dict.fromkeys((*results.family, *results.shown)) if figure not in primary]
+    return [
+        each
+        for names, is_primary in ((primary, True), (others, False))
+        for each in _family(results, [name for name in names if name != untested], is_primary=is_primary)
+    ]
 
 
 def rests_on_others(compared: Iterable[ComparedFigure]) -> list[str]:
-    """The figures that conclusions rest on, if the primary figure differs nowhere and others do."""
-    different = [each for each in compared if each.conclusion in {Conclusion.DIFFERENT, Conclusion.SMALL}]
-    return [] if any(each.is_primary for each in different) else [*dict.fromkeys(each.figure for each in different)]
+    """The figures that conclusions rest on, if none is drawn from the primary figure and others differ."""
+    concluded = [each for each in compared if each.conclusion is not Conclusion.OPEN]
+    return [] if any(each.is_primary for each in concluded) else [*dict.fromkeys(each.figure for each in concluded)]
 
 
 def _family(results: Results, names: Iterable[str], *, is_primary: bool) -> Iterator[ComparedFigure]:

@@ -3,6 +3,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from typing import Any
 
 from atoll_studies.results.queue_capacity import (
@@ -61,7 +62,8 @@ def _result(results: Results, search: QueueSearch, numbers: Sequence[int]) -> Se
     runs: dict[int, list[QueueRun | None]] = {}
     for number in numbers:
         path_by_seed = {run.seed: run.path for run in results.runs if run.configuration == number}
-        seeds = [seed for seed in results.seeds if (number, seed) in results.settled_points]
+        settled = {seed for configuration, seed in results.settled_points if configuration == number}
+        seeds = takewhile(settled.__contains__, results.seeds)  # by repetition
         capacity = results.described[number][1].link(box).to_island.queue.bytes
         runs[capacity] = [read_queue_run(path_by_seed[s]) if s in path_by_seed else None for s in seeds]
     path = search_path(search, runs)

@@ -301,7 +301,7 @@ def effects_plot(main_effects: Sequence[MainEffect]) -> Figure:
             panel.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
             panel.xaxis.set_major_formatter(StrMethodFormatter("x {x:g}"))
             panel.xaxis.set_minor_locator(NullLocator())
-            panel.set_yticks(range(len(own)), [_effect_label(effect) for effect in own], fontsize=7.5)
+            panel.set_yticks(range(len(own)), _effect_labels(own), fontsize=7.5)
             panel.set_ylim(len(own) - 0.5, -0.5)
             panel.grid(visible=False, axis="y")
             panel.set_title(figure, fontsize=9)
@@ -310,8 +310,13 @@ def effects_plot(main_effects: Sequence[MainEffect]) -> Figure:
     return plot
 
 
-def _effect_label(effect: MainEffect) -> str:
-    return f"{effect.factor.rpartition('.')[2]}: {effect.first_level} to {effect.second_level}"
+def _effect_labels(main_effects: Sequence[MainEffect]) -> list[str]:
+    """The levels of each factor behind the last part of its name, or all of it if another one ends alike."""
+    ends = [effect.factor.rpartition(".")[2] for effect in main_effects]
+    return [
+        f"{end if ends.count(end) == 1 else effect.factor}: {effect.first_level} to {effect.second_level}"
+        for end, effect in zip(ends, main_effects, strict=True)
+    ]
 
 
 # Heat maps

@@ -479,6 +479,8 @@ def _conclusion_notes(results: Results, compared: Sequence[ComparedFigure]) -> I
         f"p: sign tests of pairs of runs with the same seed, corrected by Holm's method {family}; "
         f"a conclusion needs {ERROR:g} or less"
     )
+    if results.stop:
+        yield f"{results.stop.figure} has no test, since it chose the number of runs"
     if primary is None:
         return
     if primary.margin is not None:
@@ -530,7 +532,7 @@ def _effects(results: Results) -> Table:
         "ratio: geometric mean at the second level relative to that at the first, over all levels of the other "
         "factors; interval: 95 %, of Student's t over seeds; *: it excludes 1"
     )
-    if len(results.configurations) < 2 ** len(results.factors):
+    if results.similarity is None and len(results.configurations) < 2 ** len(results.factors):
         note += "; of a screening design: no interaction of two factors is in these effects"
     return Table("main effects", ("", "factor", "from", "to", "ratio", "interval", "seeds", ""), sections, 4, (note,))
 

@@ -2,6 +2,7 @@
 """Differences and equivalences of configurations: corrected for the number of tests, the primary figure by itself."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from atoll_studies.points import make_points
 from atoll_studies.results.conclusions import Conclusion, compared_figures, rests_on_others
 from atoll_studies.results.result_tables import results_json
 from atoll_studies.results.results import Results, read_results
+from atoll_studies.statistics.bisection import QueueSearch
 from atoll_studies.statistics.estimates import Limits, paired_differences
 from atoll_studies.statistics.sign_tests import difference_p, equivalence_p
+from atoll_studies.statistics.stopping import Stop
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.views.tables import tables
@@ -82,9 +85,25 @@ def test_a_difference_within_the_margin_is_both(tmp_path: Path) -> None:
 
 
 def test_results_say_that_conclusions_rest_on_other_figures(tmp_path: Path) -> None:
-    results = read_results(made_up(tmp_path, PRIMARY, transfer=2))
+    results = read_results(made_up(tmp_path, "primary: {figure: goodput}\n", transfer=2))
     assert rests_on_others(compared_figures(results)) == ["transfer time"]
     assert "conclusions rest on transfer time, and are exploratory" in notes(results)
+
+
+def test_conclusions_rest_on_a_primary_figure_that_is_equivalent(tmp_path: Path) -> None:
+    results = read_results(made_up(tmp_path, PRIMARY, transfer=2))
+    assert conclusions(results)["transfer time", 1] is Conclusion.DIFFERENT
+    assert rests_on_others(compared_figures(results)) == []
+
+
+def test_figures_that_chose_the_runs_are_not_tested(tmp_path: Path) -> None:
+    """The figure of ``stop``, and all figures of a search."""
+    results = read_results(made_up(tmp_path, transfer=2))
+    stopped = replace(results, stop=Stop("goodput", 0.05, 6, 10, 2))
+    assert {each.figure for each in compared_figures(stopped)} == {"transfer time"}
+    assert "goodput has no test, since it chose the number of runs" in notes(stopped)
+    search = QueueSearch("links.sat.to_island.queue", (30_000, 90_000), ("voice",), 10)
+    assert compared_figures(replace(results, search=search)) == []
 
 
 def test_the_primary_figure_is_corrected_among_its_own_comparisons_alone(tmp_path: Path) -> None:

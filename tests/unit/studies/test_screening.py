@@ -3,6 +3,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,12 @@ from atoll_studies.points import make_points
 from atoll_studies.results.effects import MainEffect, effects
 from atoll_studies.results.result_tables import results_json
 from atoll_studies.results.results import read_results
+from atoll_studies.results.similarity import Similarity
+from atoll_studies.statistics.estimates import Estimate
 from atoll_studies.statistics.screening import is_orthogonal, main_effects, resolution_iv_design
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory
-from atoll_studies.views.plots import plots
+from atoll_studies.views.plots import effects_plot, plots
 from atoll_studies.views.tables import tables
 from tests.support.sandbox import QUICK
 from tests.support.study_runs import record
@@ -113,6 +116,34 @@ def test_a_screening_study_has_eight_combinations_and_four_effects(tmp_path: Pat
     ]
     assert {effect.ratio.runs for effect in measured} == {3}
     assert len(load_study(tmp_path / "study.yaml").configurations) == 8
+
+
+def test_the_note_on_screening_designs_is_of_studies_alone(tmp_path: Path) -> None:
+    """Any runs may be an orthogonal fraction."""
+    sweep(tmp_path)
+    study = read_results(StudyDirectory(tmp_path / "s"))
+    for results, expected in ((study, True), (replace(study, similarity=Similarity((), (), ())), False)):
+        [table] = [table for table in tables(results, each_run=False) if table.title == "main effects"]
+        assert ("screening" in table.notes[0]) == expected
+
+
+def test_a_screening_design_has_no_more_runs_than_any_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atoll_studies.study.MOST_POINTS", 23)
+    file = tmp_path / "study.yaml"
+    file.write_text(STUDY)
+    with pytest.raises(DescriptionError, match=r"study.yaml:6: 24 runs are too many; write at most 23"):
+        load_study(file)
+
+
+def test_factors_that_end_alike_have_their_whole_names_in_the_plot() -> None:
+    ratio = Estimate(1.0, 1.0, 1.0, 0.95, 3)
+    factors = ("links.sat.to_island.rate", "links.sat.to_world.rate", "tcp.pacing")
+    plot = effects_plot([MainEffect("goodput", factor, "1", "2", ratio) for factor in factors])
+    assert [label.get_text() for label in plot.axes[0].get_yticklabels()] == [
+        "links.sat.to_island.rate: 1 to 2",
+        "links.sat.to_world.rate: 1 to 2",
+        "pacing: 1 to 2",
+    ]
 
 
 def test_a_seed_without_all_combinations_has_no_effect(tmp_path: Path) -> None:

@@ -201,6 +201,29 @@ figures: [gootput]
     assert found == [("broken.yaml", 6), *(("study.yaml", line) for line in (3, 4, 7, 8, 9, 10))]
 
 
+@pytest.mark.parametrize(
+    ("figure", "message"),
+    [
+        ("transfer time of codet", "unknown transfer 'codet'; did you mean 'coded'? known transfers: coded, plain"),
+        ("transfer time", "transfer time is that of a single transfer; write 'transfer time of coded'; transfers:"),
+    ],
+)
+def test_figures_are_of_transfers_that_runs_have(tmp_path: Path, figure: str, message: str) -> None:
+    one = "{size: 1 MB, start: 0 s}"
+    text = f"set: {{transfers: {{coded: {one}, plain: {one}}}}}\n"
+    for key in (
+        f"figures: [goodput, {figure}]",
+        f"primary: {{figure: {figure}}}",
+        f"stop: {{figure: {figure}, half_width: 5 %, max: 12}}",
+        f"published: [{{figure: {figure}, value: 41 s, source: a paper}}]",
+    ):
+        (mistake,) = mistakes(tmp_path, text + key + "\n")
+        assert mistake.startswith(f"4: {message}")
+        assert study(tmp_path, (text + key + "\n").replace(figure, "transfer time of plain"))
+    single = f"set: {{transfers: {{coded: {one}}}}}\nfigures: [transfer time, transfer time of coded]\n"
+    assert study(tmp_path, single)
+
+
 def test_too_many_runs_hide_no_level_that_is_refused(tmp_path: Path) -> None:
     text = "repetitions: 1000\nfactors:\n  traffic.channels: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, many]\n"
     text += "  ping.interval: [10 ms, 20 ms, 30 ms, 40 ms, 50 ms, 60 ms, 70 ms, 80 ms, 90 ms, often]\n"

@@ -2,6 +2,7 @@
 """A study with ``search``: which points a sweep takes after each step, and what its results say."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -186,6 +187,7 @@ def test_a_point_whose_attempts_failed_is_no_run_of_a_search(tmp_path: Path) -> 
         (("set: {", "set: {links.sat.to_island.queue: 50 kB, "), 7, "'search' replaces links.sat.to_island.queue"),
         (("links.sat.to", "links.cat.to"), 6, "cat"),
         (("10 kB}", "10 kB, for: [voices]}"), 6, "voices"),
+        (("5, 50]", "5, 50], links.sat.to_island.queue: [70 kB, 70000 B]"), 4, "70000 B is the same capacity as 70 kB"),
         ((f"transfer: {ONE}", "duration: 3 s"), 6, "write one, or leave transfer out of 'for'"),
         ((f"transfer: {ONE}", f"transfers: {{a: {ONE}, b: {ONE}}}"), 6, "needs runs with one transfer"),
     ],
@@ -210,6 +212,15 @@ def test_the_smallest_capacity_is_checked_with_every_level_of_the_others(tmp_pat
     (mistake,) = refused(tmp_path, text)
     assert mistake.startswith("6: ")
     assert "exceeds the queue of 30 kB" in mistake
+
+
+def test_later_seeds_do_not_take_the_place_of_one_that_gets_another_attempt(tmp_path: Path) -> None:
+    sweep, _ = whole(tmp_path)
+    results = read_results(sweep.directory)
+    best = results.configurations.index({"traffic.channels": "5", "links.sat.to_island.queue": "70 kB"})
+    waiting = replace(results, settled_points=results.settled_points - {(best, results.seeds[0])})
+    assert 70_000 in search_results(results)[0].path.last_steps
+    assert 70_000 not in search_results(waiting)[0].path.last_steps
 
 
 @pytest.mark.parametrize(
