@@ -187,7 +187,7 @@ def _slow_start(network: Network, experiment: Experiment, __: Backend | None) ->
         if transfer.write_rate or transfer.size.bytes >= _ENDS_EARLY * proposed.slow_start.bytes:
             continue
         message = (
-            f"{transfer.size} end in slow start, which sends {proposed.slow_start} until the sender learns of a drop "
+            f"{transfer.size} ends in slow start, which sends {proposed.slow_start} until the sender learns of a drop "
             f"(4 x (bandwidth-delay product + queue)); usual is at least {proposed.size}"
         )
         links = (("links", link.box) for link in experiment.links)

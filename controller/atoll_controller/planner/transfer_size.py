@@ -41,7 +41,7 @@ def propose_transfer(network: Network, experiment: Experiment) -> TransferPropos
     rtt = _base_rtt(network, experiment)
     in_flight = bandwidth_delay_product(slowest.rate, rtt).bytes + slowest.queue.bytes
     slow_start, size = Size(_two_digits(4 * in_flight)), Size(_two_digits(8 * in_flight))
-    start_s = experiment.transfer.start.s if experiment.transfer else 0.0
+    start_s = max((transfer.start.s for transfer in experiment.all_transfers), default=0.0)
     transfer_s = _SLOW_RATE_SHARE * 8 * size.bytes / slowest.rate.bit_s
     seconds = math.ceil(max(start_s + transfer_s, _LEAST_RTTS * rtt.s))
     return TransferProposal(slow_start, size, Duration(seconds * 10**9))

@@ -32,7 +32,10 @@ def test_a_transfer_of_20_mb_that_never_leaves_slow_start_at_320_mbit_s_is_warne
     """
     messages = warned_sizes(project, *MEO, f"transfer.size={size}")
     assert len(messages) == expected
-    assert all("slow start, which sends 28 MB until" in each and "usual is at least 56 MB" in each for each in messages)
+    assert all(
+        "MB ends in slow start, which sends 28 MB until" in each and "usual is at least 56 MB" in each
+        for each in messages
+    )
 
 
 def test_a_limited_sender_and_the_demo_have_no_such_warning(project: Path) -> None:
@@ -52,3 +55,10 @@ def test_the_terrestrial_latency_of_the_sender_counts(project: Path) -> None:
     proposed = propose_transfer(*load_experiment(project / "examples/geo.yaml", ["latency.ws=rtt-140"]))
     assert proposed is not None
     assert proposed.slow_start == Size(5_600_000)
+
+
+def test_the_start_of_the_last_named_transfer_counts(project: Path) -> None:
+    transfers = "transfers={a: {size: 1 MB, start: 2 s}, b: {size: 1 MB, start: 10 s}}"
+    proposed = propose_transfer(*load_experiment(project / "examples/geo.yaml", ["transfer=null", transfers]))
+    assert proposed is not None
+    assert proposed.duration.s == 28
