@@ -113,7 +113,8 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
     else:
         figures |= {"silences": [], "udp": None}  # without logs nothing is known of them
         findings = judge(summary := cast("Summary", figures))
-        findings = [*judge_imported(imported, findings, summary["loss_packets_captures"])]
+        lost_packets, duration_s = summary["loss_packets_captures"], summary["duration_s"] or 0.0
+        findings = [*judge_imported(imported, findings, lost_packets, duration_s)]
     figures = {**_verdict(findings), "notes": notes(data, tables, summary), **figures}
     return cast("Summary", figures | dict.fromkeys(imported["not_in_captures"] if imported else ()))
 
@@ -276,7 +277,7 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
         "longest_wait_ms": _ms(longest_wait_ns),
         "servers": servers,
         "clients": clients,
-        "flow_shares": flow_shares(rows, [host.name for host in traffic_hosts(data)[0]]),
+        "flow_shares": flow_shares(rows, [host.name for host in traffic_hosts(data)[0]], data.load_changes_ns),
         "silences": silence_figures(tables, data, servers, clients, ping_last_s),
         "flow_tries": flow_tries(tables, data, {**servers, **clients}, flows["flows_completed"], ping_last_s),
         "udp": udp_figures(udp.packet, experiment.mean_udp_rate, experiment.duration.s, logs)

@@ -37,9 +37,9 @@ def measured_figures(path: Path, summary: Summary) -> dict[str, float | None]:
 def figure_limits(summary: Summary) -> dict[str, tuple[float, float]]:
     """Limits of figures that a run could not measure, because a transfer did not finish: least and most."""
     limits = _limits_of_transfer("", summary.get("transfer_bytes"), summary.get("transfer_room_s"))  # None if absent
-    limits = limits if summary.get("transfer_complete") is False else {}
+    limits = limits if summary.get("transfer_complete") is False and summary["transfer_s"] is None else {}
     for name, transfer in _named_transfers(summary).items():
-        if transfer["complete"] is False:
+        if transfer["complete"] is False and transfer["seconds"] is None:
             limits |= _limits_of_transfer(f" of {name}", transfer["bytes"], transfer["room_s"])
     return limits
 

@@ -58,14 +58,14 @@ def transfer_figures(
     """The figures of a transfer. ``tries``: as in the figures."""
     sender, receiver = transfer.ends(data.network)
     downloads = _downloads(data, tables, logs, transfer)
-    size_bytes, counted = transfer.size.bytes, _counted(downloads, transfer)
+    size_bytes, counted = transfer.size.bytes, counted_downloads(downloads)
     complete = all(download["complete"] for download in counted) if counted else None
     seconds = _median_s(counted)
     failures = (download["failure"] for download in downloads)
     return TransferFigures(
         sender=sender.name,
         receiver=receiver.name,
-        chains=[chain.name for chain in data.topology.chains_between(sender, receiver, Protocol.TCP)],
+        chains=_chains(data, transfer),
         bytes=size_bytes,
         room_s=data.experiment.duration.s - transfer.start.s,
         received_bytes=sum(download["received_bytes"] for download in downloads) if downloads else None,
@@ -77,6 +77,14 @@ def transfer_figures(
         downloads=downloads,
         skipped=_skipped(transfer, downloads),
     )
+
+
+def _chains(data: RunData, transfer: Transfer) -> list[str]:
+    """The names of the chains that carried it while it had time."""
+    start_ns = data.window.start_ns + transfer.start.ns if data.window else 0
+    ends = transfer.ends(data.network)
+    carriers = data.topology.chains_between(*ends, Protocol.TCP, start_ns)
+    return list(dict.fromkeys(chain.name for chain in carriers))
 
 
 def transfer_in_capture(tables: Tables, transfer: Transfer) -> tuple[int, float] | None:
@@ -108,7 +116,7 @@ def transfer_in_capture(tables: Tables, transfer: Transfer) -> tuple[int, float]
 def _downloads(data: RunData, tables: Tables, logs: Path, transfer: Transfer) -> list[Download]:
     """The downloads that the receiver reported; without a report (cut short, iperf3) the one that the capture shows."""
     reports = transfer_reports(logs, transfer.job("receive"))
-    if reports or transfer.every:
+    if reports or (transfer.every and not data.is_imported):
         return [_reported(data, report) for report in reports]
     captured = transfer_in_capture(tables, transfer)
     if captured is None:
@@ -137,9 +145,9 @@ def _reported(data: RunData, report: dict[str, Any]) -> Download:
     )
 
 
-def _counted(downloads: Sequence[Download], transfer: Transfer) -> Sequence[Download]:
-    """The downloads without the last one, if the end of the run cut it."""
-    is_cut = transfer.every and len(downloads) > 1 and not (downloads[-1]["complete"] or downloads[-1]["failure"])
+def counted_downloads(downloads: Sequence[Download]) -> Sequence[Download]:
+    """The downloads without the last one, if the end of the run cut it after others."""
+    is_cut = len(downloads) > 1 and not (downloads[-1]["complete"] or downloads[-1]["failure"])
     return downloads[:-1] if is_cut else downloads
 
 

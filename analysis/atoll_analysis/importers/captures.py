@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from atoll_analysis.importers.clock_alignment import ClockFit, PathDelay, common_packets, fit_clock
+from atoll_analysis.importers.clock_alignment import MOST_DRIFT, ClockFit, PathDelay, common_packets, fit_clock
 from atoll_analysis.importers.flow_records import seekable
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import write_errors
@@ -20,7 +20,7 @@ from atoll_analysis.tables.packet_records import ECHO_REQUEST, ICMP, CaptureErro
 from atoll_analysis.tables.probe_filter import is_probe
 from atoll_core.codec import to_json
 from atoll_core.errors import DescriptionError, Diagnostic
-from atoll_core.experiment.experiment import Experiment, Link
+from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import JobSpec, Plan
 from atoll_core.platforms import CAPTURES
@@ -47,7 +47,10 @@ def import_captures(
         if not clock.is_same_clock:
             _correct(scratch, clock, network, binary)
         plan, start_ns = _with_whistles(plan, network, packets[_WORLD])
-        last_ns = max(_instant(frame, pl.col("t_ns").max()) for frame in packets.values())
+        end_ns = start_ns + experiment.duration.ns
+        measured = _measured_spans(files, packets, (start_ns, end_ns), network, experiment)
+        start_ns, _ = measured[_WORLD]
+        end_ns = min(end_ns, *(_instant(frame, pl.col("t_ns").max()) for frame in packets.values()))
         run = RunDir.create(runs, experiment.name, start_ns)
         for name in files:
             with write_errors(run.captures):
@@ -64,11 +67,12 @@ def import_captures(
             "network": to_json(network),
             "plan": to_json(plan),
             "imported": facts,
+            "measured": measured,
             "started_ns": start_ns,
             "outcome": COMPLETED,
         }
     )
-    run.append_event("window", start_ns, start_ns=start_ns, end_ns=min(start_ns + experiment.duration.ns, last_ns))
+    run.append_event("window", start_ns, start_ns=start_ns, end_ns=end_ns)
     run.close()
     run.compress_captures()
     run.write_checksums()
@@ -114,11 +118,14 @@ def _packets(scratch: Path, name: str, network: Network, binary: Path) -> pl.Laz
 def _compare_clocks(
     files: Mapping[str, Path], packets: Mapping[str, pl.LazyFrame], network: Network, experiment: Experiment
 ) -> ClockFit:
-    links = _links_between_taps(network, experiment)
-    delays = [PathDelay.of_links(links, direction) for direction in ("to_island", "to_world")]
+    delays = [_least_delay(network, experiment, direction) for direction in ("to_island", "to_world")]
     clock = fit_clock(common_packets(packets[_WORLD], packets[_ISLAND]), *delays)
     if clock is None:
         message = f"has no two packets of one direction in common with {files[_WORLD]}: they are not of one run"
+        raise DescriptionError([Diagnostic(str(files[_ISLAND]), 0, message)])
+    if abs(clock.drift_ppb) > 1e9 * MOST_DRIFT:
+        fast, bound = f"{clock.drift_ppb / 1e7:+.2f} %", f"{100 * MOST_DRIFT:g} %"
+        message = f"its clock is fast by {fast} against that of {files[_WORLD]}, bound {bound}: they are not of one run"
         raise DescriptionError([Diagnostic(str(files[_ISLAND]), 0, message)])
     round_trip_ns = sum(delay.ns for delay in delays)
     if clock.offset_error_ns is not None and clock.too_short_ns > _MOST_TOO_SHORT * round_trip_ns:
@@ -131,11 +138,17 @@ def _compare_clocks(
     return clock
 
 
-def _links_between_taps(network: Network, experiment: Experiment) -> tuple[Link, ...]:
-    hops, taps = experiment.chain.hops, {tap.name for tap in network.taps}
-    first, *_, last = (at for at, hop in enumerate(hops) if hop in taps)
-    links = {box.name for box in network.boxes if box.is_link}
-    return tuple(experiment.link(hop) for hop in hops[first:last] if hop in links)
+def _least_delay(network: Network, experiment: Experiment, direction: str) -> PathDelay:
+    """The least over all chains that pass both taps."""
+    taps, links = {tap.name for tap in network.taps}, {box.name for box in network.boxes if box.is_link}
+    first, *_, last = (hop for hop in experiment.chain.hops if hop in taps)
+    between = (
+        hops[hops.index(first) : hops.index(last)]
+        for hops in (chain.hops for chain in experiment.all_chains)
+        if first in hops and last in hops[hops.index(first) :]
+    )
+    paths = (tuple(experiment.link(hop) for hop in hops if hop in links) for hops in between)
+    return min((PathDelay.of_links(path, direction) for path in paths), key=lambda delay: delay.ns)
 
 
 def _correct(scratch: Path, clock: ClockFit, network: Network, binary: Path) -> None:
@@ -149,20 +162,52 @@ def _correct(scratch: Path, clock: ClockFit, network: Network, binary: Path) -> 
 def _with_whistles(plan: Plan, network: Network, world: pl.LazyFrame) -> tuple[Plan, int]:
     """The plan with the identifiers of the whistles in the world's capture, and the start of the measurement.
 
-    It begins with the first whistle. Without one it begins with the first packet.
+    Those of atoll are known by their identifiers. Of others the first is the start and the last the end; a single one
+    is the end if it is in the second half of the capture. Without a start the measurement begins with the first packet.
     """
     senders = [int(host.address) for host in network.with_role(HostRole.WORLD_WHISTLE)]
     is_whistle = pl.col("src").is_in(senders) & (pl.col("proto") == ICMP) & (pl.col("icmp_type") == ECHO_REQUEST)
     whistles = world.filter(is_whistle & ~is_probe()).group_by("sport").agg(pl.col("t_ns").min()).sort("t_ns").collect()
-    if whistles.is_empty():
-        return plan, _instant(world, pl.col("t_ns").min())
-    ends = {"start": whistles["sport"][0], **({"end": whistles["sport"][-1]} if len(whistles) > 1 else {})}
+    heard_ns: dict[int, int] = dict(whistles.iter_rows())
+    first_ns, last_ns = (_instant(world, instant) for instant in (pl.col("t_ns").min(), pl.col("t_ns").max()))
+    ends = {job.name.removeprefix("whistle-"): (job.config or {}).get("identifier") for job in plan.jobs}
+    if heard_ns and not heard_ns.keys() & set(ends.values()):
+        first, last = next(iter(heard_ns)), [*heard_ns][-1]
+        ends = {"start": first, "end": last}
+        if first == last:
+            ends = {"end" if 2 * heard_ns[first] > first_ns + last_ns else "start": first}
 
     def heard(job: JobSpec) -> JobSpec:
         identifier = ends.get(job.name.removeprefix("whistle-"))
         return job if identifier is None else replace(job, config={**(job.config or {}), "identifier": identifier})
 
-    return replace(plan, jobs=tuple(map(heard, plan.jobs))), int(whistles["t_ns"][0])
+    return replace(plan, jobs=tuple(map(heard, plan.jobs))), heard_ns.get(ends.get("start"), first_ns)
+
+
+def _measured_spans(
+    files: Mapping[str, Path],
+    packets: Mapping[str, pl.LazyFrame],
+    window: tuple[int, int],
+    network: Network,
+    experiment: Experiment,
+) -> dict[str, tuple[int, int]]:
+    """First and last instant of the packets of the measurement that both captures cover.
+
+    Of packets to the island by capture, of those to the world as ``to_world``. A link is a queue: packets behind the
+    first common packet were sent after it, packets before the first one that was sent too late were sent in time.
+    """
+    start_ns, end_ns = window
+    to_island = common_packets(packets[_WORLD], packets[_ISLAND]).filter(to_island=1).sort("world_ns")
+    measured = to_island.filter(pl.col("world_ns").is_between(start_ns, end_ns))
+    if measured.is_empty():
+        message = f"has no packet of the measurement to the island in common with {files[_WORLD]}"
+        raise DescriptionError([Diagnostic(str(files[_ISLAND]), 0, message)])
+    later_ns = to_island.filter(pl.col("world_ns") > end_ns)["island_ns"].min()
+    spans = {name: (measured[f"{name}_ns"][0], measured[f"{name}_ns"][-1]) for name in (_WORLD, _ISLAND)}
+    if later_ns is not None:
+        spans = {_WORLD: (spans[_WORLD][0], end_ns), _ISLAND: (spans[_ISLAND][0], later_ns - 1)}
+    to_world = _least_delay(network, experiment, "to_world")
+    return {**spans, "to_world": (spans[_WORLD][0] - round(to_world.ns), end_ns)}
 
 
 def _one_way_taps(network: Network, plan: Plan, packets: Mapping[str, pl.LazyFrame]) -> Any:

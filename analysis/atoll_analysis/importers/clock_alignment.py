@@ -19,6 +19,11 @@ from atoll_core.experiment.experiment import Counted, Link
 SAME_CLOCK_NS = 1_000_000
 """Clocks that differ by less throughout are taken to be one: paths of both directions differ by more than nothing."""
 
+_LEAST_FOR_DRIFT = 100
+"""With fewer common packets of a direction, a wait in a queue would be taken for a drift: it is taken to be 0."""
+MOST_DRIFT = 1e-3
+"""Clocks of machines drift less."""
+
 _ETHERNET_BYTES = 14
 _BINS = 4096  # of time; the least point of each decides
 _ROUNDS = 3  # until the drift within a bin is negligible
@@ -52,7 +57,7 @@ class ClockFit:
     offset_ns: int  # how far it is ahead at ``since_ns``
     offset_error_ns: int | None  # None: packets of one direction only
     drift_ppb: float  # how fast it is, in parts of 10^9
-    drift_error_ppb: float | None  # None: likewise
+    drift_error_ppb: float | None  # None: a direction has too few packets
     since_ns: int
     until_ns: int  # the last common packet
     packets: tuple[int, int]  # common ones: to the island, to the world
@@ -61,9 +66,9 @@ class ClockFit:
 
     @property
     def is_same_clock(self) -> bool:
-        """Whether the clocks differ by less than ``SAME_CLOCK_NS`` throughout."""
+        """Whether the clocks differ by less than ``SAME_CLOCK_NS`` throughout, or by less than the error."""
         end_ns = self.offset_ns + self.drift_ppb * (self.until_ns - self.since_ns) / 1e9
-        return max(abs(self.offset_ns), abs(end_ns)) < SAME_CLOCK_NS
+        return max(abs(self.offset_ns), abs(end_ns)) < SAME_CLOCK_NS + (self.offset_error_ns or 0)
 
 
 def common_packets(world: pl.LazyFrame, island: pl.LazyFrame) -> pl.DataFrame:
@@ -87,7 +92,8 @@ def fit_clock(common: pl.DataFrame, to_island: PathDelay, to_world: PathDelay) -
     bounds = [bound for bound in (above, below) if bound is not None]
     if not bounds:
         return None
-    drift = min(bounds, key=lambda bound: bound.scatter_ns).slope
+    sure = [bound for bound in bounds if len(bound.points) >= _LEAST_FOR_DRIFT]
+    drift = min(sure, key=lambda bound: bound.scatter_ns).slope if sure else 0.0
     offsets_ns = [bound.intercept_ns(drift) for bound in bounds]
     are_both = len(bounds) == 2
     to_island_packets = int(common["to_island"].sum())
@@ -95,7 +101,7 @@ def fit_clock(common: pl.DataFrame, to_island: PathDelay, to_world: PathDelay) -
         offset_ns=round(sum(offsets_ns) / len(offsets_ns)),
         offset_error_ns=round(abs(offsets_ns[0] - offsets_ns[-1]) / 2) if are_both else None,
         drift_ppb=round(1e9 * drift, 3),
-        drift_error_ppb=round(1e9 * abs(bounds[0].slope - bounds[-1].slope), 3) if are_both else None,
+        drift_error_ppb=round(1e9 * abs(sure[0].slope - sure[1].slope), 3) if len(sure) == 2 else None,
         since_ns=since_ns,
         until_ns=until_ns,
         packets=(to_island_packets, len(common) - to_island_packets),

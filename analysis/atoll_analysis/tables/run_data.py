@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from atoll_analysis.run_directory.directory import COMPLETED, COUNTERS_FILE, RUNNING, RunDir, read_json_lines
@@ -69,6 +70,12 @@ class RunData:
         clients = self.network.with_role(HostRole.ISLAND_CLIENT)
         allocated = allocate_channels(least, [host.capacity for host in clients])
         return {host.name: len(channels) for host, channels in zip(clients, allocated, strict=True)}
+
+    @property
+    def load_changes_ns(self) -> tuple[int, ...]:
+        """When the scheduled changes of the load began."""
+        loads = zip(self.changes, pairwise(self.experiment.loads), strict=True)
+        return tuple(change.began_ns for change, (before, after) in loads if change.began_ns and before != after)
 
     @property
     def in_virtual_time(self) -> bool:

@@ -8,7 +8,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ import polars as pl
 
 from atoll_analysis.run_directory.atomic_files import replacing, write_errors
 from atoll_analysis.run_directory.directory import COUNTERS_FILE, RunDir
+from atoll_analysis.tables.change_timeline import NEVER_NS
 from atoll_analysis.tables.job_logs import box_table, channel_flow_table, ping_table, udp_table
 from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
 from atoll_analysis.tables.packet_records import TCP, UDP, Decoded, decode, scan_records
@@ -121,11 +122,25 @@ def _decode_all(run: RunDir, data: RunData, binary: Path) -> dict[str, Decoded]:
         def to_table(name: str) -> Decoded:
             records = scratch / f"{name}.bin"
             decoded = decode(readable[name], records, data.network.island, binary, control_network=control_network)
-            _replace(scan_records(records), run.tables / f"packets-{name}.parquet")
+            _replace(_measured(scan_records(records), name, data), run.tables / f"packets-{name}.parquet")
             return decoded
 
         with ThreadPoolExecutor(max_workers=2) as pool:
             return dict(zip(readable, pool.map(to_table, readable), strict=True))
+
+
+def _measured(packets: pl.LazyFrame, capture: str, data: RunData) -> pl.LazyFrame:
+    """Of a run that was imported, the packets of its measurement: its captures may be longer."""
+    spans = data.manifest.get("measured")
+    if spans is None:
+        return packets
+    to_island = pl.col("to_island") == 1
+    is_measured = pl.when(to_island).then(_within(spans[capture])).otherwise(_within(spans["to_world"]))
+    return packets.filter(is_measured)
+
+
+def _within(span: Sequence[int]) -> pl.Expr:
+    return pl.col("t_ns").is_between(*span)
 
 
 def _arrival(run: RunDir, data: RunData, decoded: Mapping[str, Decoded]) -> str | None:
@@ -431,11 +446,13 @@ def _volume(tables: Tables, data: RunData) -> pl.LazyFrame:
     to_island = tables.packets(tables.arrival).filter(pl.col("to_island") == 1)
     packets = to_island.filter(~_is_transfer_between_hosts_of_the_load(data))
     payload = (pl.col("proto") == TCP) & (pl.col("new_payload_bytes") > 0)
+    window = data.window or Window(0, NEVER_NS)
+    measured = pl.col("t_ns").is_between(window.start_ns, window.end_ns, closed="left")
     sides = pl.concat([packets.with_columns(address="src"), packets.with_columns(address="dst")])
     volumes = sides.group_by("address").agg(
         packets=pl.len().cast(pl.Int64),
         ip_bytes=total("ip_bytes"),
-        goodput_bytes=total("new_payload_bytes", pl.col("proto") == TCP),
+        goodput_bytes=total("new_payload_bytes", payload & measured),
         first_ns=pl.col("t_ns").min(),
         last_ns=pl.col("t_ns").max(),
         payload_first_ns=masked(pl.col("t_ns"), payload).min(),

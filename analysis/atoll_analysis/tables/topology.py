@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chains of a run, and the links, boxes and captures on them."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -60,10 +61,13 @@ class RunTopology:
             return ()
         return self.chains_between(*self.network.specials, protocol)
 
-    def chains_between(self, world: Host, island: Host, protocol: Protocol) -> tuple[Chain, ...]:
-        """The chains that carried a protocol between two hosts, in order of time, equal ones once."""
-        carriers = (experiment.carrier(world.address, island.address, protocol) for _, experiment in self.periods)
-        return tuple(dict.fromkeys(carriers))
+    def chains_between(self, world: Host, island: Host, protocol: Protocol, since_ns: int = 0) -> tuple[Chain, ...]:
+        """The chains that carried a protocol between two hosts since an instant, in order of time, equal ones once."""
+        ends_ns = [*(begin_ns for begin_ns, _ in self.periods[1:]), math.inf]
+        periods = (
+            experiment for (_, experiment), end_ns in zip(self.periods, ends_ns, strict=True) if end_ns > since_ns
+        )
+        return tuple(dict.fromkeys(period.carrier(world.address, island.address, protocol) for period in periods))
 
     @property
     def tap_captures(self) -> dict[str, str]:

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 
-from atoll_analysis.figures.transfers import TransferFigures
+from atoll_analysis.figures.transfers import TransferFigures, counted_downloads
 from atoll_analysis.summary import Summary, bounds, transfers_of
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
 from atoll_analysis.verdict.silence import CAVEAT_TRIES, FALSE_ALARM, SilenceFigures, chance, is_fault, judge_silences
@@ -21,7 +21,7 @@ LEAST_PINGS_SHARE = 0.9
 # What a transfer has at least that must have begun.
 _THREE_LOST_SYNS_S = 7.0  # three lost ones in succession, RFC 6298
 _TRANSFER_RTTS = 10  # where the round trip is long
-_FALSE_ALARM_OF_TRANSFER = 1e-3  # a run has one, but many connections that may fall silent
+_FALSE_ALARM_OF_TRANSFERS = 1e-3  # of all of a run, which has few, but many connections that may fall silent
 
 # Servers are drawn at random: (1 - 1/n)^20n < 2.1e-9 for a server to stay unseen.
 _FLOWS_PER_SERVER = 20
@@ -161,13 +161,11 @@ def _transfer(summary: Summary, name: str, transfer: TransferFigures) -> Iterato
         text = f"{label} of {size} left no result{within}{reason_text}"
         yield Finding(FindingCode.TRANSFER_NO_RESULT, text, is_reason=had_time)
     elif received:
-        unfinished = sum(not download["complete"] for download in transfer["downloads"])
-        arrived = (
-            f"{unfinished} of {counted(len(transfer['downloads']), 'download')} of {size} did not complete"
-            if len(transfer["downloads"]) > 1
-            else f"{received} of {size} arrived"
-        )
-        text = f"{label} was not finished{within}: {arrived}{reason_text}"
+        text = f"{label} was not finished{within}: {received} of {size} arrived{reason_text}"
+        if len(transfer["downloads"]) > 1:
+            completed = [download["complete"] for download in counted_downloads(transfer["downloads"])]
+            unfinished = f"{completed.count(False)} of {counted(len(completed), 'download')}"
+            text = f"{label}: {unfinished} of {size} did not complete{reason_text}"
         yield caveat(FindingCode.TRANSFER_UNFINISHED, text)
     else:
         text = f"no byte of {label} of {size} arrived{within}"
@@ -176,4 +174,5 @@ def _transfer(summary: Summary, name: str, transfer: TransferFigures) -> Iterato
             return
         text += f"; {counted(tries, 'timeout')} in succession, and links lost {loss:.2%} of all packets in both "
         text += f"directions: {chance(tries, loss)}{reason_text}"
-        yield Finding(FindingCode.TRANSFER_NO_BYTE, text, is_reason=is_fault(tries, loss, _FALSE_ALARM_OF_TRANSFER))
+        false_alarm = _FALSE_ALARM_OF_TRANSFERS / len(transfers_of(summary))
+        yield Finding(FindingCode.TRANSFER_NO_BYTE, text, is_reason=is_fault(tries, loss, false_alarm))

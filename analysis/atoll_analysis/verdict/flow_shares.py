@@ -4,11 +4,12 @@
 Each flow draws its server among all of them, so the numbers of flows that servers get are multinomial. Channels of all
 clients are alike, too, but they are loops: a channel with a giant flow begins few others meanwhile. Clients are
 therefore compared by the time from the begin of a short flow to the begin of the next one of its channel. Chance may
-exchange these times between the clients of a chain: a permutation test, whatever their distribution.
+exchange these times between the clients of a chain while the load is the same: a permutation test, whatever their
+distribution.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -43,12 +44,13 @@ class ShareTest(TypedDict):
     least_found: float  # least deviation of one host that a run of so many flows finds in nine of ten cases
 
 
-def flow_shares(flows: pl.LazyFrame, servers: list[str]) -> dict[str, ShareTest]:
+def flow_shares(flows: pl.LazyFrame, servers: list[str], changes_ns: Sequence[int] = ()) -> dict[str, ShareTest]:
     """Compare the flows of servers (`servers`) and clients (`clients`); a role with a single host is left out.
 
-    ``flows``: the table ``channel_flows``; flows that fail or that the end of the run cuts count, too.
+    ``flows``: the table ``channel_flows``; flows that fail or that the end of the run cuts count, too. ``changes_ns``:
+    when the load changed.
     """
-    tests = {"servers": _servers(flows, servers), "clients": _clients(flows)}
+    tests = {"servers": _servers(flows, servers), "clients": _clients(flows, changes_ns)}
     tested = {role: test for role, test in tests.items() if test is not None}
     corrected = holm([test["p"] for test in tested.values()])
     return {role: {**test, "p": p} for (role, test), p in zip(tested.items(), corrected, strict=True)}
@@ -86,16 +88,18 @@ def _servers(flows: pl.LazyFrame, names: list[str]) -> ShareTest | None:
     return ShareTest(flows=total, deviations=deviations, p=p, least_found=least)
 
 
-def _clients(flows: pl.LazyFrame) -> ShareTest | None:
-    """Short flows by client: a permutation test of the times from one begin to the next, within each chain."""
+def _clients(flows: pl.LazyFrame, changes_ns: Sequence[int]) -> ShareTest | None:
+    """Short flows by client: a permutation test of the times from one begin to the next, by chain and load."""
     channel, start = ["client", "channel"], pl.col("start_ns")
+    changes_before = pl.sum_horizontal(pl.lit(0), *(start >= change_ns for change_ns in changes_ns))
     short = (
         flows.sort(*channel, "flow")
         .with_columns(cycle=(start.shift(-1).over(channel) - start).cast(pl.Float64))
         .filter(pl.col("cycle").is_not_null() & (pl.col("size_bytes") <= SHORT_FLOW_BYTES))
-        .filter(pl.col("client").n_unique().over("chain") > 1)
-        .sort("chain", maintain_order=True)
-        .select("client", "chain", surplus=1 - pl.col("cycle") / pl.col("cycle").mean().over("chain"))
+        .with_columns(alike=pl.struct("chain", changes_before.alias("changes")).rank("dense"))
+        .filter((pl.col("client").n_unique().over("alike") > 1) & (pl.col("cycle").mean().over("alike") > 0))
+        .sort("alike", maintain_order=True)
+        .select("client", "alike", surplus=1 - pl.col("cycle") / pl.col("cycle").mean().over("alike"))
         .collect()
     )
     names: list[str] = short["client"].unique().sort().to_list()
@@ -104,18 +108,18 @@ def _clients(flows: pl.LazyFrame) -> ShareTest | None:
         return None
     number = short["client"].cast(pl.Enum(names)).to_physical().to_numpy()
     counts = np.bincount(number)
-    chains = np.split(np.arange(len(short)), np.cumsum(short["chain"].rle().struct.field("len"))[:-1])
+    alike = np.split(np.arange(len(short)), np.cumsum(short["alike"].rle().struct.field("len"))[:-1])
     random = np.random.default_rng(_SEED)
 
     def surplus_of(clients: Any) -> Any:
-        """By client, the flows beyond those that begin in its time at the chains' rates."""
+        """By client, the flows beyond those that begin in its time at the rates of all."""
         return np.bincount(clients, surplus, len(names))
 
     def statistic(clients: Any) -> float:
         return float((surplus_of(clients) ** 2 / counts).sum())
 
     def permuted() -> float:
-        return statistic(np.concatenate([random.permutation(number[rows]) for rows in chains]))
+        return statistic(np.concatenate([random.permutation(number[rows]) for rows in alike]))
 
     beyond = surplus_of(number)
     fewest = int(counts.min())

@@ -32,9 +32,17 @@ NOT_IN_CAPTURES: Mapping[str, tuple[str, ...]] = {
         *("mean_flow_bytes", "flow_classes", "initial_window", "long_flows_mean", "fairness", "longest_wait_ms"),
         *("flow_shares", "silences", "flow_tries", "transfer_failure", "udp"),
     ),
+    "repeated transfers": (),  # a capture shows the bytes of a single download
     "clocks, starts and losses of the machines": ("clocks", "start", "lost_outside"),
 }
 """Keys of the summary that captures do not show, by subject."""
+
+
+_CAVEATS = {
+    FindingCode.WHISTLE_MISSING,  # common packets align the captures
+    FindingCode.CUT_SHORT,  # it is measured until the captures end
+}
+"""Reasons of other runs that are caveats of an imported one."""
 
 
 class ImportedFigures(TypedDict):
@@ -47,7 +55,8 @@ class ImportedFigures(TypedDict):
     # direction only, and the described delay is taken to be exact
     offset_error_ms: float | None
     drift_ppm: float  # how much faster the clock of `island` was
-    drift_error_ppm: float | None  # error of this drift; None: as `offset_error_ms`
+    # error of this drift; None: the captures have fewer than 100 common packets of a direction
+    drift_error_ppm: float | None
     corrected: bool  # the instants of `island` were corrected by offset and drift; false: the clocks differ too little
     common_packets: int  # packets in both captures, from which the clocks are known
     not_in_captures: list[str]  # keys of the summary that are null, as captures do not show them
@@ -84,15 +93,16 @@ def clock_note(imported: ImportedFigures) -> str:
 
 
 def judge_imported(
-    imported: ImportedFigures, findings: Sequence[Finding], lost_packets: int | None
+    imported: ImportedFigures, findings: Sequence[Finding], lost_packets: int | None, duration_s: float
 ) -> Iterator[Finding]:
     """Return the findings of an imported run, with a caveat for each subject that could not be checked.
 
-    ``lost_packets``: between both captures; None: a box between them changes packets.
+    ``lost_packets``: between both captures; None: a box between them changes packets. ``duration_s``: of the
+    measurement.
     """
     for finding in findings:
-        if finding.code is FindingCode.WHISTLE_MISSING:
-            yield replace(finding, is_reason=False)  # common packets align the captures
+        if finding.code in _CAVEATS:
+            yield replace(finding, is_reason=False)
         elif finding.code is not FindingCode.CAPTURE_UNCOUNTED:
             yield finding
     if lost_packets is not None and lost_packets < 0:
@@ -102,7 +112,7 @@ def judge_imported(
     if error_ms is None:
         text = "the captures have packets of one direction only: their clocks differ by as much as the described delays"
         yield caveat(FindingCode.CLOCKS_UNCERTAIN, f"{text} are wrong")
-    elif error_ms > CLOCK_ERROR_MS:
+    elif (error_ms := error_ms + (imported["drift_error_ppm"] or 0.0) * duration_s / 1e3) > CLOCK_ERROR_MS:
         text = f"the clocks of the captures are known to ± {error_ms:.2f} ms, bound {CLOCK_ERROR_MS:g} ms"
         yield caveat(FindingCode.CLOCKS_UNCERTAIN, text)
     for subject, keys in NOT_IN_CAPTURES.items():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from atoll_analysis.figures.clocks import START_SPREAD_MS
 from atoll_analysis.figures.losses import CAUSES
-from atoll_analysis.figures.transfers import TransferFigures
+from atoll_analysis.figures.transfers import TransferFigures, counted_downloads
 from atoll_analysis.summary import LinkFigures, Summary, mean_rate_bit_s, transfers_of
 from atoll_analysis.tables.box_counters import LostFigures
 from atoll_analysis.verdict.verdict import losses_agree
@@ -296,8 +296,8 @@ def _transfer(name: str, transfer: TransferFigures) -> KeyFigure:
 def _transfer_remarks(name: str, transfer: TransferFigures) -> Iterator[str]:
     size, received, downloads = Size(transfer["bytes"]), transfer["received_bytes"], transfer["downloads"]
     if len(downloads) > 1:
-        completed = sum(download["complete"] for download in downloads)
-        yield f"median of {counted(len(downloads), 'download')} of {size}, {completed} complete"
+        completed = [download["complete"] for download in counted_downloads(downloads)]
+        yield f"median of {counted(len(completed), 'download')} of {size}, {sum(completed)} complete"
         if transfer["mbit_s"]:
             yield figure(transfer["mbit_s"], "Mbit/s")
         if transfer["skipped"]:

@@ -76,6 +76,25 @@ def test_clients_of_different_chains_are_not_compared() -> None:
     assert [*flow_shares(flows, SERVERS)["clients"]["deviations"]] == ["i2", "i3", "i4", "i5", "i6"]
 
 
+def test_loads_before_and_after_a_change_are_not_compared() -> None:
+    """Two clients get another channel when the load falls to a tenth."""
+    random, rows = np.random.default_rng(1), []
+    for channel in range(8):
+        start_s = 0.0 if channel < 6 else 300.0
+        while start_s < 600:
+            start_s += random.exponential(0.06 if start_s < 300 else 0.8)
+            rows.append((f"i{channel % 6 + 1}", channel, len(rows), "w1", 500, round(start_s * 1e9), "main"))
+    names = ["client", "channel", "flow", "server", "size_bytes", "start_ns", "chain"]
+    flows = pl.LazyFrame(rows, schema=names, orient="row")
+    assert list(judge_shares(flow_shares(flows, ["w1"]))) != []
+    assert list(judge_shares(flow_shares(flows, ["w1"], [300 * 10**9]))) == []
+
+
+def test_flows_that_begin_at_the_same_instant_have_no_test_of_clients() -> None:
+    flows = loops(1).with_columns(start_ns=pl.lit(5))
+    assert flow_shares(flows, SERVERS).keys() == {"servers"}
+
+
 def test_a_small_deviation_is_no_caveat_even_if_it_is_certain() -> None:
     flows = loops(1, slower=1.05)
     assert flow_shares(flows, SERVERS)["clients"]["p"] <= LEVEL

@@ -2,6 +2,7 @@
 """Figures of several transfers, and of repeated ones: medians, starts left out, findings, names."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,8 @@ from atoll_analysis.figures.run_figures import figure_limits, figure_names, is_f
 from atoll_analysis.figures.transfers import TransferFigures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
-from atoll_core.experiment.experiment import Transfer
+from atoll_analysis.tables.topology import RunTopology
+from atoll_core.experiment.experiment import Protocol, Transfer
 from atoll_core.units import Duration, Size
 from atoll_dashboards.report.key_figures import key_figures
 from atoll_dashboards.report.report import write_report
@@ -87,9 +89,34 @@ def test_downloads_that_break_off_are_a_caveat_with_the_first_reason(tmp_path: P
     assert (summary.get("transfers") or {})["repeated"]["seconds"] == 4.0, "a broken download is longer than all others"
     (text,) = caveats(summary)
     assert text == (
-        "transfer 'repeated' was not finished within 50 s: 1 of 3 downloads of 1000000 bytes did not complete; "
+        "transfer 'repeated': 1 of 3 downloads of 1000000 bytes did not complete; "
         "receive from 10.10.1.1:5201: connection reset"
     )
+
+
+def test_a_cut_download_behind_a_broken_one_is_counted_nowhere(tmp_path: Path) -> None:
+    reports = [done(10, 2.0), done(20, None, 1000, error="reset"), done(50, None, 9)]
+    _, summary = analysed(tmp_path, repeated=reports)
+    assert caveats(summary) == ["transfer 'repeated': 1 of 2 downloads of 1000000 bytes did not complete; reset"]
+    rows = {row.name: plain(row.remark) for row in key_figures(summary)}
+    assert rows["transfer repeated"].startswith("median of 2 downloads of 1 MB, 1 complete")
+
+
+def test_a_figure_that_was_measured_has_no_limits(tmp_path: Path) -> None:
+    """Of two downloads one broke off: the lower median is the time of the other one."""
+    run, summary = analysed(tmp_path, repeated=[done(10, 2.0), done(20, None, 9, error="reset")], other=[])
+    assert measured_figures(run.path, summary)["transfer time of repeated"] == 2.0
+    assert "transfer time of repeated" not in figure_limits(summary)
+
+
+def test_chains_of_a_transfer_are_those_since_its_start_by_name() -> None:
+    given, lab = experiment(), network()
+    longer = replace(given.chain, hops=("tap-w", "sat", "tap-i", "extra"))
+    chains = (replace(given.chain, name="early"), given.chain, longer)
+    states = [(since_ns, replace(given, chain=chain)) for since_ns, chain in zip((0, 5, 9), chains, strict=True)]
+    topology = RunTopology(given, lab, (), tuple(states))
+    found = topology.chains_between(*lab.specials or (), Protocol.TCP, 5)
+    assert found == (given.chain, longer)
 
 
 def test_each_transfer_has_findings_and_figures_by_its_name(tmp_path: Path) -> None:
