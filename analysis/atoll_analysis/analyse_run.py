@@ -427,6 +427,7 @@ def _transfers(data: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
     transfers = {
         transfer.name: transfer_figures(data, tables, logs, transfer, transfer_tries(data, transfer))
         for transfer in data.experiment.all_transfers
+        if not (data.is_imported and transfer.every)
     }
     only: Mapping[str, Any] = next(iter(transfers.values())) if len(transfers) == 1 else {}
     return {"transfers": transfers, **{f"transfer_{key}": only.get(name) for key, name in SINGLE_TRANSFER_KEYS.items()}}

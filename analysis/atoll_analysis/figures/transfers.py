@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 import polars as pl
 
+from atoll_analysis.tables.change_timeline import NEVER_NS
 from atoll_analysis.tables.job_logs import transfer_reports
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables
@@ -65,7 +66,7 @@ def transfer_figures(
     return TransferFigures(
         sender=sender.name,
         receiver=receiver.name,
-        chains=_chains(data, transfer),
+        chains=_chains(data, transfer, downloads),
         bytes=size_bytes,
         room_s=data.experiment.duration.s - transfer.start.s,
         received_bytes=sum(download["received_bytes"] for download in downloads) if downloads else None,
@@ -79,11 +80,13 @@ def transfer_figures(
     )
 
 
-def _chains(data: RunData, transfer: Transfer) -> list[str]:
-    """The names of the chains that carried it while it had time."""
-    start_ns = data.window.start_ns + transfer.start.ns if data.window else 0
+def _chains(data: RunData, transfer: Transfer, downloads: Sequence[Download]) -> list[str]:
+    """The names of the chains that carried it, from its first start to the end of its last download, or of the run."""
+    origin_ns, until_ns = data.window.start_ns if data.window else 0, NEVER_NS
+    if downloads and (last := downloads[-1])["start_s"] is not None and last["seconds"]:
+        until_ns = origin_ns + round((last["start_s"] + last["seconds"]) * 1e9)
     ends = transfer.ends(data.network)
-    carriers = data.topology.chains_between(*ends, Protocol.TCP, start_ns)
+    carriers = data.topology.chains_between(*ends, Protocol.TCP, origin_ns + transfer.start.ns, until_ns)
     return list(dict.fromkeys(chain.name for chain in carriers))
 
 
@@ -116,7 +119,7 @@ def transfer_in_capture(tables: Tables, transfer: Transfer) -> tuple[int, float]
 def _downloads(data: RunData, tables: Tables, logs: Path, transfer: Transfer) -> list[Download]:
     """The downloads that the receiver reported; without a report (cut short, iperf3) the one that the capture shows."""
     reports = transfer_reports(logs, transfer.job("receive"))
-    if reports or (transfer.every and not data.is_imported):
+    if reports or transfer.every:
         return [_reported(data, report) for report in reports]
     captured = transfer_in_capture(tables, transfer)
     if captured is None:

@@ -2,7 +2,6 @@
 """A pair of captures of any origin to a run directory, which is then analysed like that of a run."""
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -16,6 +15,7 @@ from atoll_analysis.importers.flow_records import seekable
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import write_errors
 from atoll_analysis.run_directory.directory import COMPLETED
+from atoll_analysis.run_directory.scratch import scratch_folder
 from atoll_analysis.tables.packet_records import ECHO_REQUEST, ICMP, CaptureError, convert, decode, scan_records
 from atoll_analysis.tables.probe_filter import is_probe
 from atoll_core.codec import to_json
@@ -40,8 +40,7 @@ def import_captures(
     """
     with write_errors(runs):
         runs.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".import-", dir=runs) as folder:
-        scratch = Path(folder)
+    with scratch_folder(runs, ".import-") as scratch:
         packets = _read(files, network, scratch, binary)
         clock = _compare_clocks(files, packets, network, experiment)
         if not clock.is_same_clock:

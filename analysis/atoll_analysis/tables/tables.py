@@ -4,13 +4,8 @@
 The columns of each are in table_schemas.
 """
 
-import fcntl
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +13,7 @@ import polars as pl
 
 from atoll_analysis.run_directory.atomic_files import replacing, write_errors
 from atoll_analysis.run_directory.directory import COUNTERS_FILE, RunDir
+from atoll_analysis.run_directory.scratch import scratch_folder
 from atoll_analysis.tables.change_timeline import NEVER_NS
 from atoll_analysis.tables.job_logs import box_table, channel_flow_table, ping_table, udp_table
 from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
@@ -69,7 +65,7 @@ def build_tables(run: RunDir, data: RunData, binary: Path) -> Tables:
     decoded = _decode_all(run, data, binary)
     origin = data.window.start_ns if data.window else _first_packet_ns(run, decoded)
     tables = Tables(run.tables, origin, decoded, _arrival(run, data, decoded))
-    with _scratch(run) as scratch:
+    with scratch_folder(run.tables, _SCRATCH) as scratch:
         _write(tables, "pings", ping_table(run.logs, scratch))
         _write(tables, "boxes", box_table(run.path / COUNTERS_FILE, scratch))
         if data.experiment.udp is not None:
@@ -86,38 +82,12 @@ def build_tables(run: RunDir, data: RunData, binary: Path) -> Tables:
     return tables
 
 
-@contextmanager
-def _scratch(run: RunDir) -> Generator[Path]:
-    """A folder for what is on its way to a table. Raises RunError when it cannot be written, or the disk is full.
-
-    Analyses of a run share a lock while they have one. A killed analysis leaves its own to the next that is alone.
-    """
-    with write_errors(run.tables), _open_folder(run.tables) as lock:
-        with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for leftover in run.tables.glob(f"{_SCRATCH}*"):
-                shutil.rmtree(leftover, ignore_errors=True)
-        with suppress(OSError):  # file systems without locks
-            fcntl.flock(lock, fcntl.LOCK_SH)
-        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=run.tables) as folder:
-            yield Path(folder)
-
-
-@contextmanager
-def _open_folder(folder: Path) -> Generator[int]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def _decode_all(run: RunDir, data: RunData, binary: Path) -> dict[str, Decoded]:
     captures = {point.name: run.capture(point.name) for point in data.plan.captures}
     readable = {name: path for name, path in captures.items() if path is not None and path.stat().st_size > 0}
     control = data.network.control
     control_network = control and control.network
-    with _scratch(run) as scratch:
+    with scratch_folder(run.tables, _SCRATCH) as scratch:
 
         def to_table(name: str) -> Decoded:
             records = scratch / f"{name}.bin"
@@ -154,7 +124,7 @@ def _arrival(run: RunDir, data: RunData, decoded: Mapping[str, Decoded]) -> str 
         for name in captures
         if name is not None
     ]
-    with _scratch(run) as scratch:
+    with scratch_folder(run.tables, _SCRATCH) as scratch:
         _replace(merged(frames, scratch, _SLICE_PACKETS), run.tables / f"packets-{MERGED_ARRIVALS}.parquet")
     return MERGED_ARRIVALS
 

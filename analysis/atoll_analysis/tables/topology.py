@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chains of a run, and the links, boxes and captures on them."""
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from atoll_analysis.tables.change_timeline import NEVER_NS
 from atoll_core.experiment.experiment import Chain, Experiment, Link, Protocol
 from atoll_core.lab.network import Host, Network
 from atoll_core.plan.plan import CapturePoint
@@ -61,13 +61,17 @@ class RunTopology:
             return ()
         return self.chains_between(*self.network.specials, protocol)
 
-    def chains_between(self, world: Host, island: Host, protocol: Protocol, since_ns: int = 0) -> tuple[Chain, ...]:
-        """The chains that carried a protocol between two hosts since an instant, in order of time, equal ones once."""
-        ends_ns = [*(begin_ns for begin_ns, _ in self.periods[1:]), math.inf]
-        periods = (
-            experiment for (_, experiment), end_ns in zip(self.periods, ends_ns, strict=True) if end_ns > since_ns
+    def chains_between(
+        self, world: Host, island: Host, protocol: Protocol, since_ns: int = 0, until_ns: int = NEVER_NS
+    ) -> tuple[Chain, ...]:
+        """The chains that carried a protocol between two hosts within a time, in order of time, equal ones once."""
+        ends_ns = [*(begin_ns for begin_ns, _ in self.periods[1:]), NEVER_NS]
+        states = (
+            state
+            for (begin_ns, state), end_ns in zip(self.periods, ends_ns, strict=True)
+            if begin_ns < until_ns and end_ns > since_ns
         )
-        return tuple(dict.fromkeys(period.carrier(world.address, island.address, protocol) for period in periods))
+        return tuple(dict.fromkeys(state.carrier(world.address, island.address, protocol) for state in states))
 
     @property
     def tap_captures(self) -> dict[str, str]:

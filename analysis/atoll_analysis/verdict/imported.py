@@ -32,7 +32,7 @@ NOT_IN_CAPTURES: Mapping[str, tuple[str, ...]] = {
         *("mean_flow_bytes", "flow_classes", "initial_window", "long_flows_mean", "fairness", "longest_wait_ms"),
         *("flow_shares", "silences", "flow_tries", "transfer_failure", "udp"),
     ),
-    "repeated transfers": (),  # a capture shows the bytes of a single download
+    "repeated transfers": (),  # which of their downloads were complete
     "clocks, starts and losses of the machines": ("clocks", "start", "lost_outside"),
 }
 """Keys of the summary that captures do not show, by subject."""

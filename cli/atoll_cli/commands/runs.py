@@ -135,8 +135,8 @@ def import_(
 ) -> None:
     """Make a run directory of two captures, analyse it and write its report.
 
-    Captures are pcap or pcapng files, also compressed by gzip or zstd, or pipes. Packets that both have tell by how
-    much the clock of ISLAND differs from that of WORLD; its instants are corrected. EXPERIMENT names its lab.
+    Captures are pcap or pcapng files, also compressed by gzip or zstd, or pipes. The packets in both captures give
+    the offset and drift of the clock of ISLAND. Its instants are corrected. EXPERIMENT names its lab.
     """
     from atoll_cli.terminal.progress import print_result
     from atoll_core.description.loader import DescriptionFile

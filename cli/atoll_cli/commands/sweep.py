@@ -152,7 +152,7 @@ class SweepProgress:
             outcome = f"{attempt.outcome} ({attempt.message})" if attempt.message else attempt.outcome
         print(f"{state.point.label}: {outcome}; {self._footer()}", file=sys.stderr, flush=True)
         for others, text in self._searches():
-            if self._brackets.get(others, text) != text:
+            if self._brackets.get(others) != text:
                 print(text, file=sys.stderr, flush=True)
             self._brackets[others] = text
 

@@ -76,7 +76,7 @@ _RUN_MEANINGS = {
     "point": "id of the run in its study",
     "run": "the run directory",
     "wall_s": "wall time of the run",
-    "platform": "`virtual`, `mininet` or `hardware`",
+    "platform": "`virtual`, `mininet`, `hardware` or `captures`",
     "revision": "revision of atoll",
     "kernel": "release of the kernel",
     "kernel_mode": "mode of the virtual kernel",

@@ -109,14 +109,15 @@ def test_a_figure_that_was_measured_has_no_limits(tmp_path: Path) -> None:
     assert "transfer time of repeated" not in figure_limits(summary)
 
 
-def test_chains_of_a_transfer_are_those_since_its_start_by_name() -> None:
+def test_chains_between_hosts_are_those_of_versions_that_overlap_the_time() -> None:
     given, lab = experiment(), network()
     longer = replace(given.chain, hops=("tap-w", "sat", "tap-i", "extra"))
     chains = (replace(given.chain, name="early"), given.chain, longer)
     states = [(since_ns, replace(given, chain=chain)) for since_ns, chain in zip((0, 5, 9), chains, strict=True)]
     topology = RunTopology(given, lab, (), tuple(states))
-    found = topology.chains_between(*lab.specials or (), Protocol.TCP, 5)
-    assert found == (given.chain, longer)
+    assert lab.specials is not None
+    assert topology.chains_between(*lab.specials, Protocol.TCP, 5) == (given.chain, longer)
+    assert topology.chains_between(*lab.specials, Protocol.TCP, 0, 9) == (chains[0], given.chain)
 
 
 def test_each_transfer_has_findings_and_figures_by_its_name(tmp_path: Path) -> None:

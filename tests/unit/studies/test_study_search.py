@@ -164,6 +164,16 @@ def test_progress_shows_the_capacities_that_are_still_possible(
     del progress
 
 
+def test_progress_shows_a_search_that_ended_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = begun(study(tmp_path), StudyDirectory(tmp_path / "s"))
+    while run_waiting(sweep):
+        sweep.read(resume=True, mix=False)
+    progress = SweepProgress(sweep, 1)
+    sweep.on_change(next(iter(sweep.points.values())))
+    assert "search, 5: found" in capsys.readouterr().err
+    del progress
+
+
 def test_a_point_whose_attempts_failed_is_no_run_of_a_search(tmp_path: Path) -> None:
     described, directory = study(tmp_path), StudyDirectory(tmp_path / "s")
     sweep = begun(described, directory)

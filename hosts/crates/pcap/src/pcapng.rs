@@ -4,7 +4,7 @@
 //! A file has sections, a section has interfaces with a clock resolution each. Blocks of other kinds are skipped.
 //! The crate pcap-parser (0.17) does not read resolutions of powers of two, nor clock offsets in big-endian files.
 
-use crate::input::Input;
+use crate::input::{Input, LONGEST_FRAME_BYTES};
 use std::ops::Range;
 
 pub const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -21,7 +21,7 @@ const OPTION_OFFSET: u16 = 14;
 const BLOCK_BYTES: u32 = 12;
 /// Fields of a packet block before the frame.
 const PACKET_FIELDS: usize = 20;
-/// A block that claims more is none: frames have [`crate::input::LONGEST_FRAME_BYTES`] at most, name tables and keys less.
+/// A block that claims more is none: frames have [`LONGEST_FRAME_BYTES`] at most, name tables and keys less.
 const LONGEST_BLOCK_BYTES: u32 = 1 << 24;
 
 /// An interface of a section.
@@ -183,7 +183,7 @@ fn packet(
     input.require_ethernet(interface.link_type)?;
     let kept = word(12);
     let end = PACKET_FIELDS + kept as usize;
-    if end > block.len() {
+    if kept > LONGEST_FRAME_BYTES || end > block.len() {
         return Err(input.damaged(kept));
     }
     let units = u64::from(word(4)) << 32 | u64::from(word(8));
@@ -348,10 +348,17 @@ mod tests {
         .concat();
         let simple = [section(word), block(word, SIMPLE_PACKET, &[0; 8])].concat();
         let long = [section(word), word(9).to_vec(), word(u32::MAX).to_vec()].concat();
+        let large_frame = [
+            section(word),
+            described(word, u16::to_le_bytes, 1, &[]),
+            enhanced(word, 0, 1, &[0; 300_000]),
+        ]
+        .concat();
         for (file, words) in [
             (cooked, "link type 113"),
             (simple, "without a time stamp"),
             (long, "claims 4294967295 bytes"),
+            (large_frame, "claims 300000 bytes"),
         ] {
             let error = read(&file).unwrap_err();
             assert!(error.contains(words), "{error}");

@@ -8,9 +8,9 @@
 use crate::failed_on;
 use crate::input::{Input, LONGEST_FRAME_BYTES};
 use crate::pcapng::{self, Interface};
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use std::fs::File;
-use std::io::{BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
 pub const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -56,7 +56,7 @@ impl Reader {
         let unpacked: Box<dyn Read> = if is_zstd {
             Box::new(zstd::Decoder::with_buffer(input).map_err(failed_on(&name))?)
         } else if is_gzip {
-            Box::new(MultiGzDecoder::new(input))
+            Box::new(GzipMembers(Some(GzDecoder::new(input))))
         } else {
             return Self::new(name, Box::new(input));
         };
@@ -162,6 +162,24 @@ impl Reader {
     }
 }
 
+/// The members of a gzip file, up to zeros that pad it, as on tapes.
+struct GzipMembers<R>(Option<GzDecoder<R>>);
+
+impl<R: BufRead> Read for GzipMembers<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.0 {
+            let read = member.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            let has_next = !matches!(member.get_mut().fill_buf()?.first(), None | Some(0));
+            let input = self.0.take().map(GzDecoder::into_inner);
+            self.0 = input.filter(|_| has_next).map(GzDecoder::new);
+        }
+        Ok(0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,6 +277,22 @@ mod tests {
             assert!(truncated && frames <= 20_001, "{frames}");
         }
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn zeros_behind_a_gzip_member_are_its_end() {
+        let one = capture(u32::to_le_bytes, MAGIC_NANOSECONDS, 0);
+        let member = |content: &[u8]| {
+            let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            gzip.write_all(content).unwrap();
+            gzip.finish().unwrap()
+        };
+        let padded = [member(&one), member(&one[24..]), vec![0; 512]].concat();
+        let mut content = Vec::new();
+        GzipMembers(Some(GzDecoder::new(&padded[..])))
+            .read_to_end(&mut content)
+            .unwrap();
+        assert_eq!(content, [&one[..], &one[24..]].concat());
     }
 
     #[test]
