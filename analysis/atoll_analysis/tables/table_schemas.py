@@ -177,7 +177,9 @@ TABLES: Mapping[str, TableSchema] = {
             "role": _text("role of the host in lab.yaml"),
             "packets": _integer("packets from or to the host"),
             "ip_bytes": _integer("their bytes"),
-            "goodput_bytes": _GOODPUT,
+            "goodput_bytes": _integer(
+                "bytes of TCP payload that this capture sees for the first time, within the measurement"
+            ),
             "first_ns": _integer("when its first packet was captured; null: there was none"),
             "last_ns": _integer("when its last packet was captured"),
             "payload_first_ns": _integer("when its first packet with new TCP payload was captured"),

@@ -14,6 +14,7 @@ from atoll_analysis.figures.transfers import TransferFigures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_analysis.tables.topology import RunTopology
+from atoll_analysis.verdict.completeness import judge_completeness
 from atoll_core.experiment.experiment import Protocol, Transfer
 from atoll_core.units import Duration, Size
 from atoll_dashboards.report.key_figures import key_figures
@@ -100,6 +101,20 @@ def test_a_cut_download_behind_a_broken_one_is_counted_nowhere(tmp_path: Path) -
     assert caveats(summary) == ["transfer 'repeated': 1 of 2 downloads of 1000000 bytes did not complete; reset"]
     rows = {row.name: plain(row.remark) for row in key_figures(summary)}
     assert rows["transfer repeated"].startswith("median of 2 downloads of 1 MB, 1 complete")
+
+
+def test_the_probability_of_a_false_alarm_is_shared_by_all_transfers(tmp_path: Path) -> None:
+    """Three tries fail with a probability of 5e-4 where links lost 1.5 %."""
+    _, summary = analysed(tmp_path, a=[done(10, None, 0)], b=[done(10, 2.0)], c=[done(10, 2.0)])
+    transfers = summary.get("transfers") or {}
+    transfers["a"]["tries"], summary["path_loss"] = 3, 0.015
+    both = [*judge_completeness(summary)]
+    summary["transfers"] = {"a": transfers["a"]}
+    alone = [*judge_completeness(summary)]
+    assert [[found.is_reason for found in each if found.code == "TRANSFER_NO_BYTE"] for each in (both, alone)] == [
+        [False],
+        [True],
+    ]
 
 
 def test_a_figure_that_was_measured_has_no_limits(tmp_path: Path) -> None:
