@@ -180,7 +180,7 @@ def _with_whistles(plan: Plan, network: Network, world: pl.LazyFrame) -> tuple[P
         identifier = ends.get(job.name.removeprefix("whistle-"))
         return job if identifier is None else replace(job, config={**(job.config or {}), "identifier": identifier})
 
-    return replace(plan, jobs=tuple(map(heard, plan.jobs))), heard_ns.get(ends.get("start"), first_ns)
+    return replace(plan, jobs=tuple(map(heard, plan.jobs))), heard_ns.get(ends.get("start") or 0, first_ns)
 
 
 def _measured_spans(
@@ -201,10 +201,10 @@ def _measured_spans(
     if measured.is_empty():
         message = f"has no packet of the measurement to the island in common with {files[_WORLD]}"
         raise DescriptionError([Diagnostic(str(files[_ISLAND]), 0, message)])
-    later_ns = to_island.filter(pl.col("world_ns") > end_ns)["island_ns"].min()
+    later = to_island.filter(pl.col("world_ns") > end_ns)
     spans = {name: (measured[f"{name}_ns"][0], measured[f"{name}_ns"][-1]) for name in (_WORLD, _ISLAND)}
-    if later_ns is not None:
-        spans = {_WORLD: (spans[_WORLD][0], end_ns), _ISLAND: (spans[_ISLAND][0], later_ns - 1)}
+    if len(later):
+        spans = {_WORLD: (spans[_WORLD][0], end_ns), _ISLAND: (spans[_ISLAND][0], later["island_ns"][0] - 1)}
     to_world = _least_delay(network, experiment, "to_world")
     return {**spans, "to_world": (spans[_WORLD][0] - round(to_world.ns), end_ns)}
 

@@ -110,7 +110,8 @@ def _measured(packets: pl.LazyFrame, capture: str, data: RunData) -> pl.LazyFram
 
 
 def _within(span: Sequence[int]) -> pl.Expr:
-    return pl.col("t_ns").is_between(*span)
+    first_ns, last_ns = span
+    return pl.col("t_ns").is_between(first_ns, last_ns)
 
 
 def _arrival(run: RunDir, data: RunData, decoded: Mapping[str, Decoded]) -> str | None:

@@ -184,7 +184,7 @@ def cut(capture: Path, out: Path, begin_s: float) -> Path:
 
 @pytest.mark.parametrize("late", ["world", "island"])
 def test_packets_before_the_later_capture_began_are_no_losses(late: str, own: RunDir, tmp_path: Path) -> None:
-    files = dict(zip(("world", "island"), files_of(own), strict=True))
+    files: dict[str, Path] = dict(zip(("world", "island"), files_of(own), strict=True))
     summary = imported(**{**files, late: cut(files[late], tmp_path / "late.pcap", 3.0)}, runs=tmp_path / "runs")
     whole = imported(*files_of(own), tmp_path / "whole", duration=Duration(2 * SECONDS * 10**9))
     assert whole["reasons"] == [], "a run until the captures end is usable"
