@@ -60,7 +60,7 @@ class Capture(TypedDict):
 class Volume(TypedDict):
     """Traffic to the island that one host sent or received."""
 
-    goodput_bytes: int  # new TCP payload from or to the host, within the measurement
+    goodput_bytes: int  # new TCP payload from or to the host
     share: float  # its share in the total of all hosts of its role
     first_s: float | None  # first packet, from the start of the measurement; None: there was none
     last_s: float | None  # last packet, likewise

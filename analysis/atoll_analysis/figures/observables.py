@@ -231,7 +231,7 @@ def host_volumes(
             last_s=since_start(row["last_ns"]),
             payload_first_s=since_start(row["payload_first_ns"]),
             payload_last_s=since_start(row["payload_last_ns"]),
-            goodput_mbit_s=mbit_s(row["goodput_bytes"], seconds) if seconds else None,
+            goodput_mbit_s=mbit_s(row["measured_goodput_bytes"], seconds) if seconds else None,
             **({"loss_fraction": losses[host.name]} if host.name in losses else {}),
         )
         for host in hosts

@@ -177,7 +177,8 @@ TABLES: Mapping[str, TableSchema] = {
             "role": _text("role of the host in lab.yaml"),
             "packets": _integer("packets from or to the host"),
             "ip_bytes": _integer("their bytes"),
-            "goodput_bytes": _integer(
+            "goodput_bytes": _GOODPUT,
+            "measured_goodput_bytes": _integer(
                 "bytes of TCP payload that this capture sees for the first time, within the measurement"
             ),
             "first_ns": _integer("when its first packet was captured; null: there was none"),

@@ -423,7 +423,8 @@ def _volume(tables: Tables, data: RunData) -> pl.LazyFrame:
     volumes = sides.group_by("address").agg(
         packets=pl.len().cast(pl.Int64),
         ip_bytes=total("ip_bytes"),
-        goodput_bytes=total("new_payload_bytes", payload & measured),
+        goodput_bytes=total("new_payload_bytes", payload),
+        measured_goodput_bytes=total("new_payload_bytes", payload & measured),
         first_ns=pl.col("t_ns").min(),
         last_ns=pl.col("t_ns").max(),
         payload_first_ns=masked(pl.col("t_ns"), payload).min(),
@@ -440,7 +441,7 @@ def _volume(tables: Tables, data: RunData) -> pl.LazyFrame:
     return (
         hosts.join(volumes, on="address", how="left", maintain_order="left")
         .drop("address")
-        .with_columns(pl.col("packets", "ip_bytes", "goodput_bytes").fill_null(0))
+        .with_columns(pl.col("packets", "ip_bytes", "goodput_bytes", "measured_goodput_bytes").fill_null(0))
     )
 
 
