@@ -322,11 +322,11 @@ impl Config {
     pub(crate) fn encoder(&self, first: u32) -> Result<Box<dyn StreamEncoder>, CodeError> {
         Ok(match self.block_code() {
             Some(code) => Box::new(Encoder::new(code, self.shape(), first)),
-            None => {
-                let has_memory = self.scheme == Scheme::PartialUnitMemory;
-                let memory = has_memory.then_some(self.memory);
-                Box::new(SlidingEncoder::new(self.shape(), memory, first)?)
-            }
+            None => Box::new(SlidingEncoder::new(
+                self.shape(),
+                self.packets_before(),
+                first,
+            )?),
         })
     }
 
@@ -348,6 +348,11 @@ impl Config {
                 timeout_ns,
             )?),
         })
+    }
+
+    /// Packets of the generation before that repair packets combine; None: the code is another one.
+    fn packets_before(&self) -> Option<u16> {
+        (self.scheme == Scheme::PartialUnitMemory).then_some(self.memory)
     }
 
     fn block_code(&self) -> Option<Box<dyn BlockCode>> {

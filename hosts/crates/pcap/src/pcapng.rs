@@ -351,7 +351,7 @@ mod tests {
         let large_frame = [
             section(word),
             described(word, u16::to_le_bytes, 1, &[]),
-            enhanced(word, 0, 1, &[0; 300_000]),
+            enhanced(word, 0, 1, &vec![0; 300_000]),
         ]
         .concat();
         for (file, words) in [
