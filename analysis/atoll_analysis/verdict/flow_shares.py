@@ -23,6 +23,9 @@ LEVEL = 0.01
 """Probability with which a run whose hosts are alike has a caveat, at most."""
 LEAST_DEVIATION = 0.05
 """A smaller difference is no caveat: clients of different speed differ by it, and long runs would find that."""
+LARGEST_FOUND = 0.25
+"""A run that finds only larger deviations than this is too short for a caveat: its few flows meet the same moments of
+the queue, so that they are not independent of each other, as the tests suppose."""
 SHORT_FLOW_BYTES = 100_000
 """Larger flows, whose duration varies by more than all others together, do not count by client: they are governed by
 queue and losses (CLASS_BOUNDS_BYTES of the module flows)."""
@@ -60,7 +63,8 @@ def judge_shares(tests: Mapping[str, ShareTest]) -> Iterator[Finding]:
     """Return a caveat for each role whose hosts differ by more than chance explains."""
     for role, test in tests.items():
         host, deviation = max(test["deviations"].items(), key=lambda pair: abs(pair[1]))
-        if test["p"] <= LEVEL and abs(deviation) >= LEAST_DEVIATION:
+        is_long_enough = test["least_found"] <= LARGEST_FOUND
+        if is_long_enough and test["p"] <= LEVEL and abs(deviation) >= LEAST_DEVIATION:
             yield caveat(
                 FindingCode.SHARES_UNEQUAL,
                 f"flows are not shared equally among {role}: {host} has {100 * abs(deviation):.1f} % "

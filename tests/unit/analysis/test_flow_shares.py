@@ -101,6 +101,14 @@ def test_a_small_deviation_is_no_caveat_even_if_it_is_certain() -> None:
     assert findings(flows) == []
 
 
+def test_a_run_too_short_to_find_a_quarter_has_no_caveat() -> None:
+    """Of 4 s: a client whose flows take thrice as long would have one by its p-value alone."""
+    flows = loops(1, slower=3.0).filter(pl.col("start_ns") < 4 * 10**9)
+    clients = flow_shares(flows, SERVERS)["clients"]
+    assert (clients["p"] <= LEVEL, clients["least_found"] > 0.25) == (True, True)
+    assert findings(flows) == []
+
+
 def test_a_short_run_says_that_it_finds_only_large_deviations() -> None:
     short, long = (flow_shares(loops(1).filter(pl.col("start_ns") < seconds * 10**9), SERVERS) for seconds in (10, 300))
     for role in ("servers", "clients"):
