@@ -40,11 +40,10 @@ class TerminalSession:
         pid, terminal = pty.fork()
         if pid == 0:
             os.environ.setdefault("TERM", "xterm")
+            _set_size(sys.stdin.fileno(), columns, rows)  # before the first prompt, which a later change draws again
             _run_command_line(net, sys.stdin)
         os.set_blocking(terminal, False)  # a paste bigger than the terminal's buffer is cut, not waited for
-        shell = cls(name, pid, terminal, net)
-        shell.resize(columns, rows)
-        return shell
+        return cls(name, pid, terminal, net)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -53,7 +52,7 @@ class TerminalSession:
 
     def resize(self, columns: int, rows: int) -> None:
         """Set the size of the terminal."""
-        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        _set_size(self.terminal, columns, rows)
 
     def read(self) -> bytes | None:
         """Return new output of the terminal; None at the end of the session."""
@@ -88,6 +87,10 @@ class TerminalSession:
             ready, _, _ = select.select([pidfd, self.terminal], [], [], remaining_s)
             if pidfd in ready or (self.terminal in ready and not self.read()):
                 return
+
+
+def _set_size(terminal: int, columns: int, rows: int) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 class Script:
