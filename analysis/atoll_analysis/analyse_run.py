@@ -108,11 +108,11 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
         "ended_connections": _ended_connections(data, tables, boxes, figures["transfers"].values()),
     }
     figures |= {key: figure for key, figure in optional.items() if figure}
-    if imported is None:
-        findings = judge(summary := cast("Summary", figures))
-    else:
+    if imported:
         figures |= {"silences": [], "udp": None}  # without logs nothing is known of them
-        findings = judge(summary := cast("Summary", figures))
+    summary = cast("Summary", figures)
+    findings = judge(summary)
+    if imported:
         lost_packets, duration_s = summary["loss_packets_captures"], summary["duration_s"] or 0.0
         findings = [*judge_imported(imported, findings, lost_packets, duration_s)]
     figures = {**_verdict(findings), "notes": notes(data, tables, summary), **figures}

@@ -36,12 +36,12 @@ from atoll_core.platforms import VIRTUAL
 from atoll_core.plural import counted
 from atoll_core.units import Duration, Size
 from atoll_emulation.this_machine.congestion_controls import missing_on_platform
-from atoll_studies.primary import Primary
 from atoll_studies.published import Published, parse_value
 from atoll_studies.statistics.bisection import CRITERIA, QueueSearch
 from atoll_studies.statistics.estimates import LEAST_SAMPLES
 from atoll_studies.statistics.flow_sample import ControlVariate
 from atoll_studies.statistics.screening import resolution_iv_design
+from atoll_studies.statistics.sign_tests import Primary
 from atoll_studies.statistics.stopping import Stop
 from atoll_studies.statistics.warm_up import whole_windows, windows_of
 
@@ -109,8 +109,7 @@ class StudyDescription:
 
     def capacity(self, configuration: Configuration) -> int:
         """The capacity (bytes) of the queue that is searched."""
-        link = configuration.experiment.link(self._search.over.split(".")[1])
-        return link.to_island.queue.bytes
+        return configuration.experiment.link(self._search.box).to_island.queue.bytes
 
     def with_capacities(self, taken: Mapping[tuple[str, ...], Mapping[int, int]]) -> "StudyDescription":
         """The same study with capacities that its search takes: by other levels, the repetitions of each."""
@@ -174,16 +173,15 @@ def _size(level: str) -> Size | None:
         return None
 
 
-def _slowest_link(network: Network, experiment: Experiment) -> str:
-    """The box of the link with the least capacity over the run, as the analysis chooses it (RunData.bottleneck)."""
+def _slowest_link(network: Network, experiment: Experiment) -> Link | None:
+    """The link that the analysis will find to be the slowest one, if all changes succeed."""
 
     def capacity_bytes(link: Link) -> float:
         versions = zip(experiment.versions, experiment.states, strict=True)
         directions = [(version.at.ns, state.link(link.box).to_island) for version, state in versions]
         return link_over_time(directions).capacity_bytes(0, experiment.duration.ns)
 
-    topology = RunTopology(experiment, network, (), ())
-    return min(topology.links_of(experiment.versions[0].chain) or topology.links, key=capacity_bytes).box
+    return RunTopology(experiment, network, (), ()).slowest_link(capacity_bytes)
 
 
 def _contains(outer: KeyPath, inner: KeyPath) -> bool:
@@ -335,11 +333,11 @@ class _Resolver:
         """Refuse a search over another link than the slowest one, whose queue the criteria are of."""
         if self.search is None:
             return
-        box = self.search.over.split(".")[1]
+        box = self.search.box
         for configuration in configurations:
             slowest = _slowest_link(configuration.network, configuration.experiment)
-            if slowest != box:
-                remedy = f"write links.{slowest}.to_island.queue"
+            if slowest and slowest.box != box:
+                remedy = f"write links.{slowest.box}.to_island.queue"
                 self.report(("search", "over"), f"{box!r} is not the slowest link to the island; {remedy}")
 
     def check_criteria(self, configurations: Sequence[Configuration]) -> None:

@@ -26,7 +26,7 @@ from atoll_analysis.run_directory.directory import read_error_text
 from atoll_analysis.verdict.findings import Verdict
 from atoll_core.errors import AtollError, RunDirError, RunError, UsageError
 from atoll_studies.points import Point
-from atoll_studies.primary import Primary
+from atoll_studies.statistics.sign_tests import Primary
 from atoll_studies.study import StudyDescription
 
 FORMAT = 1

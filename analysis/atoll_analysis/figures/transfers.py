@@ -163,7 +163,7 @@ def _median_s(downloads: Sequence[Download]) -> float | None:
 
 def _skipped(transfer: Transfer, downloads: Sequence[Download]) -> int:
     """The number of starts before the last download that were left out."""
-    last_s = next((download["start_s"] for download in reversed(downloads)), None)
+    last_s = downloads[-1]["start_s"] if downloads else None
     if transfer.every is None or last_s is None:
         return 0
     return round((last_s - transfer.start.s) / transfer.every.s) + 1 - len(downloads)

@@ -42,12 +42,14 @@ def import_captures(
         runs.mkdir(parents=True, exist_ok=True)
     with scratch_folder(runs, ".import-") as scratch:
         packets = _read(files, network, scratch, binary)
-        clock = _compare_clocks(files, packets, network, experiment)
+        common = common_packets(packets[_WORLD], packets[_ISLAND])
+        clock = _compare_clocks(files, common, network, experiment)
         if not clock.is_same_clock:
             _correct(scratch, clock, network, binary)
+            common = common_packets(packets[_WORLD], packets[_ISLAND])
         plan, start_ns = _with_whistles(plan, network, packets[_WORLD])
         end_ns = start_ns + experiment.duration.ns
-        measured = _measured_spans(files, packets, (start_ns, end_ns), network, experiment)
+        measured = _measured_spans(files, common, (start_ns, end_ns), network, experiment)
         start_ns, _ = measured[_WORLD]
         end_ns = min(end_ns, *(_instant(frame, pl.col("t_ns").max()) for frame in packets.values()))
         run = RunDir.create(runs, experiment.name, start_ns)
@@ -115,10 +117,10 @@ def _packets(scratch: Path, name: str, network: Network, binary: Path) -> pl.Laz
 
 
 def _compare_clocks(
-    files: Mapping[str, Path], packets: Mapping[str, pl.LazyFrame], network: Network, experiment: Experiment
+    files: Mapping[str, Path], common: pl.DataFrame, network: Network, experiment: Experiment
 ) -> ClockFit:
     delays = [_least_delay(network, experiment, direction) for direction in ("to_island", "to_world")]
-    clock = fit_clock(common_packets(packets[_WORLD], packets[_ISLAND]), *delays)
+    clock = fit_clock(common, *delays)
     if clock is None:
         message = f"has no two packets of one direction in common with {files[_WORLD]}: they are not of one run"
         raise DescriptionError([Diagnostic(str(files[_ISLAND]), 0, message)])
@@ -185,7 +187,7 @@ def _with_whistles(plan: Plan, network: Network, world: pl.LazyFrame) -> tuple[P
 
 def _measured_spans(
     files: Mapping[str, Path],
-    packets: Mapping[str, pl.LazyFrame],
+    common: pl.DataFrame,
     window: tuple[int, int],
     network: Network,
     experiment: Experiment,
@@ -196,7 +198,7 @@ def _measured_spans(
     first common packet were sent after it, packets before the first one that was sent too late were sent in time.
     """
     start_ns, end_ns = window
-    to_island = common_packets(packets[_WORLD], packets[_ISLAND]).filter(to_island=1).sort("world_ns")
+    to_island = common.filter(to_island=1).sort("world_ns")
     measured = to_island.filter(pl.col("world_ns").is_between(start_ns, end_ns))
     if measured.is_empty():
         message = f"has no packet of the measurement to the island in common with {files[_WORLD]}"

@@ -89,17 +89,9 @@ class RunData:
 
     @property
     def bottleneck(self) -> Link | None:
-        """The slowest link towards the island of the chain that the run begins with; if it has none, of all chains.
-
-        It has the least capacity over the run.
-        """
-        links = self.topology.links_of(self.experiment.versions[0].chain)
+        """The slowest link towards the island, as :meth:`RunTopology.slowest_link` chooses it."""
         span = self.window or Window(0, self.experiment.duration.ns)
-        return min(
-            links or self.topology.links,
-            key=lambda link: self.over_time(link).capacity_bytes(span.start_ns, span.end_ns),
-            default=None,
-        )
+        return self.topology.slowest_link(lambda link: self.over_time(link).capacity_bytes(span.start_ns, span.end_ns))
 
     def over_time(self, link: Link) -> LinkOverTime:
         """A link's direction to the island over CLOCK_REALTIME; without a measurement, since the load began."""

@@ -2,7 +2,7 @@
 """The chains of a run, and the links, boxes and captures on them."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -49,6 +49,14 @@ class RunTopology:
     def links(self) -> tuple[Link, ...]:
         """The satellite links that any chain ever passes; those of the chain that the run begins with first."""
         return tuple(dict.fromkeys(link for chain in self.experiment.all_chains for link in self.links_of(chain)))
+
+    def slowest_link(self, capacity_bytes: Callable[[Link], float]) -> Link | None:
+        """The slowest link towards the island of the chain that the run begins with; if it has none, of all chains.
+
+        It has the least capacity over the run, ``capacity_bytes`` of a link.
+        """
+        links = self.links_of(self.experiment.versions[0].chain) or self.links
+        return min(links, key=capacity_bytes, default=None)
 
     @property
     def ping_links(self) -> tuple[tuple[Link, ...], ...]:

@@ -51,6 +51,7 @@ class CoderSettings(BoxSettings):
     )
     memory: Annotated[int, Field(ge=1, le=_MAX_WINDOW)] | None = Field(
         default=None,
+        validate_default=True,
         description="Packets of the generation before that repair packets of partial-unit-memory combine; at most "
         "`generation`, and 512 with it. Default half of `generation`, or what is left of 512.",
     )
@@ -153,13 +154,17 @@ class CoderSettings(BoxSettings):
     @field_validator("memory")
     @classmethod
     def _fits_a_generation(cls, memory: int | None, info: ValidationInfo) -> int | None:
-        if memory is None or "scheme" not in info.data or "generation" not in info.data:
+        if "scheme" not in info.data or "generation" not in info.data:
             return memory
-        if info.data["scheme"] != _PARTIAL_UNIT_MEMORY:
-            msg = f"{info.data['scheme']} has no memory; write scheme: partial-unit-memory, or remove memory"
-            raise ValueError(msg)
-        generation = info.data["generation"]
+        scheme, generation = info.data["scheme"], info.data["generation"]
+        if scheme != _PARTIAL_UNIT_MEMORY:
+            if memory is not None:
+                msg = f"{scheme} has no memory; write scheme: partial-unit-memory, or remove memory"
+                raise ValueError(msg)
+            return None
         most = min(generation, _MAX_WINDOW - generation)
+        if memory is None:
+            return min(generation // 2, most)
         if memory > most:
             msg = f"{memory} packets are more than the {most} that fit generation: {generation}; write fewer"
             raise ValueError(msg)

@@ -19,9 +19,6 @@ _COPIED_KEYS = ("scheme", "generation", "interleave", "direction", "low_priority
 _ROOM_DIVISOR, _MIN_ROOM_BYTES = 10, 3000
 """A tenth of the queue, but two packets of 1500 bytes: docs/decisions/0078-room-of-titrated-repair-packets.md."""
 
-_MAX_WINDOW = 512
-"""Packets that a repair packet combines at most, if not those of one generation."""
-
 _FEEDBACK_NS = 100 * 10**6
 """Interval of reports if there have to be some."""
 
@@ -43,7 +40,7 @@ def _configuration(use: BoxUse) -> Configuration:
         },
         "tunnels": [{**tunnel, "way": tunnel["way"] if is_titrated else 0} for tunnel in use.tunnels],
         **{key: settings[key] for key in _COPIED_KEYS},
-        "memory": _memory_packets(settings),
+        "memory": settings["memory"] or 0,
         **_repair_configuration(settings),
         "flush_ns": settings["flush"],
         "scheduler": _scheduler_configuration(use),
@@ -54,13 +51,6 @@ def _configuration(use: BoxUse) -> Configuration:
         "calibration_port": CALIBRATION_PORT,
         "poll_ns": settings["poll"],
     }
-
-
-def _memory_packets(settings: Mapping[str, Any]) -> int:
-    """Packets of the generation before that repair packets combine, too."""
-    if settings["scheme"] != "partial-unit-memory":
-        return 0
-    return settings["memory"] or min(settings["generation"] // 2, _MAX_WINDOW - settings["generation"])
 
 
 def _repair_configuration(settings: Mapping[str, Any]) -> Configuration:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The searches of a study: their runs judged by the criteria of a good queue, and the paths that follow."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from typing import Any
@@ -44,12 +44,10 @@ def search_results(results: Results) -> list[SearchResult]:
     search = results.search
     if search is None:
         return []
-    return [
-        _result(results, search, numbers)
-        for _, numbers in _grouped(
-            {number: _others(levels, search) for number, levels in enumerate(results.configurations)}
-        )
-    ]
+    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for number, levels in enumerate(results.configurations):
+        groups.setdefault(_others(levels, search), []).append(number)
+    return [_result(results, search, numbers) for numbers in groups.values()]
 
 
 def search_path(search: QueueSearch, runs: RunsByCapacity) -> SearchPath:
@@ -58,13 +56,12 @@ def search_path(search: QueueSearch, runs: RunsByCapacity) -> SearchPath:
 
 
 def _result(results: Results, search: QueueSearch, numbers: Sequence[int]) -> SearchResult:
-    box = search.over.split(".")[1]
     runs: dict[int, list[QueueRun | None]] = {}
     for number in numbers:
         path_by_seed = {run.seed: run.path for run in results.runs if run.configuration == number}
         settled = {seed for configuration, seed in results.settled_points if configuration == number}
         seeds = takewhile(settled.__contains__, results.seeds)  # by repetition
-        capacity = results.described[number][1].link(box).to_island.queue.bytes
+        capacity = results.described[number][1].link(search.box).to_island.queue.bytes
         runs[capacity] = [read_queue_run(path_by_seed[s]) if s in path_by_seed else None for s in seeds]
     path = search_path(search, runs)
     interval = best_interval(search, seed_judgements(search, runs, path)) if path.best is not None else None
@@ -110,13 +107,6 @@ def _judgement(search: QueueSearch, runs: Mapping[int, Sequence[QueueRun]]) -> J
 
 def _others(levels: Mapping[str, str], search: QueueSearch) -> tuple[tuple[str, str], ...]:
     return tuple(item for item in levels.items() if item[0] != search.over)
-
-
-def _grouped(keys: Mapping[int, Hashable]) -> list[tuple[Hashable, list[int]]]:
-    groups: dict[Hashable, list[int]] = {}
-    for number, key in keys.items():
-        groups.setdefault(key, []).append(number)
-    return list(groups.items())
 
 
 def searches_json(searched: Sequence[SearchResult]) -> list[dict[str, Any]]:

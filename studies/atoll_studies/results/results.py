@@ -29,7 +29,6 @@ from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import UsageError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
-from atoll_studies.primary import Primary
 from atoll_studies.published import Published
 from atoll_studies.results.similarity import Similarity
 from atoll_studies.results.study_runs import PointRuns, decisions, ended, points_of, run_figures, settled, warm_up_of
@@ -47,6 +46,7 @@ from atoll_studies.statistics.estimates import (
     quantile_estimate,
 )
 from atoll_studies.statistics.flow_sample import ControlVariate, FlowBound, flow_bound
+from atoll_studies.statistics.sign_tests import Primary
 from atoll_studies.statistics.stopping import Decision, Stop
 from atoll_studies.statistics.warm_up import NO_WARM_UP, WarmUp
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory

@@ -40,6 +40,11 @@ class QueueSearch:
     repetitions: int  # at most, of one capacity
 
     @property
+    def box(self) -> str:
+        """The box of the link whose queue it is."""
+        return self.over.split(".")[1]
+
+    @property
     def majority(self) -> int:
         """Repetitions that decide if they agree."""
         return self.repetitions // 2 + 1

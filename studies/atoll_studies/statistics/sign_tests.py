@@ -6,8 +6,18 @@ the p-value of a difference is at most 5 %.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from atoll_studies.statistics.estimates import Limits, Paired, as_limits
+
+
+@dataclass(frozen=True, slots=True)
+class Primary:
+    """The figure that a study is made for."""
+
+    figure: str
+    margin: float | None  # deviation, as a share of the baseline, below which configurations are equivalent; None: none
+    runs_before: int = 0  # completed attempts that the study had when it was named
 
 
 def difference_p(paired: Paired) -> float:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sweep: find out which points of a study have no usable run yet, and make attempts at them."""
 
+import functools
 import heapq
 import itertools
 import time
@@ -95,6 +96,7 @@ class Sweep:
         self.cluster = Cluster(directory, scheduler) if scheduler else None
         self.directory = directory
         self.points: dict[str, PointState] = {}
+        self._queue_run = functools.cache(read_queue_run)  # a search is replayed after each run
         self.searches: dict[tuple[str, ...], SearchPath] = {}
         """The searches of the study by the levels of its other factors."""
         self._use(study)
@@ -183,7 +185,7 @@ class Sweep:
             by_capacity = runs[self.study.other_levels(configuration)]
             own = by_capacity.setdefault(self.study.capacity(configuration), [])
             if len(own) == entry.point.repetition and entry.state in _ENDED:
-                own.append(read_queue_run(entry.chosen.path) if entry.chosen else None)
+                own.append(self._queue_run(entry.chosen.path) if entry.chosen else None)
         return runs
 
     @property

@@ -205,6 +205,13 @@ def test_a_mistake_has_one_line_with_its_place_and_remedy(load: Load, boxes: str
     assert re.match(r".*e\.yaml:\d+: ", line)
 
 
+def test_the_memory_by_default_is_the_same_as_if_it_were_written(load: Load) -> None:
+    scheme = "scheme: partial-unit-memory, generation: 400"
+    plan = make_plan(*load(f"{{coder-w: {{{scheme}, memory: 112}}, coder-i: {{{scheme}}}}}"))
+    configs = [job.config or {} for job in plan.jobs if job.argv[-1] == "coder"]
+    assert [config["memory"] for config in configs] == [112, 112]
+
+
 @pytest.mark.parametrize(
     ("scheme", "kind"), [("rlnc", "tail"), ("sliding-window", "interspersed"), ("partial-unit-memory", "tail")]
 )

@@ -225,7 +225,6 @@ impl Direction {
         let sums = self.sums(now);
         let measured = self.marked.measure(sums);
         let (timing, lateness) = self.punctuality.measurement();
-        let sojourn = self.link.take_sojourn();
         let over_rate = self.link.windows_over_rate();
         DirectionMeasurement {
             counters: DirectionCounters {
@@ -237,10 +236,7 @@ impl Direction {
                 ..measured
             },
             lateness,
-            sojourn_max_ns: sojourn.max_ns(),
-            sojourn_count: sojourn.count(),
-            sojourn_sum_ns: sojourn.sum_ns(),
-            sojourn_histogram: sojourn,
+            sojourn: self.link.take_sojourn().into(),
             low_priority_sojourn: measured
                 .low_priority
                 .map(|_| LowPrioritySojourn::new(self.link.take_low_priority_sojourn())),
@@ -444,13 +440,16 @@ mod tests {
             );
         }
         let used = found.map(|measured| {
-            let sojourn = (measured.sojourn_count, measured.sojourn_sum_ns / MS);
+            let sojourn = (
+                measured.sojourn.sojourn_count,
+                measured.sojourn.sojourn_sum_ns / MS,
+            );
             let counters = measured.counters;
             (
                 counters.lost_after_bytes,
                 counters.idle_ns / MS,
                 sojourn,
-                measured.sojourn_max_ns / MS,
+                measured.sojourn.sojourn_max_ns / MS,
             )
         });
         assert_eq!(used[0], (2000, 96, (4, 1 + 2 + 3 + 4), 4));
@@ -520,7 +519,10 @@ mod tests {
         );
         // 1, 1.5 and 1.5 ms; of the others 3 and 5 ms.
         assert_eq!(
-            (measured.sojourn_count, measured.sojourn_sum_ns),
+            (
+                measured.sojourn.sojourn_count,
+                measured.sojourn.sojourn_sum_ns
+            ),
             (3, 4 * MS)
         );
         let said = serde_json::to_value(&measured).unwrap();

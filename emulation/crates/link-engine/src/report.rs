@@ -3,6 +3,7 @@
 
 use atoll_frame_engine::{Doubtful, Lateness, Timing};
 use atoll_link_model::{Count, Drops, Link};
+use atoll_link_report::Sojourn;
 use atoll_measures::{Histogram, Since, sums};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -156,10 +157,8 @@ pub(crate) struct DirectionMeasurement {
     pub(crate) counters: DirectionCounters,
     #[serde(flatten)]
     pub(crate) lateness: Lateness,
-    pub(crate) sojourn_max_ns: u64,
-    pub(crate) sojourn_count: u64,
-    pub(crate) sojourn_sum_ns: u64,
-    pub(crate) sojourn_histogram: Histogram,
+    #[serde(flatten)]
+    pub(crate) sojourn: Sojourn,
     #[serde(flatten)]
     pub(crate) low_priority_sojourn: Option<LowPrioritySojourn>,
     pub(crate) scheduled_windows_over_rate: u64,

@@ -4,6 +4,7 @@
 //!
 //! The counters differ, since the kernel knows less than the engine: they are a parameter here.
 
+use atoll_measures::Histogram;
 use serde::Serialize;
 
 /// A line: `type`, and what belongs to it. Instants are `CLOCK_REALTIME` in ns since 1970.
@@ -67,6 +68,30 @@ impl LinkAnswer {
             t_ns,
             ok: result.is_ok(),
             error: result.err().map(|error| error.to_string()),
+        }
+    }
+}
+
+/// The times that packets spent in a queue since the last mark.
+#[derive(Debug, Default, Serialize)]
+pub struct Sojourn {
+    /// The longest.
+    pub sojourn_max_ns: u64,
+    /// How many there are.
+    pub sojourn_count: u64,
+    /// All together.
+    pub sojourn_sum_ns: u64,
+    /// Their distribution.
+    pub sojourn_histogram: Histogram,
+}
+
+impl From<Histogram> for Sojourn {
+    fn from(sojourns: Histogram) -> Self {
+        Self {
+            sojourn_max_ns: sojourns.max_ns(),
+            sojourn_count: sojourns.count(),
+            sojourn_sum_ns: sojourns.sum_ns(),
+            sojourn_histogram: sojourns,
         }
     }
 }

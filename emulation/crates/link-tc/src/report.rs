@@ -4,7 +4,7 @@
 
 use crate::error::TcError;
 use crate::rtnetlink::Statistics;
-use atoll_link_report::{Directions, Line};
+use atoll_link_report::{Directions, Line, Sojourn};
 use atoll_measures::{Histogram, sums};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -33,20 +33,15 @@ pub(crate) enum Measurement {
 pub(crate) struct MeasuredDirection {
     #[serde(flatten)]
     figures: DirectionFigures,
-    sojourn_max_ns: u64,
-    sojourn_count: u64,
-    sojourn_sum_ns: u64,
-    sojourn_histogram: Histogram,
+    #[serde(flatten)]
+    sojourn: Sojourn,
 }
 
 impl MeasuredDirection {
     pub(crate) fn new(figures: DirectionFigures, sojourns: Histogram) -> Self {
         Self {
             figures,
-            sojourn_max_ns: sojourns.max_ns(),
-            sojourn_count: sojourns.count(),
-            sojourn_sum_ns: sojourns.sum_ns(),
-            sojourn_histogram: sojourns,
+            sojourn: sojourns.into(),
         }
     }
 }

@@ -57,11 +57,11 @@ const PUBLISHED: [Knot; 12] = [
     knot(1_000_000_000, 900_000_000),
 ];
 
-/// The interpolation between two knots.
 const SPAN: &str = "curve: the first point must have probability 0, the last one probability 1";
 const STEPS: &str =
     "steps: the first point must have a probability above 0, the last one probability 1";
 
+/// The interpolation between two knots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {

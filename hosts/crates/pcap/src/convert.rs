@@ -77,11 +77,11 @@ fn write_capture(
 ) -> Result<Converted, String> {
     let mut writer = BufWriter::with_capacity(1 << 20, output);
     let mut write = |words: &[u32], bytes: &[u8]| {
-        let fields: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let written = writer
-            .write_all(&fields)
-            .and_then(|()| writer.write_all(bytes));
-        written.map_err(failed_on(name))
+        let mut words = words.iter().map(|word| word.to_le_bytes());
+        let written = words.try_for_each(|word| writer.write_all(&word));
+        written
+            .and_then(|()| writer.write_all(bytes))
+            .map_err(failed_on(name))
     };
     let version = 0x0004_0002; // 2.4
     let header = [MAGIC_NANOSECONDS, version, 0, 0, LONGEST_FRAME_BYTES];

@@ -103,12 +103,8 @@ impl Reader {
                 self.next_record(ns_per_unit)
             }
             Format::PcapNg { interfaces } => {
-                let mut known = std::mem::take(interfaces);
-                let mut block = std::mem::take(&mut self.frame);
-                let packet = pcapng::next_packet(&mut self.input, &mut known, &mut block);
-                self.frame = block;
-                self.format = Format::PcapNg { interfaces: known };
-                Ok(packet?.map(|packet| Frame {
+                let packet = pcapng::next_packet(&mut self.input, interfaces, &mut self.frame)?;
+                Ok(packet.map(|packet| Frame {
                     t_ns: packet.t_ns,
                     wire_bytes: packet.wire_bytes,
                     bytes: &self.frame[packet.bytes],
@@ -130,10 +126,8 @@ impl Reader {
         if kept > LONGEST_FRAME_BYTES {
             return Err(self.input.damaged(kept));
         }
-        let mut frame = std::mem::take(&mut self.frame);
-        frame.resize(kept as usize, 0);
-        let is_whole = self.input.fill_or_cut(&mut frame)?;
-        self.frame = frame;
+        self.frame.resize(kept as usize, 0);
+        let is_whole = self.input.fill_or_cut(&mut self.frame)?;
         Ok(is_whole.then(|| Frame {
             t_ns: i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * ns_per_unit,
             wire_bytes,
