@@ -5,6 +5,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+import zstandard
+
 _FILE_HEADER = struct.Struct("<IHHiIII")
 _RECORD_HEADER = struct.Struct("<IIII")
 _NANOSECONDS = 0xA1B23C4D
@@ -20,9 +22,17 @@ class Record:
     kept: bytes
 
 
+def unpacked(path: Path) -> bytes:
+    """The content of a file that zstd has compressed."""
+    return zstandard.ZstdDecompressor().stream_reader(path.read_bytes()).read()
+
+
 def read_capture(path: Path) -> list[Record]:
-    """The records of a nanosecond pcap file of Ethernet frames; AssertionError if it does not end with a whole one."""
-    data = path.read_bytes()
+    """The records of a nanosecond pcap file of Ethernet frames; AssertionError if it does not end with a whole one.
+
+    The file may be compressed, as a run directory has it.
+    """
+    data = unpacked(path) if path.suffix == ".zst" else path.read_bytes()
     magic, _, _, _, _, snap_bytes, link_type = _FILE_HEADER.unpack_from(data)
     assert (magic, link_type) == (_NANOSECONDS, _ETHERNET)
     records: list[Record] = []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.capture_file import unpacked
 from tests.support.rack import EXPERIMENT, FIRST_DPID, LAB, Rack, rack_of
 from tests.support.sandbox import ATOLL
 
@@ -138,7 +139,7 @@ def test_a_run_takes_the_rack_and_its_metrics_say_so(rack: Rack) -> None:
     # A sender that gets no CPU at the end of these 3 s sends less; to 1 %: test_virtual_loads.py.
     assert 0.5 < summary["udp"]["sent_mbit_s"] < 1.1
     assert summary["udp"]["received_packets"] > 0
-    spool = subprocess.run(["zstdcat", made[0] / "metrics.lp.zst"], capture_output=True, text=True, check=True).stdout
+    spool = unpacked(made[0] / "metrics.lp.zst").decode()
     assert {"link", "switch_port", "flow_entries", "ping", "load"} <= {
         line.split(",")[0] for line in spool.splitlines()
     }
