@@ -492,6 +492,14 @@ def report(
     runs: Annotated[
         list[Path], typer.Argument(help="run directory, or a study's; with --compare two or more", metavar="RUN...")
     ],
+    tables: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--runs",
+            help="show the results of STUDY.yaml by this table of its runs instead of its directory; repeatable",
+            metavar="FILE.csv",
+        ),
+    ] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="compare runs; the settings in which they differ are the factors")
     ] = False,
@@ -530,13 +538,17 @@ def report(
     """Report a run, a study or a comparison.
 
     For one run: analyse it again and write its report. For a study, or several runs with --compare: show the results.
-    Needs no lab.
+    Tables of a study's runs, such as a paper has, give the same results with --runs. Needs no lab.
     """
-    from atoll_cli.commands.report import View, rebuild, report_comparison, report_study
+    from atoll_cli.commands.report import View, rebuild, report_comparison, report_study, report_tables
     from atoll_cli.commands.selection import refuse
 
     view = View(figures or (), baseline or (), out, per_run=per_run, as_json=json)
     refuse(mixed_kernels and not compare, "report: --mixed-kernels needs --compare")
+    refuse(bool(tables and (compare or len(runs) > 1)), "report: --runs needs one STUDY.yaml, without --compare")
+    if tables:
+        report_tables(runs[0], tables, view)
+        return
     if compare:
         report_comparison(runs, view, mixed_kernels=mixed_kernels)
         return

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from atoll_analysis.figures.run_figures import FIGURES
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.selection import refuse
 from atoll_cli.terminal.output import refuse_overwriting, require_ending, write_file
@@ -18,8 +19,10 @@ from atoll_cli.terminal.results_text import print_results
 from atoll_dashboards.report.report import analyse_again
 from atoll_hosts.binary import find_binary
 from atoll_studies.results.comparison import comparable, compare
-from atoll_studies.results.result_tables import results_json, write_tables
+from atoll_studies.results.result_tables import columns, results_json, write_tables
 from atoll_studies.results.results import Results, read_results
+from atoll_studies.results.run_tables import results_of_tables
+from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.views.documents import SUFFIXES, results_files
 
@@ -74,6 +77,14 @@ def report_study(directory: Path, view: View) -> None:
     else:
         print(f"{directory}: this user may not write there; the tables are not written", file=sys.stderr)
     _show(results, view, written)
+
+
+def report_tables(study: Path, tables: Sequence[Path], view: View) -> None:
+    """`atoll report STUDY.yaml --runs FILE.csv`: results by tables of runs."""
+    require_ending("--out", view.out, SUFFIXES)
+    refuse_overwriting({"--out": view.out}, [study, *tables])
+    description = load_study(study, tuple(FIGURES), columns())
+    _show(results_of_tables(description, tables, view.levels(), view.figures), view, [])
 
 
 def _show(results: Results, view: View, written: list[Path], extra: Mapping[str, Any] | None = None) -> None:

@@ -169,6 +169,11 @@ class Results:
         return sorted((*self.runs, *self.uncounted), key=lambda run: run.number)
 
     @property
+    def runs_on_disk(self) -> list[StudyRun]:
+        """The runs that count and whose directories are here; results of tables may have none."""
+        return [run for run in self.runs if run.path.is_dir()]
+
+    @property
     def figure_names(self) -> list[str]:
         """The names of all figures that the runs can have."""
         return figure_names(run.figures for run in self.runs)

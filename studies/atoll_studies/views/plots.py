@@ -431,7 +431,7 @@ def completion_times(results: Results) -> Figure | None:
     completed flows. Of more than eight configurations the first eight are shown.
     """
     distributions: dict[int, list[NDArray[np.float64]]] = {}
-    for run in results.runs:
+    for run in results.runs_on_disk:
         if run.configuration in distributions or len(distributions) < _MOST_CURVES:
             seconds = completed_flows(RunDir(run.path).tables)["seconds"].sort().to_numpy()
             if len(seconds):

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of a study from tables of its runs: ``runs.csv`` of its directory, also of several machines or days."""
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from atoll_analysis.figures.run_figures import FIGURES, TRANSFER_FIGURES, unit_and_digits
+from atoll_core.errors import DescriptionError, Diagnostic, UsageError
+from atoll_studies.results.result_tables import ORIGIN_COLUMNS, REGIME_COLUMN, column_name
+from atoll_studies.results.results import (
+    Results,
+    StudyRun,
+    baselines,
+    estimate,
+    require_baseline,
+    require_figures,
+    usual_figures,
+)
+from atoll_studies.study import StudyDescription
+from atoll_studies.study_directory import USABLE_OUTCOMES, Provenance
+
+
+def results_of_tables(
+    study: StudyDescription,
+    tables: Sequence[Path],
+    baseline: Mapping[str, str] | None = None,
+    figures: Sequence[str] = (),
+) -> Results:
+    """Estimate from the runs in CSV tables. ``baseline``, ``figures``: instead of the study's.
+
+    Raises UsageError for a study whose repetitions depend on its runs, and for a factor, level or figure that there is
+    not; DescriptionError with each row that is no run of the study.
+    """
+    if study.stop or study.search:
+        raise UsageError("--runs: a study with 'stop' or 'search' has no fixed runs; report its directory")
+    baseline_levels = dict(study.baseline) if baseline is None else baseline
+    require_baseline(baseline_levels, {name: [level for level, _ in levels] for name, levels in study.factors.items()})
+    require_figures(figures)
+    runs = _read_runs(study, tables)
+    configurations = [_levels(study, configuration.levels) for configuration in study.configurations]
+    family = study.figures or tuple(usual_figures(runs))
+    first: list[str] = [study.primary.figure] if study.primary else []
+    shown = tuple(figures or dict.fromkeys([*first, *family]))
+    return Results(
+        name=study.name,
+        factors=tuple(study.factors),
+        configurations=tuple(configurations),
+        seeds=study.seeds,
+        shown=shown,
+        plotted=shown,
+        runs=tuple(runs),
+        uncounted=(),
+        figures=tuple(estimate(runs, baselines(configurations, baseline_levels))),
+        missing=len(configurations) * len(study.seeds) - len(runs),
+        described={number: (each.network, each.experiment) for number, each in enumerate(study.configurations)},
+        primary=study.primary,
+        family=family,
+        published=study.published,
+    )
+
+
+def _levels(study: StudyDescription, levels: Sequence[str]) -> dict[str, str]:
+    return dict(zip(study.factors, levels, strict=True))
+
+
+def _read_runs(study: StudyDescription, tables: Sequence[Path]) -> list[StudyRun]:
+    configurations = {each.levels: number for number, each in enumerate(study.configurations)}
+    names = list(dict.fromkeys([*FIGURES, *study.figures, *(each.figure for each in study.published)]))
+    runs: dict[tuple[int, int], StudyRun] = {}
+    mistakes: list[Diagnostic] = []
+    for table in tables:
+        for line, row in _rows(study, table):
+            configuration = configurations.get(tuple(row[factor] for factor in study.factors))
+            seed = int(row["seed"]) if row["seed"].isdecimal() else -1
+            if configuration is None:
+                levels = ", ".join(f"{factor} {row[factor]}" for factor in study.factors)
+                mistakes.append(Diagnostic(str(table), line, f"{levels}: no configuration of study {study.name}"))
+            elif seed not in study.seeds:
+                mistakes.append(Diagnostic(str(table), line, f"seed {row['seed']}: not of study {study.name}"))
+            elif row["verdict"] not in USABLE_OUTCOMES:
+                mistakes.append(Diagnostic(str(table), line, f"verdict {row['verdict']!r}: such a run does not count"))
+            elif (configuration, seed) in runs:
+                mistakes.append(Diagnostic(str(table), line, f"seed {seed}: a second run of this configuration"))
+            else:
+                try:
+                    runs[configuration, seed] = _run(len(runs) + 1, configuration, seed, row, table, names)
+                except ValueError as error:
+                    mistakes.append(Diagnostic(str(table), line, str(error)))
+    if mistakes:
+        raise DescriptionError(mistakes)
+    return list(runs.values())
+
+
+def _rows(study: StudyDescription, table: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of a table with their lines; cells that are absent are empty. Raises DescriptionError."""
+    try:
+        content = table.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not text"
+        raise DescriptionError([Diagnostic(str(table), 0, f"cannot be read: {reason}")]) from None
+    reader = csv.DictReader(io.StringIO(content), restval="")
+    if missing := [name for name in (*study.factors, "seed", "verdict") if name not in (reader.fieldnames or ())]:
+        message = f"no column {', '.join(missing)}; write the table with `atoll report STUDY --per-run --out FILE.csv`"
+        raise DescriptionError([Diagnostic(str(table), 1, message)])
+    for row in reader:
+        yield reader.line_num, row
+
+
+def _run(
+    number: int, configuration: int, seed: int, row: Mapping[str, str], table: Path, names: Sequence[str]
+) -> StudyRun:
+    """``names``: of the figures that the columns may have. Raises ValueError for a cell that is no number."""
+
+    def cell(figure: str, end: str = "") -> float | None:
+        column = column_name(f"{figure}{end}", unit_and_digits(figure)[0])
+        text = row.get(column)
+        try:
+            return float(text) if text else None
+        except ValueError:
+            raise ValueError(f"{column} {text!r}: write a number, or nothing") from None
+
+    limits: dict[str, tuple[float, float]] = {}
+    for figure in TRANSFER_FIGURES:
+        if (least := cell(figure, " at least")) is not None:
+            limits[figure] = (least, math.inf)
+        elif (most := cell(figure, " at most")) is not None:
+            limits[figure] = (-math.inf, most)
+    origin = {name: row.get(name) or None for name in ORIGIN_COLUMNS}
+    return StudyRun(
+        number=number,
+        path=Path(origin["run"] or table),
+        configuration=configuration,
+        seed=seed,
+        verdict=row["verdict"],
+        remarks=(),
+        figures={name: cell(name) for name in names},
+        provenance=Provenance(
+            origin["revision"], origin["platform"] or "", origin["kernel"] or "", origin["kernel_mode"]
+        ),
+        regime=row.get(REGIME_COLUMN) or None,
+        limits=limits,
+        point=origin["point"],
+        wall_s=float(origin["wall_s"]) if origin["wall_s"] else None,
+    )
