@@ -32,6 +32,7 @@ _ENTRIES = {
     "delay_boxes": "delay",
     "classes": "rtt-20",
     "links": "sat",
+    "groups": "coded",
 }
 _CHANNEL = {"model": "gilbert-elliott", "good_to_bad": "0.1 %", "bad_to_good": "20 %"}
 _WITH_PORTS = "rtt-40"  # a latency class that has ports and no VLAN id

@@ -229,5 +229,5 @@ def summary(network: Network, experiment: Experiment | None) -> str:
     if experiment.schedule:
         changes = len(experiment.schedule) - 1
         chain += f"; {counted(changes, 'change')}"
-    load = f"{counted(experiment.traffic.channels, 'channel')}, {experiment.duration}"
+    load = f"{counted(experiment.traffic.total_channels, 'channel')}, {experiment.duration}"
     return f"experiment {experiment.name} on lab {network.name}: chain {chain}; {load}"

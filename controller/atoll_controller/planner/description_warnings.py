@@ -28,6 +28,7 @@ from atoll_core.experiment.experiment import (
     Protocol,
     mean_loss,
 )
+from atoll_core.experiment.traffic import Load
 from atoll_core.experiment.trunk_load import (
     TrunkSteering,
     bandwidth_delay_product,
@@ -260,20 +261,20 @@ def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Dia
 
 def _tcp_overload(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """TCP load of several times the link's rate, if the load has a rate of its own; UDP counts, too."""
-    offered, udp = _offered_tcp(experiment), experiment.udp
-    if offered is None:
+    offered, udp = list(_offered_tcp(experiment)), experiment.udp
+    if not offered:
         return
-    description, key, tcp_bit_s = offered
-    bit_s = tcp_bit_s + (udp.rate.bit_s if udp else 0)
+    descriptions = [*(description for _, description, _, _ in offered), *(["UDP"] if udp else [])]
+    bit_s = sum(tcp_bit_s for *_, tcp_bit_s in offered) + (udp.rate.bit_s if udp else 0)
     for link in experiment.links:
         rate = link.to_island.rate
         carries_all = all(link.box in chain.hops for chain in experiment.all_chains)
         if carries_all and bit_s >= _MAX_OFFERED * rate.bit_s:
             yield _warning(
                 experiment,
-                experiment.traffic.line,
-                ("traffic", key),
-                f"{description}{' and UDP' if udp else ''} ask for {Rate(_three_digits(bit_s))}, "
+                offered[0][0].line,
+                offered[0][2],
+                f"{' and '.join(descriptions)} ask for {Rate(_three_digits(bit_s))}, "
                 f"{bit_s / rate.bit_s:.1f} times the {rate} of {link.box!r}; usual is less than {_MAX_OFFERED} times",
                 ("links", link.box, "to_island", "rate"),
             )
@@ -317,10 +318,11 @@ def _redundancy(network: Network, experiment: Experiment, _: Backend | None) -> 
 def _offered(network: Network, experiment: Experiment) -> Iterator[tuple[float, Chain]]:
     """The loads that have a rate, in bit/s, each with the chain that carries it; of TCP one for each client."""
     servers, clients = (network.with_role(role) for role in (HostRole.WORLD_SERVER, HostRole.ISLAND_CLIENT))
-    if tcp := _offered_tcp(experiment):
-        for client in clients:
+    for load, _, _, bit_s in _offered_tcp(experiment):
+        members = [client for client in clients if client.name in load.clients] if load.clients else clients
+        for client in members:
             chain = experiment.carrier(servers[0].address, client.address, Protocol.TCP)
-            yield tcp[2] / len(clients), chain
+            yield bit_s / len(members), chain
     if experiment.udp and (ends := experiment.udp_ends(network)):
         world, receivers = ends
         for receiver in receivers:
@@ -328,25 +330,23 @@ def _offered(network: Network, experiment: Experiment) -> Iterator[tuple[float, 
             yield experiment.udp.rate.bit_s / len(receivers), chain
 
 
-def _offered_tcp(experiment: Experiment) -> tuple[str, str, float] | None:
-    """The load of TCP alone: its description, its key in the traffic, its rate in bit/s; None: it has no rate.
+def _offered_tcp(experiment: Experiment) -> Iterator[tuple[Load, str, KeyPath, float]]:
+    """The loads of TCP that have a rate: each with its description, its key, and the rate in bit/s.
 
     An open loop asks for the sum of its flows. In a closed loop a channel waits for each flow, so it takes what it
     gets, unless servers send so slowly that flows take longer than the pauses between them: those are streams.
     """
-    traffic = experiment.traffic
-    mean_bytes = traffic.distribution.mean_bytes
-    if not traffic.channels:
-        return None
-    if traffic.flows_per_s is not None:
-        flows = f"{traffic.flows_per_s:g} flows a second of {Size(_three_digits(mean_bytes))} in the mean"
-        return flows, "flows_per_s", traffic.flows_per_s * 8 * mean_bytes
-    if traffic.write_rate is not None:
-        sent_s, pause_s = 8 * mean_bytes / traffic.write_rate.bit_s, time_between_flows(experiment).s
-        if sent_s > pause_s:
-            streams = f"{counted(traffic.channels, 'channel')} of at most {traffic.write_rate} each"
-            return streams, "write_rate", traffic.channels * 8 * mean_bytes / (sent_s + pause_s)
-    return None
+    for load in experiment.traffic.loads:
+        mean_bytes = load.distribution.mean_bytes
+        if load.flows_per_s is not None and load.channels:
+            flows = f"{load.flows_per_s:g} flows a second of {Size(_three_digits(mean_bytes))} in the mean"
+            yield load, flows, (*load.key_path, "flows_per_s"), load.flows_per_s * 8 * mean_bytes
+        elif load.write_rate is not None and load.channels:
+            sent_s, pause_s = 8 * mean_bytes / load.write_rate.bit_s, time_between_flows(experiment, load).s
+            if sent_s > pause_s:
+                streams = f"{counted(load.channels, 'channel')} of at most {load.write_rate} each"
+                bit_s = load.channels * 8 * mean_bytes / (sent_s + pause_s)
+                yield load, streams, ("traffic", "write_rate"), bit_s
 
 
 def _three_digits(number: float) -> int:

@@ -10,8 +10,10 @@ Jobs keep the least capabilities that work, by their kind. All others are droppe
 nothing that it starts can get them back. A program that is not this project's also runs as another user.
 """
 
+from collections.abc import Iterable
+
 from atoll_core.experiment.experiment import Link, LinkDirection
-from atoll_core.experiment.traffic import Traffic
+from atoll_core.experiment.traffic import Load
 from atoll_core.lab.network import DelayBox, Program
 from atoll_core.plan.plan import UNLIMITED, JobLimits, Privilege
 
@@ -24,9 +26,9 @@ MEMORY_CAP = JobLimits(memory_bytes=_MEMORY_BYTES)
 """For jobs that have a fixed number of sockets."""
 
 
-def limits_of_sockets(traffic: Traffic, count: int) -> JobLimits:
+def limits_of_sockets(loads: Iterable[Load], count: int) -> JobLimits:
     """For a client or server with this many connections at a time; in an open loop with more."""
-    if traffic.flows_per_s is not None:
+    if any(load.flows_per_s is not None for load in loads):
         return MEMORY_CAP  # an open loop: the number of sockets is that of unfinished flows
     return JobLimits(memory_bytes=_MEMORY_BYTES, open_files=count + _EXTRA_FILES)
 

@@ -134,16 +134,21 @@ def _setup(settings: HostSettings, interface: InterfaceSettings) -> str:
 
 
 def _channels(placement: tuple[ChannelAllocation, ...]) -> Iterator[tuple[str, Iterable[str]]]:
-    """The numbers of channels of clients, a line for clients with equal numbers; empty without channels."""
+    """The numbers of channels of clients, a line for clients of a group with equal numbers; empty without channels."""
     total = sum(client.channels for client in placement)
     if not total:
         return
     rows: list[tuple[str, ...]] = []
-    for (channels, capacity), clients in groupby(placement, key=lambda client: (client.channels, client.capacity)):
+    for (group, channels, capacity), clients in groupby(
+        placement, key=lambda client: (client.group, client.channels, client.capacity)
+    ):
         names = ", ".join(client.host for client in clients)
         remark = "" if channels else "; gets no channels, so no load is started there"
-        rows.append((f"{channels} each" if "," in names else str(channels), names, f"capacity {capacity:g}{remark}"))
-    yield f"Channels: {total}, allocated to {len(placement)} island clients by capacity", columns(rows, indent="  ")
+        number = f"{channels} each" if "," in names else str(channels)
+        rows.append((*([group] if group else []), number, names, f"capacity {capacity:g}{remark}"))
+    within = " within their groups" if any(client.group for client in placement) else ""
+    title = f"Channels: {total}, allocated to {len(placement)} island clients by capacity{within}"
+    yield title, columns(rows, indent="  ")
 
 
 def _jobs(jobs: Iterable[JobSpec]) -> Iterator[str]:

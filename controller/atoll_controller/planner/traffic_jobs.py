@@ -17,7 +17,7 @@ from atoll_controller.planner.job_limits import (
     privileges_of_tcp,
 )
 from atoll_core.experiment.experiment import Experiment, TcpSettings, Transfer
-from atoll_core.experiment.traffic import FLOW_TIMEOUT, ChannelAllocation, SizeMeaning, Traffic, allocate_channels
+from atoll_core.experiment.traffic import FLOW_TIMEOUT, ChannelAllocation, Load, SizeMeaning, Traffic
 from atoll_core.lab.box_kind import CALIBRATION_PORT
 from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase, Plan, Privilege
@@ -40,7 +40,7 @@ def write_config(sender: Traffic | Transfer, tcp: TcpSettings) -> dict[str, Any]
 
 
 def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    """Servers and channels; channels are allocated to island clients by capacity. A client without any has no job."""
+    """Servers and channels; a group's channels are allocated to its clients by capacity. One without any has no job."""
     traffic, max_channels = experiment.traffic, experiment.max_channels
     servers = network.with_role(HostRole.WORLD_SERVER)
     clients = network.with_role(HostRole.ISLAND_CLIENT)
@@ -55,31 +55,33 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
             **write_config(traffic, experiment.tcp),
         }
         privileges = privileges_of_tcp(config["congestion_control"], traffic.port)
-        limits = limits_of_sockets(traffic, 2 * max_channels)  # a connection of each channel, and one not closed yet
+        # A connection of each channel, and one not closed yet.
+        limits = limits_of_sockets(traffic.loads, 2 * max_channels)
         jobs.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, limits, privileges))
     pauses = (direction.longest_pause.ns for link in experiment.links for direction in (link.to_island, link.to_world))
-    # TCP's timeouts double in a pause: the first try behind it comes at most as long after it as it was long.
-    silence_ns = traffic.timeout.ns + 2 * max(pauses, default=0)
-    silence = {} if silence_ns == FLOW_TIMEOUT.ns else {"silence_ns": silence_ns}
-    loads = [_channels_by_client(network, load.channels) for load in experiment.loads]
-    for index, client in enumerate(clients):
-        channels = [load[index] for load in loads]  # in each version
-        if not any(channels):
+    longest_pause_ns = max(pauses, default=0)
+    versions = experiment.allocated_channels(network)
+    for client in clients:
+        allocated = [version[client.name] for version in versions]
+        (load, channels), *_ = allocated
+        if not any(numbers for _, numbers in allocated):
             continue
+        # TCP's timeouts double in a pause: the first try behind it comes at most as long after it as it was long.
+        silence_ns = load.timeout.ns + 2 * longest_pause_ns
         config = {
             "seed": experiment.seed,
-            "channels": list(channels[0]),
+            "channels": list(channels),
             "servers": list(addresses.values()),
-            **_sizes(traffic),
-            **_pace(traffic),
-            **_changes(experiment, channels),
+            **_sizes(load),
+            **_pace(load),
+            **_changes(experiment, allocated),
             "start_at_ns": 0,
             "duration_ns": experiment.duration.ns,
             "congestion_control": experiment.congestion_control(client.name),
-            **silence,
+            **({} if silence_ns == FLOW_TIMEOUT.ns else {"silence_ns": silence_ns}),
             "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
         }
-        limits = limits_of_sockets(traffic, max(map(len, channels)))
+        limits = limits_of_sockets([load], max(len(numbers) for _, numbers in allocated))
         privileges = privileges_of_tcp(config["congestion_control"])
         jobs.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits, privileges))
     return tuple(jobs)
@@ -107,21 +109,22 @@ def channel_allocations(network: Network, experiment: Experiment) -> tuple[Chann
     if not experiment.max_channels:
         return ()
     clients = network.with_role(HostRole.ISLAND_CLIENT)
-    allocated = _channels_by_client(network, experiment.traffic.channels)
+    allocated = experiment.allocated_channels(network)[0]
     return tuple(
-        ChannelAllocation(host.name, host.capacity, len(part)) for host, part in zip(clients, allocated, strict=True)
+        ChannelAllocation(host.name, host.capacity, len(channels), load.name)
+        for host in clients
+        for load, channels in [allocated[host.name]]
     )
 
 
-def _channels_by_client(network: Network, channels: int) -> tuple[tuple[int, ...], ...]:
-    return allocate_channels(channels, [host.capacity for host in network.with_role(HostRole.ISLAND_CLIENT)])
+def _changes(experiment: Experiment, allocated: Sequence[tuple[Load, tuple[int, ...]]]) -> dict[str, Any]:
+    """The changes of a client's load during the run; nothing where there are none.
 
-
-def _changes(experiment: Experiment, channels: Sequence[tuple[int, ...]]) -> dict[str, Any]:
-    """The changes of a client's load during the run; nothing where there are none. ``channels``: in every version."""
+    ``allocated``: its load and the numbers of its channels in every version.
+    """
     changes: list[dict[str, Any]] = []
-    loads = list(zip(experiment.versions, experiment.loads, channels, strict=True))
-    for (_, old, old_channels), (version, load, new_channels) in pairwise(loads):
+    pairs = pairwise(allocated)
+    for version, ((old, old_channels), (load, new_channels)) in zip(experiment.versions[1:], pairs, strict=True):
         change: dict[str, Any] = {"channels": list(new_channels)} if new_channels != old_channels else {}
         if _sizes(load) != _sizes(old):
             change |= {"counts": load.sizes_count.value, **_sizes(load)}
@@ -180,18 +183,18 @@ def host_job(
     return JobSpec(name, host, phase, ("atoll-host", subcommand), config, limits=limits, privileges=all_privileges)
 
 
-def _sizes(traffic: Traffic) -> dict[str, Any]:
-    counts_ip = traffic.sizes_count is not SizeMeaning.PAYLOAD
-    return {"flow_sizes": traffic.distribution.config, **({"counts": traffic.sizes_count.value} if counts_ip else {})}
+def _sizes(load: Load) -> dict[str, Any]:
+    counts_ip = load.sizes_count is not SizeMeaning.PAYLOAD
+    return {"flow_sizes": load.distribution.config, **({"counts": load.sizes_count.value} if counts_ip else {})}
 
 
-def _pace(traffic: Traffic) -> dict[str, Any]:
+def _pace(load: Load) -> dict[str, Any]:
     """When each channel begins its flows; nothing where they follow one another at once."""
-    if traffic.flows_per_s is not None:
+    if load.flows_per_s is not None:
         # Poisson processes of equal rate add up to one of their number times the rate.
-        return {"pace": {"kind": "poisson", "mean_ns": round(traffic.channels / traffic.flows_per_s * 1e9)}}
-    if traffic.think is not None:
-        return {"pace": {"kind": traffic.think.distribution.value, "mean_ns": traffic.think.mean.ns}}
+        return {"pace": {"kind": "poisson", "mean_ns": round(load.channels / load.flows_per_s * 1e9)}}
+    if load.think is not None:
+        return {"pace": {"kind": load.think.distribution.value, "mean_ns": load.think.mean.ns}}
     return {}
 
 

@@ -7,6 +7,7 @@ Memory is that of sockets, programs and captures' rings. The constants are fitte
 """
 
 from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.traffic import Load
 from atoll_core.experiment.trunk_load import time_between_flows
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
@@ -42,7 +43,7 @@ def wall_time(network: Network, experiment: Experiment, backend: Backend) -> Dur
 def _load_s(experiment: Experiment, backend: Backend) -> float:
     """The wall time that flows and packets take."""
     flows, packets = _flows_and_packets(experiment)
-    return _PACKET_S[backend] * packets + _FLOW_S * (1 + experiment.traffic.channels / _CROWD_CHANNELS) * flows
+    return _PACKET_S[backend] * packets + _FLOW_S * (1 + experiment.traffic.total_channels / _CROWD_CHANNELS) * flows
 
 
 def disk(network: Network, experiment: Experiment) -> Size:
@@ -76,7 +77,12 @@ def _flows_and_packets(experiment: Experiment) -> tuple[float, float]:
     """The number of connections during the run, and of packets over the links."""
     duration_s = experiment.duration.s
     rate_bit_s = sum(link.to_island.rate.bit_s for link in experiment.links) or _UNBOUNDED_BIT_S
-    flows, payload = _flows_and_payload(experiment, rate_bit_s)
+    loads = [
+        _flows_and_payload(experiment, load, rate_bit_s * load.channels / experiment.traffic.total_channels)
+        for load in experiment.traffic.loads
+        if load.channels
+    ]
+    flows, payload = (sum(numbers) for numbers in zip((0.0, 0.0), *loads, strict=True))
     payload += sum(transfer.size.bytes * transfer.starts(experiment.duration) for transfer in experiment.all_transfers)
     packets = min(payload, rate_bit_s * duration_s / 8) / _PACKET_BYTES * (1 + _ACKS_PER_PACKET) + _FLOW_PACKETS * flows
     if experiment.udp:
@@ -84,24 +90,22 @@ def _flows_and_packets(experiment: Experiment) -> tuple[float, float]:
     return flows, packets + 2 * duration_s / experiment.ping.interval.s
 
 
-def _flows_and_payload(experiment: Experiment, rate_bit_s: float) -> tuple[float, float]:
+def _flows_and_payload(experiment: Experiment, load: Load, rate_bit_s: float) -> tuple[float, float]:
     """The number of connections during the run, and their payload in bytes.
 
     In a closed loop a channel takes two round trips for a flow, its pause, and its size at a fair share of the rate; a
     flow that is larger than the run is long is cut.
     """
-    traffic, duration_s = experiment.traffic, experiment.duration.s
-    if not traffic.channels:
-        return 0.0, 0.0
-    sizes = [traffic.distribution.quantile((sample + 0.5) / _SAMPLES) for sample in range(_SAMPLES)]
+    duration_s = experiment.duration.s
+    sizes = [load.distribution.quantile((sample + 0.5) / _SAMPLES) for sample in range(_SAMPLES)]
     max_flows = rate_bit_s * duration_s / 8 / _FLOW_BYTES
-    if traffic.flows_per_s is not None:
-        flows = min(traffic.flows_per_s * duration_s, max_flows)
-        return flows, flows * traffic.distribution.mean_bytes
-    s_per_byte = 8 * traffic.channels / rate_bit_s
-    if traffic.write_rate:
-        s_per_byte = max(s_per_byte, 8 / traffic.write_rate.bit_s)
-    pause_s = time_between_flows(experiment).s
+    if load.flows_per_s is not None:
+        flows = min(load.flows_per_s * duration_s, max_flows)
+        return flows, flows * load.distribution.mean_bytes
+    s_per_byte = 8 * load.channels / rate_bit_s
+    if load.write_rate:
+        s_per_byte = max(s_per_byte, 8 / load.write_rate.bit_s)
+    pause_s = time_between_flows(experiment, load).s
     flow_times_s = [min(pause_s + (size + _FLOW_BYTES) * s_per_byte, duration_s) for size in sizes]
-    flows = min(traffic.channels * (1 + duration_s * _SAMPLES / sum(flow_times_s)), max_flows)
+    flows = min(load.channels * (1 + duration_s * _SAMPLES / sum(flow_times_s)), max_flows)
     return flows, flows * sum(min(size, duration_s / s_per_byte) for size in sizes) / _SAMPLES

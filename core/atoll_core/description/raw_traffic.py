@@ -2,15 +2,17 @@
 """The load as experiment.yaml has it: channels of TCP flows, and UDP. ``resolve_traffic`` makes a Traffic of it."""
 
 import re
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
-from atoll_core.description.raw_types import Between, Positive, Raw, ShortForm, refusal
+from atoll_core.description.raw_types import Between, Key, Positive, Raw, ShortForm, refusal
 from atoll_core.description.validation_messages import nearest
+from atoll_core.description.yaml_document import KeyPath
 from atoll_core.errors import shown
 from atoll_core.experiment.flow_sizes import PUBLISHED
-from atoll_core.experiment.traffic import FLOW_TIMEOUT, SizeMeaning, ThinkShape
+from atoll_core.experiment.traffic import FLOW_TIMEOUT, MAX_CHANNELS, SizeMeaning, ThinkShape
 from atoll_core.units import Duration, Rate, Size
 
 ProRateSize = Annotated[Size, Between(Size, "1 B", "1 MB")]
@@ -79,10 +81,55 @@ class RawFlowSizes(ShortForm):
 CHUNK_WITHOUT_RATE = "write_chunk has no write_rate to keep; add 'write_rate: 2 Mbit/s'"
 
 
+class RawGroup(Raw):
+    """The load of some clients; keys that are left out are those of ``traffic``, null: none."""
+
+    clients: list[str] = Field(description="Island clients, each in one group at most.", examples=["[i1, i2]"])
+    channels: int | None = Field(
+        ge=0, le=MAX_CHANNELS, default=None, description="Channels over the clients of the group.", examples=[10]
+    )
+    flow_sizes: RawFlowSizes | None = Field(
+        default=None,
+        description="Distribution of flow sizes and the meaning of the sizes.",
+        examples=["published", "10 kB", "{distribution: sizes.csv, counts: ip}"],
+    )
+    pro_rate: ProRateSize | None = Field(
+        default=None,
+        description="Flows smaller than this are combined to connections of this size.",
+        examples=["200 B"],
+    )
+    think_time: RawThink | None = Field(
+        default=None,
+        description="Pause of a channel after each flow, in place of flows_per_s.",
+        examples=["2 s", "{mean: 2 s, distribution: exponential}"],
+    )
+    flows_per_s: FlowsPerSecond | None = Field(
+        default=None,
+        description="Open loop, in place of think_time: flows started per second, over the channels of the group.",
+        examples=[50],
+    )
+    timeout: FlowTimeout | None = Field(
+        default=None,
+        description="A flow that has been connected without a byte for so long has failed.",
+        examples=["30 s"],
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_setting_of_servers(cls, value: Any) -> Any:
+        for key in ("write_rate", "write_chunk", "port"):
+            if isinstance(value, dict) and key in value:
+                msg = f"{key} is a setting of the servers, which all groups share; write it in 'traffic'"
+                raise ValueError(msg)
+        return cast("Any", value)
+
+
 class RawTraffic(Raw):
     """The load."""
 
-    channels: int = Field(ge=0, le=100_000, description="Channels over all island clients; 0: no load.", examples=[20])
+    channels: int = Field(
+        ge=0, le=MAX_CHANNELS, description="Channels over all island clients; 0: no load.", examples=[20]
+    )
     flow_sizes: RawFlowSizes = Field(
         default=RawFlowSizes(),
         description="Distribution of flow sizes and the meaning of the sizes: text, or a mapping.",
@@ -119,25 +166,46 @@ class RawTraffic(Raw):
         examples=["30 s"],
     )
     port: int = Field(ge=1, le=65535, default=5001, description="TCP port of the world servers; default 5001.")
+    groups: dict[Key, RawGroup] = Field(
+        default={},
+        description="Clients with a load of their own, by the names of groups; the other clients have the keys above.",
+        examples=["{coded: {clients: [i1, i2], channels: 10}, plain: {clients: [i3, i4], flow_sizes: 10 kB}}"],
+    )
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        problems: list[str] = []
+        if problems := list(self.problems()):
+            raise ValueError("; ".join(problems))
+        return self
+
+    def problems(self) -> Iterator[str]:
+        """The keys that contradict each other, those of groups left out."""
         if self.think_time and self.flows_per_s is not None:
-            problems.append("think_time and flows_per_s exclude each other; keep one of them")
+            yield "think_time and flows_per_s exclude each other; keep one of them"
         if self.flows_per_s is not None and self.channels == 0:
-            problems.append("flows_per_s starts flows on channels; write at least 1 channel")
+            yield "flows_per_s starts flows on channels; write at least 1 channel"
         if self.write_chunk and self.write_rate is None:
-            problems.append(CHUNK_WITHOUT_RATE)
+            yield CHUNK_WITHOUT_RATE
         if (
             self.write_chunk
             and self.write_rate
             and 8e9 * self.write_chunk.bytes / self.write_rate.bit_s >= self.timeout.ns
         ):
-            problems.append(f"a write_chunk takes longer than the timeout, {self.timeout}, at write_rate; lower it")
-        if problems:
-            raise ValueError("; ".join(problems))
-        return self
+            yield f"a write_chunk takes longer than the timeout, {self.timeout}, at write_rate; lower it"
+
+    @property
+    def loads(self) -> dict[KeyPath, "RawTraffic"]:
+        """The load of the clients in no group, and that of each group, by the key path from here."""
+        return {(): self, **{("groups", name): self._load_of(group) for name, group in self.groups.items()}}
+
+    def _load_of(self, group: RawGroup) -> "RawTraffic":
+        keys: dict[str, Any] = {key: getattr(group, key) for key in group.model_fields_set - {"clients"}}
+        for key, excluded in (("think_time", "flows_per_s"), ("flows_per_s", "think_time")):
+            if keys.get(key):
+                keys.setdefault(excluded, None)
+        fields = type(self).model_fields
+        given = {key: value for key, value in keys.items() if value is not None or fields[key].default is None}
+        return self.model_copy(update={**given, "groups": {}})
 
 
 class RawUdp(Raw):
@@ -171,11 +239,11 @@ class RawUdp(Raw):
     port: int = Field(ge=1, le=65535, default=5301, description="UDP port of the receiver; default 5301.")
 
 
-class RawTrafficChange(Raw):
-    """The load from a change on; keys that are left out stay unchanged."""
+class RawGroupChange(Raw):
+    """The load of a group from a change on; keys that are left out stay unchanged."""
 
     channels: int | None = Field(
-        ge=0, le=100_000, default=None, description="Channels from then on; default those before.", examples=[40]
+        ge=0, le=MAX_CHANNELS, default=None, description="Channels from then on; default those before.", examples=[40]
     )
     flow_sizes: RawFlowSizes | None = Field(
         default=None,
@@ -184,6 +252,16 @@ class RawTrafficChange(Raw):
     )
     flows_per_s: FlowsPerSecond | None = Field(
         default=None, description="Of an open loop: flows started per second from then on.", examples=[100]
+    )
+
+
+class RawTrafficChange(RawGroupChange):
+    """The load from a change on; keys that are left out stay unchanged."""
+
+    groups: dict[Key, RawGroupChange] = Field(
+        default={},
+        description="The load of groups from then on; other groups do not change.",
+        examples=["{coded: {channels: 40}}"],
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll_core.description.raw_experiment import RawBranch, RawChange, RawExperiment, RawLink, RawLinkChange
-from atoll_core.description.raw_traffic import RawTraffic, RawUdp
+from atoll_core.description.raw_traffic import RawGroupChange, RawTraffic, RawTrafficChange, RawUdp
 from atoll_core.description.raw_types import Raw
 from atoll_core.description.validation_messages import Mistakes, on_line, suggest
 from atoll_core.description.yaml_document import Document, KeyPath
@@ -72,7 +72,7 @@ def _next_version(previous: DescribedVersion, change: RawChange, key_path: KeyPa
         chain_path=(*key_path, "chain") if has_chain else previous.chain_path,
         branches=branches,
         latency=latency,
-        traffic=previous.traffic.model_copy(update=_updates(change.traffic)),
+        traffic=_changed_traffic(previous.traffic, change.traffic or RawTrafficChange()),
         udp=previous.udp and previous.udp.model_copy(update=_updates(change.udp)),
         links={name: _changed_link(link, change.links.get(name)) for name, link in previous.links.items()},
     )
@@ -82,6 +82,11 @@ def _updates(change: Raw | None) -> dict[str, Any]:
     """The keys that a change has; null is left out but where it removes a loss."""
     keys = {key: getattr(change, key) for key in change.model_fields_set} if change else {}
     return {key: value for key, value in keys.items() if value is not None or key == "loss"}
+
+
+def _changed_traffic(traffic: RawTraffic, change: RawTrafficChange) -> RawTraffic:
+    groups = {name: g.model_copy(update=_updates(change.groups.get(name))) for name, g in traffic.groups.items()}
+    return traffic.model_copy(update={**_updates(change), "groups": groups})
 
 
 def _changed_link(link: RawLink, change: RawLinkChange | None) -> RawLink:
@@ -138,17 +143,8 @@ def _change_mistakes(raw: RawExperiment, document: Document) -> Iterator[tuple[K
 def _load_mistakes(raw: RawExperiment, change: RawChange, after: DescribedVersion) -> Iterator[tuple[KeyPath, str]]:
     if change.udp and raw.udp is None:
         yield (*after.key_path, "udp"), "the experiment has no UDP whose rate could change; add 'udp' to it"
-    if change.traffic and change.traffic.flows_per_s is not None and raw.traffic.flows_per_s is None:
-        key_path = (*after.key_path, "traffic", "flows_per_s")
-        yield (
-            key_path,
-            "the load is a closed loop; write flows_per_s in the experiment's traffic, too, or change channels",
-        )
-    if after.traffic.flows_per_s is not None and after.traffic.channels == 0:
-        yield (
-            (*after.key_path, "traffic"),
-            "flows_per_s begins flows, and 0 channels have none; keep at least 1 channel",
-        )
+    if change.traffic:
+        yield from _traffic_mistakes(raw.traffic, change.traffic, after)
     for name, link in change.links.items():
         key_path = (*after.key_path, "links", name)
         if name not in raw.links:
@@ -157,3 +153,21 @@ def _load_mistakes(raw: RawExperiment, change: RawChange, after: DescribedVersio
             for direction in DIRECTIONS:
                 if _updates(getattr(link, direction)) and getattr(raw.links[name], direction).trace is not None:
                     yield (*key_path, direction), "it follows a trace; write the change into that"
+
+
+def _traffic_mistakes(
+    start: RawTraffic, change: RawTrafficChange, after: DescribedVersion
+) -> Iterator[tuple[KeyPath, str]]:
+    loads = after.traffic.loads
+    changed: dict[KeyPath, RawGroupChange] = {(): change}
+    changed |= {("groups", name): group for name, group in change.groups.items()}
+    for part, given in changed.items():
+        key_path = (*after.key_path, "traffic", *part)
+        if part not in loads:
+            text = f"no group {part[-1]!r} exists at the start; {suggest(part[-1], start.groups, 'groups')}"
+            yield key_path, text
+        elif given.flows_per_s is not None and start.loads[part].flows_per_s is None:
+            text = "the load is a closed loop; write flows_per_s in the experiment's traffic, too, or change channels"
+            yield (*key_path, "flows_per_s"), text
+        elif loads[part].flows_per_s is not None and loads[part].channels == 0:
+            yield key_path, "flows_per_s begins flows, and 0 channels have none; keep at least 1 channel"

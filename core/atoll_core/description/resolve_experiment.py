@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from atoll_core.description.raw_experiment import RawExperiment, RawLink
+from atoll_core.description.raw_traffic import RawTraffic
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.resolve_box import pair_disagreements, resolve_settings
 from atoll_core.description.resolve_chains import check_chains, hops_of
 from atoll_core.description.resolve_changes import check_changes, described_versions, resolve_version
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.resolve_link import resolve_direction
-from atoll_core.description.resolve_traffic import resolve_traffic, resolve_udp
+from atoll_core.description.resolve_traffic import Given, check_groups, resolve_traffic, resolve_udp
 from atoll_core.description.resolve_transfers import check_transfer_chains, check_transfers, resolve_transfers
 from atoll_core.description.validation_messages import Mistakes, nearest, suggest
 from atoll_core.description.yaml_document import Document, KeyPath
@@ -32,6 +33,7 @@ from atoll_core.experiment.experiment import (
 )
 from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.experiment.peers import find_peers
+from atoll_core.experiment.traffic import Traffic
 from atoll_core.experiment.trunk_load import TrunkSteering, delay_boxes_in_use, total_rates, trunk_loads
 from atoll_core.experiment.tunnels import allocate_tunnels, pairs_of
 from atoll_core.lab.network import HostRole
@@ -70,7 +72,8 @@ class _Resolver:
         self.mistakes = Mistakes(document)
         self.note = self.mistakes.note
         self.links = tuple(self.resolve_links())
-        self.traffic = resolve_traffic(raw.traffic, self.mistakes, files)
+        self.clients = [host.name for host in self.network.with_role(HostRole.ISLAND_CLIENT)]
+        self.traffic = self.resolve_traffic(raw.traffic, [(("traffic",), raw.traffic)])
         self.udp = resolve_udp(raw.udp, self.mistakes, files) if raw.udp else None
         self.versions = tuple(self.resolve_versions())
         self.boxes = tuple(self.resolve_boxes())
@@ -118,14 +121,19 @@ class _Resolver:
         )
         return Link(str(key_path[-1]), to_island, to_world, raw.counts, self.document.line(key_path))
 
+    def resolve_traffic(self, raw: RawTraffic, given: Given) -> Traffic:
+        return resolve_traffic(raw, given, self.clients, self.mistakes, self.files)
+
     def resolve_versions(self) -> Iterator[SteeringVersion]:
         """Every version; with load or links if any change names them."""
         changes = self.raw.changes
         traffic, links = self.traffic, self.links
+        given: Given = [(("traffic",), self.raw.traffic)]
         changed = {key for key in ("traffic", "udp", "links") if any(getattr(change, key) for change in changes)}
         for version, change in zip(described_versions(self.raw), (None, *changes), strict=True):
             if change and change.traffic:
-                traffic = resolve_traffic(version.traffic, self.mistakes, self.files, (*version.key_path, "traffic"))
+                given = [((*version.key_path, "traffic"), change.traffic), *given]
+                traffic = self.resolve_traffic(version.traffic, given)
             if change and change.links:
                 links = tuple(
                     self.resolve_link(version.links[link.box], (*version.key_path, "links", link.box))
@@ -141,6 +149,7 @@ class _Resolver:
             )
 
     def check(self) -> None:
+        check_groups(self.raw.traffic, self.clients, self.mistakes)
         check_transfers(self.raw, self.network, self.mistakes)
         check_changes(self.raw, self.mistakes)
         check_chains(self.raw, self.lab, self.mistakes)
@@ -288,7 +297,9 @@ class _Resolver:
                 self.note(key_path, f"a host of role {roles[server].value} sends no load; name world servers only")
 
     def check_roles(self) -> None:
-        has_load = any(version.traffic.channels > 0 for version in described_versions(self.raw))
+        has_load = any(
+            load.channels > 0 for version in described_versions(self.raw) for load in version.traffic.loads.values()
+        )
         required = _REQUIRED_ROLES | (_ROLES_FOR_LOAD if has_load else {})
         if self.raw.udp and self.raw.udp.receivers == "clients":
             required.setdefault(HostRole.ISLAND_CLIENT, "it receives flows of UDP")

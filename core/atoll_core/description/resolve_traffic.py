@@ -1,22 +1,91 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resolve the raw load to a Traffic and a UdpTraffic: read files, check sizes."""
+"""Resolve the raw load to a Traffic and a UdpTraffic: read files, check sizes and groups."""
+
+from collections.abc import Sequence
+from typing import Any
 
 from atoll_core.description.flow_size_file import read_flow_sizes
-from atoll_core.description.raw_traffic import RawTraffic, RawUdp
+from atoll_core.description.raw_traffic import RawGroup, RawGroupChange, RawTraffic, RawTrafficChange, RawUdp
 from atoll_core.description.referenced_files import ReferencedFiles
-from atoll_core.description.validation_messages import Mistakes
+from atoll_core.description.validation_messages import Mistakes, suggest
 from atoll_core.description.yaml_document import KeyPath
 from atoll_core.experiment.flow_sizes import PUBLISHED, FlowSizes, fixed, published
-from atoll_core.experiment.traffic import MIN_IP_BYTES, SizeMeaning, Think, Traffic, UdpTraffic
+from atoll_core.experiment.traffic import (
+    MAX_CHANNELS,
+    MIN_IP_BYTES,
+    REST,
+    Load,
+    SizeMeaning,
+    Think,
+    Traffic,
+    UdpTraffic,
+)
 from atoll_core.units import Size
 
+Given = Sequence[tuple[KeyPath, RawTraffic | RawTrafficChange]]
+"""The mappings that a load is described by, each with its key path: changes, the last one first, then ``traffic``."""
 
-def resolve_traffic(raw: RawTraffic, mistakes: Mistakes, files: ReferencedFiles, at: KeyPath = ("traffic",)) -> Traffic:
-    """The channels' load. Its mistakes, and those in the file that it names, are noted. ``at``: where its sizes are."""
-    sizes = _resolve_sizes(raw.flow_sizes.distribution, (*at, "flow_sizes"), mistakes, files)
+
+def check_groups(raw: RawTraffic, clients: Sequence[str], mistakes: Mistakes) -> None:
+    """Note groups whose keys contradict each other, and clients that do not exist or are in two groups."""
+    first_groups: dict[str, str] = {}
+    for name, group in raw.groups.items():
+        key_path = ("traffic", "groups", name)
+        if name == REST:
+            mistakes.note(key_path, "this is the name of the clients in no group; choose another one")
+        for problem in raw.loads["groups", name].problems():
+            mistakes.note(key_path, problem)
+        if not group.clients:
+            mistakes.note((*key_path, "clients"), "the group has no clients; name at least one, or remove the group")
+        for client in group.clients:
+            if client not in clients:
+                text = f"unknown island client {client!r}; {suggest(client, clients, 'island clients')}"
+                mistakes.note((*key_path, "clients"), text)
+            elif (first := first_groups.setdefault(client, name)) != name:
+                text = f"{client!r} is in group {first!r}, too; a client has one load, keep it in one of them"
+                mistakes.note((*key_path, "clients"), text)
+
+
+def resolve_traffic(
+    raw: RawTraffic, given: Given, clients: Sequence[str], mistakes: Mistakes, files: ReferencedFiles
+) -> Traffic:
+    """The load. Its mistakes, and those in files that it names, are noted. ``clients``: of the lab, in its order."""
+    settings = _resolve_load(raw, given, mistakes, files)
+    groups = [
+        Load(
+            **_resolve_load(raw.loads["groups", name], [*_given_by_group(given, name), *given], mistakes, files),
+            name=name,
+            clients=tuple(client for client in clients if client in group.clients),
+            first_channel=number * MAX_CHANNELS,
+        )
+        for number, (name, group) in enumerate(raw.groups.items(), start=1)
+    ]
+    grouped = {client for group in groups for client in group.clients}
+    rest = tuple(client for client in clients if client not in grouped)
+    groups += [Load(**settings, name=REST, clients=rest)] if groups and rest else []
+    return Traffic(**settings, groups=tuple(groups))
+
+
+def _given_by_group(given: Given, name: str) -> list[tuple[KeyPath, RawGroup | RawGroupChange]]:
+    return [((*key_path, "groups", name), raw.groups[name]) for key_path, raw in given if name in raw.groups]
+
+
+def _resolve_load(
+    raw: RawTraffic,
+    given: Sequence[tuple[KeyPath, RawGroup | RawGroupChange | RawTraffic]],
+    mistakes: Mistakes,
+    files: ReferencedFiles,
+) -> dict[str, Any]:
+    """The fields of a Load. ``given``: the mappings that may have its keys, those that come first take precedence."""
+
+    def where(*keys: str) -> KeyPath:
+        found = ((*path, key) for path, mapping in given for key in keys if key in mapping.model_fields_set)
+        return next(found, (*given[-1][0], keys[-1]))
+
+    sizes = _resolve_sizes(raw.flow_sizes.distribution, where("flow_sizes"), mistakes, files)
     counts_ip = raw.flow_sizes.counts is SizeMeaning.IP
     pro_rate = raw.pro_rate or (Size(MIN_IP_BYTES) if counts_ip else None)
-    key_path: KeyPath = ("traffic", "pro_rate") if raw.pro_rate and at == ("traffic",) else (*at, "flow_sizes")
+    key_path = where(*(["pro_rate"] if raw.pro_rate else []), "flow_sizes")
     if counts_ip and pro_rate and pro_rate.bytes < MIN_IP_BYTES:
         least = f"write at least {MIN_IP_BYTES} B of IP bytes"
         mistakes.note(key_path, f"{pro_rate} is smaller than the smallest connection; {least}")
@@ -26,20 +95,20 @@ def resolve_traffic(raw: RawTraffic, mistakes: Mistakes, files: ReferencedFiles,
         mistakes.note(key_path, f"{pro_rate} exceeds the largest flow, {most}; lower it" if raw.pro_rate else text)
     elif pro_rate:
         sizes = sizes.pro_rated(pro_rate.bytes)
-    return Traffic(
-        raw.channels,
-        raw.flow_sizes.distribution,
-        raw.port,
-        sizes=None if sizes.config == PUBLISHED else sizes,
-        pro_rate=pro_rate,
-        think=raw.think_time and Think(**dict(raw.think_time)),
-        flows_per_s=raw.flows_per_s,
-        write_rate=raw.write_rate,
-        write_chunk=raw.write_chunk,
-        sizes_count=raw.flow_sizes.counts,
-        timeout=raw.timeout,
-        line=mistakes.document.line((*at, "channels")),
-    )
+    return {
+        "channels": raw.channels,
+        "flow_sizes": raw.flow_sizes.distribution,
+        "port": raw.port,
+        "sizes": None if sizes.config == PUBLISHED else sizes,
+        "pro_rate": pro_rate,
+        "think": raw.think_time and Think(**dict(raw.think_time)),
+        "flows_per_s": raw.flows_per_s,
+        "write_rate": raw.write_rate,
+        "write_chunk": raw.write_chunk,
+        "sizes_count": raw.flow_sizes.counts,
+        "timeout": raw.timeout,
+        "line": mistakes.document.line(where("channels")),
+    }
 
 
 def resolve_udp(raw: RawUdp, mistakes: Mistakes, files: ReferencedFiles) -> UdpTraffic:

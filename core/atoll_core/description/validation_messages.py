@@ -37,6 +37,7 @@ ENTRY_NOUNS = {  # sections whose keys are names, and the noun for one entry
     "latency": "latency of",
     "servers": "server",
     "transfers": "transfer",
+    "groups": "group",
     "machines": "machine",
     "interfaces": "interface",
 }

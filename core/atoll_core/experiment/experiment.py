@@ -10,7 +10,7 @@ from typing import Any
 
 from atoll_core.codec import tagged
 from atoll_core.described import Described, FileName, changes, percent, settings_of
-from atoll_core.experiment.traffic import Traffic, UdpTraffic
+from atoll_core.experiment.traffic import Load, Traffic, UdpTraffic, channels_by_client
 from atoll_core.lab.box_kind import ROUTER
 from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.units import Duration, Rate, Size
@@ -544,15 +544,19 @@ class SteeringVersion:
     def change_from(self, previous: "SteeringVersion") -> dict[str, Any]:
         """The change that makes this version of the one before it, as in a description."""
         old, new = previous.described, self.described
+        old_groups, new_groups = (described["traffic"].pop("groups", {}) for described in (old, new))
         links = {
             link: {name: part for name in DIRECTIONS if (part := changes(old["links"][link][name], directions[name]))}
             for link, directions in new["links"].items()
         }
+        groups = {name: part for name in new_groups if (part := changes(old_groups[name], new_groups[name]))}
         parts = {
             **changes({"chain": old["chain"]}, {"chain": new["chain"]}),
             **{key: changes(old[key], new[key]) for key in ("branches", "latency", "traffic", "udp")},
             "links": {link: directions for link, directions in links.items() if directions},
         }
+        if groups:
+            parts["traffic"]["groups"] = groups
         return {"at": self.at, **{key: part for key, part in parts.items() if part != {}}}
 
 
@@ -646,12 +650,17 @@ class Experiment:
     @property
     def max_channels(self) -> int:
         """The largest number of channels of any version."""
-        return max(load.channels for load in self.loads)
+        return max(load.total_channels for load in self.loads)
 
     @property
     def first_load(self) -> Traffic:
         """The load of the first version that has channels; without any, that of the start."""
-        return next((load for load in self.loads if load.channels), self.traffic)
+        return next((load for load in self.loads if load.total_channels), self.traffic)
+
+    def allocated_channels(self, network: Network) -> tuple[dict[str, tuple[Load, tuple[int, ...]]], ...]:
+        """The load of each island client and the numbers of its channels, in the lab's order, for every version."""
+        capacities = {host.name: host.capacity for host in network.with_role(HostRole.ISLAND_CLIENT)}
+        return tuple(channels_by_client(load, capacities) for load in self.loads)
 
     @property
     def mean_udp_rate(self) -> Rate:

@@ -3,7 +3,7 @@
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -49,10 +49,16 @@ class Think:
 FLOW_TIMEOUT = Duration(180 * 10**9)
 """That of ``atoll-host load``."""
 
+MAX_CHANNELS = 100_000
+"""Channels of all clients, or of a group. Those of the nth group have numbers from n times this on."""
+
+REST = "rest"
+"""The name of the group of the clients that are in no other group."""
+
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """The load: the number of channels, the starts of their flows, and the flow sizes.
+class Load:
+    """The channels of some or all clients: their number, the starts of their flows, and the flow sizes.
 
     With ``flows_per_s`` it is an open loop: the channels are Poisson processes with this rate together. Without, a
     channel starts its next flow ``think`` after the end of the one before.
@@ -70,6 +76,14 @@ class Traffic:
     sizes_count: SizeMeaning = SizeMeaning.PAYLOAD
     timeout: Duration = FLOW_TIMEOUT  # without a byte; then a connected flow has failed
     line: int = field(default=0, compare=False)  # of the channels in the experiment's file; 0: unknown
+    name: str = ""  # of the group; "": there are no groups
+    clients: tuple[str, ...] = ()  # those of the group, in the lab's order; empty: all
+    first_channel: int = 0  # the number of its first channel
+
+    @property
+    def key_path(self) -> tuple[str, ...]:
+        """Where it is in a description."""
+        return ("traffic",) if self.name in ("", REST) else ("traffic", "groups", self.name)
 
     @property
     def distribution(self) -> FlowSizes:
@@ -77,16 +91,47 @@ class Traffic:
         return self.sizes or published()
 
     @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
+    def settings(self) -> dict[str, Any]:
+        """Channels, flow sizes and starts, as in a description."""
         sizes = _described(self.flow_sizes, self.sizes)
         counts_ip = self.sizes_count is SizeMeaning.IP
         return {
             "channels": self.channels,
             "flow_sizes": {"distribution": sizes, "counts": self.sizes_count} if counts_ip else sizes,
             "think_time": self.think and self.think.described,
-            **settings_of(self, "pro_rate", "flows_per_s", "write_rate", "write_chunk", "timeout", "port"),
+            **settings_of(self, "pro_rate", "flows_per_s"),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic(Load):
+    """The load of all clients. Clients in no group have its own settings, and are the group REST.
+
+    ``groups``: every client is in one of them; empty: all clients share the channels.
+    """
+
+    groups: tuple[Load, ...] = ()
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """The load of each group; without groups this one."""
+        return self.groups or (self,)
+
+    @property
+    def total_channels(self) -> int:
+        """The number of channels of all clients."""
+        return sum(load.channels for load in self.loads)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        groups = {
+            load.name: {"clients": load.clients, **load.settings, **settings_of(load, "timeout")}
+            for load in self.groups
+            if load.name != REST
+        }
+        others = settings_of(self, "write_rate", "write_chunk", "timeout", "port")
+        return {**self.settings, **others, **({"groups": groups} if groups else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +175,7 @@ class ChannelAllocation:
     host: str
     capacity: float  # declared, relative to the other clients'
     channels: int
+    group: str = ""  # of clients, "": there are no groups
 
 
 def allocate_channels(channels: int, capacities: Sequence[float]) -> tuple[tuple[int, ...], ...]:
@@ -153,3 +199,14 @@ def allocate_channels(channels: int, capacities: Sequence[float]) -> tuple[tuple
         channels_of_client[index].append(channel)
         heapq.heapreplace(queue, (quotient + steps[index], index))
     return tuple(tuple(numbers) for numbers in channels_of_client)
+
+
+def channels_by_client(traffic: Traffic, capacities: Mapping[str, float]) -> dict[str, tuple[Load, tuple[int, ...]]]:
+    """The load of each client, and the numbers of its channels. ``capacities``: of all clients, in the lab's order."""
+    allocated: dict[str, tuple[Load, tuple[int, ...]]] = {}
+    for load in traffic.loads:
+        clients = load.clients or tuple(capacities)
+        channels = allocate_channels(load.channels, [capacities[client] for client in clients])
+        for client, numbers in zip(clients, channels, strict=True):
+            allocated[client] = load, tuple(load.first_channel + number for number in numbers)
+    return {client: allocated[client] for client in capacities}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from atoll_core.experiment.experiment import Experiment, Link
+from atoll_core.experiment.traffic import Load
 from atoll_core.lab.network import DelayBox, Network, Trunk
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.shortest_paths import Topology
@@ -120,11 +121,10 @@ def rtt_of_links(steering: TrunkSteering) -> Duration:
     return Duration(sum(direction.delays[1].ns for direction in directions))
 
 
-def time_between_flows(experiment: Experiment) -> Duration:
+def time_between_flows(experiment: Experiment, load: Load) -> Duration:
     """The time between two flows of a channel: two round trips of the links, and its pause."""
     rtt_ns = sum(direction.delay.ns for link in experiment.links for direction in (link.to_island, link.to_world))
-    think = experiment.traffic.think
-    return Duration(2 * max(rtt_ns, _MIN_RTT_NS) + (think.mean.ns if think else 0))
+    return Duration(2 * max(rtt_ns, _MIN_RTT_NS) + (load.think.mean.ns if load.think else 0))
 
 
 def bottleneck(steering: TrunkSteering) -> Rate:

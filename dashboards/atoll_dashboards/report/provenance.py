@@ -20,7 +20,7 @@ def one_line_summary(experiment: Experiment) -> str:
     """The experiment in a sentence without a verb."""
     links = ((link.box, link.to_island) for link in experiment.links)
     parts = [f"{box}: {direction.rate}, {direction.delay} one way, queue {direction.queue}" for box, direction in links]
-    parts.append(counted(experiment.traffic.channels, "channel"))
+    parts.append(counted(experiment.traffic.total_channels, "channel"))
     for transfer in experiment.all_transfers:
         every = f" every {transfer.every}" if transfer.every else ""
         parts.append(f"a transfer of {transfer.size}{every}")
