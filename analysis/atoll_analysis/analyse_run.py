@@ -25,6 +25,7 @@ from atoll_analysis.figures.flows import (
     long_flows,
     segment_bytes,
 )
+from atoll_analysis.figures.groups import group_figures
 from atoll_analysis.figures.loss_bursts import LossBursts, loss_bursts, residual_bursts
 from atoll_analysis.figures.losses import by_cause
 from atoll_analysis.figures.path_delays import base_rtts_ms
@@ -106,6 +107,7 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
         "residual_bursts": residual_bursts(tables, data),
         "boxes": boxes,
         "ended_connections": _ended_connections(data, tables, boxes, figures["transfers"].values()),
+        "groups": {} if imported else group_figures(tables, data, traffic["clients"]),
     }
     figures |= {key: figure for key, figure in optional.items() if figure}
     if imported:
@@ -249,7 +251,8 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
     losses = observables.client_losses(tables) if _ends_are_compared(data, tables) else {}
     seconds = window.seconds if window else None
     servers, clients = (observables.host_volumes(tables, hosts, seconds, losses) for hosts in traffic_hosts(data))
-    (flows, mean_bytes), rows = observables.channel_flows(tables), tables.scan("channel_flows")
+    rows = tables.scan("channel_flows")
+    flows, mean_bytes = observables.channel_flows(rows)
     fairness, longest_wait_ns, silent = channel_service_figures(logs) if window else (None, None, None)
     udp = experiment.udp
     return {
@@ -277,7 +280,9 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
         "longest_wait_ms": _ms(longest_wait_ns),
         "servers": servers,
         "clients": clients,
-        "flow_shares": flow_shares(rows, [host.name for host in traffic_hosts(data)[0]], data.load_changes_ns),
+        "flow_shares": flow_shares(
+            rows, [host.name for host in traffic_hosts(data)[0]], data.load_changes_ns, data.groups
+        ),
         "silences": silence_figures(tables, data, servers, clients, ping_last_s),
         "flow_tries": flow_tries(tables, data, {**servers, **clients}, flows["flows_completed"], ping_last_s),
         "udp": udp_figures(udp.packet, experiment.mean_udp_rate, experiment.duration.s, logs)
@@ -383,7 +388,8 @@ def _regime(
         queue_loss = _share_missing(bursts.get(link.box))
     span_s = SPAN_RTTS * data.base_rtt_ns / 1e9 if data.base_rtt_ns is not None else None
     load, *other_loads = data.experiment.loads
-    is_steady = load.flows_per_s is not None and all(other_load == load for other_load in other_loads)
+    is_open_loop = all(each.flows_per_s is not None for each in load.loads)
+    is_steady = is_open_loop and all(other_load == load for other_load in other_loads)
     return regime(
         utilisation=links[link.box]["utilisation"],
         queue_loss=queue_loss,

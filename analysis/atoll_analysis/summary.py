@@ -135,6 +135,21 @@ class ChainFigures(TypedDict):
     loss_fraction: float | None  # share of packets lost between these captures; None: likewise
 
 
+class GroupFigures(TypedDict):
+    """Traffic of one group of clients that have a load of their own (`traffic.groups` of experiment.yaml)."""
+
+    clients: list[str]  # its clients
+    channels: int  # channels that the experiment asks for; if they change, the most of them
+    flows_completed: int  # flows that received all requested bytes
+    flows_cut: int  # flows that the end of the run interrupted
+    flows_failed: int  # flows that failed
+    mean_flow_bytes: float | None  # mean TCP payload of the completed flows; None: no flow was completed
+    # new TCP payload that reached the clients, over the measurement, without transfers; None: no capture at the island,
+    # or nothing was measured
+    goodput_mbit_s: float | None
+    flow_classes: list[FlowClass]  # flows by size
+
+
 class ChangeFigures(TypedDict):
     """One scheduled change."""
 
@@ -328,6 +343,9 @@ class Summary(TypedDict):
     # absent: no capture there, or an older version analysed the run
     flow_packets: NotRequired[dict[str, FlowPackets]]
     flow_classes: list[FlowClass]  # flows of the channels by size
+    # groups of clients by name, `rest` has the clients in no other group; absent: all clients have the same load, or
+    # the run was imported
+    groups: NotRequired[dict[str, GroupFigures]]
     initial_window: InitialWindow | None  # flows that fit into the initial window of TCP; None: there are no channels
     # mean number of flows open at once that are larger than the bandwidth-delay product; None: not known
     long_flows_mean: float | None

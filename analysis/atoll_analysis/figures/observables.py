@@ -166,11 +166,13 @@ def _pings_within(tables: Tables, window: Window | None) -> pl.LazyFrame:
     return rows.filter(sent_within | pl.col("sent_ns").is_null())  # a lost ping may not say when it was sent
 
 
-def channel_flows(tables: Tables) -> tuple[dict[str, Any], float | None]:
-    """Counts of the clients' flow logs by outcome, with keys of the summary, and the mean size of completed flows."""
+def channel_flows(flows: pl.LazyFrame) -> tuple[dict[str, Any], float | None]:
+    """Counts of flows by outcome, with keys of the summary, and the mean size of completed ones.
+
+    ``flows``: rows of the table ``channel_flows``.
+    """
     outcome = pl.col("outcome")
-    rows = tables.scan("channel_flows")
-    counts = rows.select(
+    counts = flows.select(
         flows_completed=(outcome == "completed").sum(),
         flows_cut=(outcome == "cut").sum(),
         flows_failed=outcome.str.starts_with("failed").sum(),
@@ -178,7 +180,7 @@ def channel_flows(tables: Tables) -> tuple[dict[str, Any], float | None]:
     )
     counts = counts.collect().row(0, named=True)
     mean_bytes = counts.pop("mean_bytes")
-    errors = rows.filter(outcome.str.starts_with("failed:")).select(outcome.str.strip_prefix("failed:").value_counts())
+    errors = flows.filter(outcome.str.starts_with("failed:")).select(outcome.str.strip_prefix("failed:").value_counts())
     failures = errors.unnest("outcome").sort("count", "outcome", descending=[True, False]).collect()
     return {**counts, "flows_failed_by": dict(failures.iter_rows())}, mean_bytes
 

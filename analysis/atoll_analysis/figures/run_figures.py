@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from atoll_analysis.figures.flows import CLASS_BOUNDS_BYTES
 from atoll_analysis.figures.losses import CAUSES
@@ -24,7 +24,8 @@ _MOST_SUGGESTED = 8
 def measured_figures(path: Path, summary: Summary) -> dict[str, float | None]:
     """All figures of the run at ``path``; None: not measured. Raises RunError if an older version analysed it."""
     try:
-        values = {name: read(summary) for name, (_, _, read) in FIGURES.items()} | _figures_of_transfers(summary)
+        values = {name: read(summary) for name, (_, _, read) in FIGURES.items()}
+        values |= _figures_of_transfers(summary) | _figures_of_groups(summary)
     except KeyError as missing:
         msg = (
             f"{path}: analysed by an older version that did not compute {missing}; "
@@ -54,20 +55,37 @@ def _limits_of_transfer(of: str, size: int | None, room_s: float | None) -> dict
 TRANSFER_FIGURES = ("transfer time", "transfer rate")
 """Figures that have limits if a transfer did not finish."""
 
+CLASSES = (*(f"to {Size(bound)}" for bound in CLASS_BOUNDS_BYTES), f"over {Size(CLASS_BOUNDS_BYTES[-1])}")
+"""The classes of flow sizes."""
+
 FIGURES_BY_TRANSFER = ("transfer received", *TRANSFER_FIGURES)
 """Figures that each transfer has."""
-_OF_TRANSFER = re.compile(rf"({'|'.join(FIGURES_BY_TRANSFER)}) of [a-z][a-z0-9-]*")
+FIGURES_BY_GROUP = (
+    *("goodput", "flows completed", "mean flow"),
+    *(f"flow time p{percent}, {sizes}" for sizes in CLASSES for percent in (50, 95)),
+)
+"""Figures that each group of clients has."""
+
+_NAME = "([a-z][a-z0-9-]*)"
+_OF_TRANSFER = re.compile(rf"({'|'.join(FIGURES_BY_TRANSFER)}) of {_NAME}")
+_OF_GROUP = re.compile(rf"({'|'.join(FIGURES_BY_GROUP)}) of group {_NAME}")
 
 
 def is_figure(name: str) -> bool:
-    """Whether a run can have this figure: one of FIGURES, or of a transfer by its name, ``transfer time of coded``."""
+    """Whether a run can have this figure: one of FIGURES, or ``transfer time of coded``, ``goodput of group plain``."""
     return general_figure(name) in FIGURES
 
 
 def general_figure(name: str) -> str:
-    """Return the figure without the name of the transfer."""
-    of_transfer = _OF_TRANSFER.fullmatch(name)
-    return of_transfer[1] if of_transfer else name
+    """Return the figure without the name of the transfer or group."""
+    of_part = _OF_TRANSFER.fullmatch(name) or _OF_GROUP.fullmatch(name)
+    return of_part[1] if of_part else name
+
+
+def group_of_figure(name: str) -> str | None:
+    """Return the group of clients that a figure is of; None: of the whole run or a transfer."""
+    of_group = _OF_GROUP.fullmatch(name)
+    return of_group[2] if of_group else None
 
 
 def unit_and_digits(name: str) -> tuple[str, int]:
@@ -77,9 +95,9 @@ def unit_and_digits(name: str) -> tuple[str, int]:
 
 
 def figure_names(figures: Iterable[Iterable[str]]) -> list[str]:
-    """Return the names of all figures of some runs: FIGURES in their order, those of transfers by name behind each."""
-    by_transfer = sorted({name for names in figures for name in names} - FIGURES.keys())
-    return [name for general in FIGURES for name in (general, *_of(general, by_transfer))]
+    """Return the names of all figures of some runs: FIGURES in their order, each with those of transfers and groups."""
+    by_part = sorted({name for names in figures for name in names} - FIGURES.keys())
+    return [name for general in FIGURES for name in (general, *_of(general, by_part))]
 
 
 def _of(general: str, names: Iterable[str]) -> list[str]:
@@ -98,6 +116,15 @@ def _figures_of_transfers(summary: Summary) -> dict[str, float | None]:
         figures[f"transfer time of {name}"] = transfer["seconds"]
         figures[f"transfer rate of {name}"] = transfer["mbit_s"]
     return figures
+
+
+def _figures_of_groups(summary: Summary) -> dict[str, float | None]:
+    """Figures of groups, whose keys are those of the whole run."""
+    return {
+        f"{name} of group {group}": FIGURES[name][2](cast("Summary", figures))
+        for group, figures in (summary.get("groups") or {}).items()
+        for name in FIGURES_BY_GROUP
+    }
 
 
 def _percent(share: float | None) -> float | None:
@@ -158,8 +185,6 @@ LOSS_FIGURES: dict[str, tuple[str, int, _Reader]] = {
 }
 """Of these, causes for which no run lost anything are left out."""
 
-_CLASSES = (*(f"to {Size(bound)}" for bound in CLASS_BOUNDS_BYTES), f"over {Size(CLASS_BOUNDS_BYTES[-1])}")
-
 
 def _goodput_of_chains(*, main: bool) -> _Reader:
     """Return how to read the goodput of the main chain, or of all branches; None in a run without branches."""
@@ -202,12 +227,12 @@ TRAFFIC_FIGURES: dict[str, tuple[str, int, _Reader]] = {
     "longest loss burst": ("packets", 0, _reader("longest", root=_bursts)),
     **{
         f"flow time p{percent}, {sizes}": ("s", 3, _reader("flow_classes", number, "completion_s", f"p{percent}"))
-        for number, sizes in enumerate(_CLASSES)
+        for number, sizes in enumerate(CLASSES)
         for percent in (50, 95)
     },
     **{
         f"flow rate p50, {sizes}": (RATE_UNIT, 3, _reader("flow_classes", number, "rate_mbit_s", "p50"))
-        for number, sizes in enumerate(_CLASSES)
+        for number, sizes in enumerate(CLASSES)
     },
     "flows in the initial window": ("%", 2, _reader("initial_window", "flows_share", factor=100)),
     "bytes in the initial window": ("%", 2, _reader("initial_window", "bytes_share", factor=100)),

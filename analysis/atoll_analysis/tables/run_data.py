@@ -14,7 +14,6 @@ from atoll_core.codec import from_json
 from atoll_core.errors import RunDirError
 from atoll_core.experiment.experiment import Experiment, Link
 from atoll_core.experiment.link_over_time import LinkOverTime
-from atoll_core.experiment.traffic import allocate_channels
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import JobSpec, Phase, Plan
 
@@ -64,12 +63,16 @@ class RunData:
     @property
     def lasting_placement(self) -> dict[str, int]:
         """How many channels each client has throughout, in every version of the load."""
-        least = min(load.channels for load in self.experiment.loads)
-        if least == self.experiment.traffic.channels:
-            return self.placement
-        clients = self.network.with_role(HostRole.ISLAND_CLIENT)
-        allocated = allocate_channels(least, [host.capacity for host in clients])
-        return {host.name: len(channels) for host, channels in zip(clients, allocated, strict=True)}
+        _, *later = self.experiment.allocated_channels(self.network)
+        return {
+            client: min([channels, *(len(version[client][1]) for version in later)])
+            for client, channels in self.placement.items()
+        }
+
+    @property
+    def groups(self) -> dict[str, str]:
+        """The group of each client; empty without groups."""
+        return {client: load.name for load in self.experiment.traffic.groups for client in load.clients}
 
     @property
     def load_changes_ns(self) -> tuple[int, ...]:

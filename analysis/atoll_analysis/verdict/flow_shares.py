@@ -4,8 +4,8 @@
 Each flow draws its server among all of them, so the numbers of flows that servers get are multinomial. Channels of all
 clients are alike, too, but they are loops: a channel with a giant flow begins few others meanwhile. Clients are
 therefore compared by the time from the begin of a short flow to the begin of the next one of its channel. Chance may
-exchange these times between the clients of a chain while the load is the same: a permutation test, whatever their
-distribution.
+exchange these times between the clients of a group and a chain while the load is the same: a permutation test,
+whatever their distribution.
 """
 
 import math
@@ -47,13 +47,16 @@ class ShareTest(TypedDict):
     least_found: float  # least deviation of one host that a run of so many flows finds in nine of ten cases
 
 
-def flow_shares(flows: pl.LazyFrame, servers: list[str], changes_ns: Sequence[int] = ()) -> dict[str, ShareTest]:
+def flow_shares(
+    flows: pl.LazyFrame, servers: list[str], changes_ns: Sequence[int] = (), groups: Mapping[str, str] | None = None
+) -> dict[str, ShareTest]:
     """Compare the flows of servers (`servers`) and clients (`clients`); a role with a single host is left out.
 
     ``flows``: the table ``channel_flows``; flows that fail or that the end of the run cuts count, too. ``changes_ns``:
-    when the load changed.
+    when the load changed. ``groups``: of clients that have a load of their own, by client.
     """
-    tests = {"servers": _servers(flows, servers), "clients": _clients(flows, changes_ns)}
+    group = pl.col("client").replace_strict(groups, return_dtype=pl.String) if groups else pl.lit("")
+    tests = {"servers": _servers(flows, servers), "clients": _clients(flows.with_columns(group=group), changes_ns)}
     tested = {role: test for role, test in tests.items() if test is not None}
     corrected = holm([test["p"] for test in tested.values()])
     return {role: {**test, "p": p} for (role, test), p in zip(tested.items(), corrected, strict=True)}
@@ -93,14 +96,14 @@ def _servers(flows: pl.LazyFrame, names: list[str]) -> ShareTest | None:
 
 
 def _clients(flows: pl.LazyFrame, changes_ns: Sequence[int]) -> ShareTest | None:
-    """Short flows by client: a permutation test of the times from one begin to the next, by chain and load."""
+    """Short flows by client: a permutation test of the times from one begin to the next, by group, chain and load."""
     channel, start = ["client", "channel"], pl.col("start_ns")
     changes_before = pl.sum_horizontal(pl.lit(0), *(start >= change_ns for change_ns in changes_ns))
     short = (
         flows.sort(*channel, "flow")
         .with_columns(cycle=(start.shift(-1).over(channel) - start).cast(pl.Float64))
         .filter(pl.col("cycle").is_not_null() & (pl.col("size_bytes") <= SHORT_FLOW_BYTES))
-        .with_columns(alike=pl.struct("chain", changes_before.alias("changes")).rank("dense"))
+        .with_columns(alike=pl.struct("group", "chain", changes_before.alias("changes")).rank("dense"))
         .filter((pl.col("client").n_unique().over("alike") > 1) & (pl.col("cycle").mean().over("alike") > 0))
         .sort("alike", maintain_order=True)
         .select("client", "alike", surplus=1 - pl.col("cycle") / pl.col("cycle").mean().over("alike"))

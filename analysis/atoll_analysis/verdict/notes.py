@@ -199,10 +199,12 @@ def _latency(data: RunData, summary: Summary) -> Iterator[str]:
 
 def _idle(data: RunData) -> Iterator[str]:
     """Return a note on clients without channels that would have some if all capacities were equal."""
-    clients, channels = data.plan.placement, data.experiment.traffic.channels
-    idle = [f"{client.host} (capacity {client.capacity:g})" for client in clients if not client.channels]
-    if idle and channels >= len(clients):
-        yield f"{', '.join(idle)} got none of the {channels} channels"
+    for load in data.experiment.traffic.loads:
+        clients = [client for client in data.plan.placement if client.group == load.name]
+        idle = [f"{client.host} (capacity {client.capacity:g})" for client in clients if not client.channels]
+        if idle and load.channels >= len(clients):
+            of_group = f" of group {load.name}" if load.name else ""
+            yield f"{', '.join(idle)} got none of the {load.channels} channels{of_group}"
 
 
 def control_notes(traffic: ControlTraffic | None) -> Iterator[str]:

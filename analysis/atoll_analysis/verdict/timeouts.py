@@ -14,7 +14,7 @@ from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables, traffic_hosts
 from atoll_analysis.verdict.silence import FALSE_ALARM, FlowLog, PayloadSpan, SilenceFigures, silences, timeout_s, tries
 from atoll_core.experiment.experiment import Link, Protocol, Transfer
-from atoll_core.experiment.traffic import ThinkShape
+from atoll_core.experiment.traffic import Load, ThinkShape
 from atoll_core.lab.network import Host
 
 
@@ -154,11 +154,13 @@ def _logged_flows(tables: Tables, servers: Mapping[str, PayloadSpan]) -> list[Fl
 
 def _longest_pause_s(data: RunData) -> float:
     """For how long a channel is idle at most, but with a probability of ``FALSE_ALARM``."""
-    traffic = data.experiment.traffic
-    means = [load.channels / load.flows_per_s for load in data.experiment.loads if load.flows_per_s is not None]
-    if means:
-        return -math.log(FALSE_ALARM) * max(means)
-    if traffic.think is None:
+    return max(_pause_s(load) for traffic in data.experiment.loads for load in traffic.loads)
+
+
+def _pause_s(load: Load) -> float:
+    if load.flows_per_s is not None:
+        return -math.log(FALSE_ALARM) * load.channels / load.flows_per_s
+    if load.think is None:
         return 0.0
-    is_random = traffic.think.distribution is ThinkShape.EXPONENTIAL
-    return traffic.think.mean.s * (-math.log(FALSE_ALARM) if is_random else 1.0)
+    is_random = load.think.distribution is ThinkShape.EXPONENTIAL
+    return load.think.mean.s * (-math.log(FALSE_ALARM) if is_random else 1.0)

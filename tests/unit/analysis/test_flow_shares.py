@@ -76,6 +76,13 @@ def test_clients_of_different_chains_are_not_compared() -> None:
     assert [*flow_shares(flows, SERVERS)["clients"]["deviations"]] == ["i2", "i3", "i4", "i5", "i6"]
 
 
+def test_clients_of_different_groups_are_not_compared() -> None:
+    groups = {"i1": "slow", **dict.fromkeys(("i2", "i3", "i4", "i5", "i6"), "rest")}
+    shares = flow_shares(loops(1, slower=1.25), SERVERS, groups=groups)
+    assert list(judge_shares(shares)) == []
+    assert [*shares["clients"]["deviations"]] == ["i2", "i3", "i4", "i5", "i6"]
+
+
 def test_loads_before_and_after_a_change_are_not_compared() -> None:
     """Two clients get another channel when the load falls to a tenth."""
     random, rows = np.random.default_rng(1), []
