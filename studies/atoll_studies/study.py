@@ -18,6 +18,7 @@ from atoll_analysis.figures.run_figures import (
     FIGURES,
     FIGURES_BY_TRANSFER,
     general_figure,
+    group_of_figure,
     is_figure,
     suggest_figure,
 )
@@ -445,7 +446,7 @@ class _Resolver:
                     (*key_path, "figure"), f"unknown figure {shown(raw.figure)}; {suggest_figure(raw.figure, FIGURES)}"
                 )
                 continue
-            self.check_transfer((*key_path, "figure"), raw.figure, configurations)
+            self.check_part((*key_path, "figure"), raw.figure, configurations)
             try:
                 bound, value = parse_value(raw.value, raw.figure, is_ratio=bool(relative_to))
             except ValueError as error:
@@ -462,14 +463,18 @@ class _Resolver:
     def check_figure(self, key_path: KeyPath, name: str, configurations: Sequence[Configuration]) -> None:
         if self.known_figures and not is_figure(name):
             self.report(key_path, f"unknown figure {shown(name)}; {suggest_figure(name, self.known_figures)}")
-        self.check_transfer(key_path, name, configurations)
+        self.check_part(key_path, name, configurations)
 
-    def check_transfer(self, key_path: KeyPath, figure: str, configurations: Sequence[Configuration]) -> None:
-        """Refuse the figure of a named transfer that no configuration has, or of a single one if none has that."""
+    def check_part(self, key_path: KeyPath, figure: str, configurations: Sequence[Configuration]) -> None:
+        """Refuse the figure of a group or transfer that no configuration has, or of a single transfer that none has."""
         experiments = [configuration.experiment for configuration in configurations]
         names = list(dict.fromkeys(transfer.name for experiment in experiments for transfer in experiment.transfers))
+        groups = list(dict.fromkeys(load.name for experiment in experiments for load in experiment.traffic.groups))
         general = general_figure(figure)
-        if general != figure:
+        if group := group_of_figure(figure):
+            if experiments and group not in groups:
+                self.report(key_path, f"unknown group {shown(group)}; {suggest(group, groups, 'groups of clients')}")
+        elif general != figure:
             name = figure.removeprefix(f"{general} of ")
             if experiments and name not in names:
                 self.report(key_path, f"unknown transfer {shown(name)}; {suggest(name, names, 'transfers')}")

@@ -63,6 +63,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         KeyFigure("queue full", figure(summary["queue_full_s"], "s", 1), "there was no room for a full-size packet"),
         KeyFigure("link idle", figure(summary["idle_s"], "s", 1), "nothing to send"),
         *_flows(summary),
+        *_groups(summary),
         *transfers,
         *_changes(summary),
         KeyFigure("UDP received", *_udp(summary)),
@@ -182,6 +183,15 @@ def _flows(summary: Summary) -> Iterator[KeyFigure]:
         growth = "; they grow steadily" if concurrency["grows"] else ""
         remark = f"on average, p95 {figure(concurrency['p95'], '', 1)}, at most {count(most)}{growth}"
         yield KeyFigure("open flows", figure(concurrency["mean"], "", 1), remark)
+
+
+def _groups(summary: Summary) -> Iterator[KeyFigure]:
+    """The goodput of each group of clients."""
+    for name, group in (summary.get("groups") or {}).items():
+        flows = f"{counted(group['flows_completed'], 'flow')} completed"
+        mean = f", mean {octets(group['mean_flow_bytes'])}" if group["flows_completed"] else ""
+        remark = f"goodput of {', '.join(group['clients'])}: {counted(group['channels'], 'channel')}, {flows}{mean}"
+        yield KeyFigure(f"group {name}", rate(group["goodput_mbit_s"]), remark)
 
 
 def _flow_packets(summary: Summary) -> Iterator[KeyFigure]:

@@ -52,6 +52,7 @@ def write_report(run: RunDir) -> Path:
 def report_page(sources: "Sources") -> str:
     """The page itself."""
     from atoll_analysis.figures.losses import CAUSES
+    from atoll_analysis.figures.run_figures import CLASSES
     from atoll_analysis.summary import transfers_of
     from atoll_analysis.verdict.loss_agreement import proofs
     from atoll_dashboards.report import provenance
@@ -75,6 +76,7 @@ def report_page(sources: "Sources") -> str:
             name: transfer for name, transfer in transfers_of(sources.summary).items() if len(transfer["downloads"]) > 1
         },
         figures=key_figures(sources.summary),
+        flow_size_classes=CLASSES,
         plots=list(_plots(sources)),
         box_tables=list(_box_tables(sources)),
         settings=provenance.settings(sources.experiment, from_json(Network, sources.manifest["network"])),

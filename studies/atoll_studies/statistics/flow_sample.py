@@ -35,17 +35,22 @@ class ControlVariate:
 
     def of_run(self, traffic: Traffic, seed: int) -> float:
         """The control of a run with this seed, in bytes."""
-        sizes = first_sizes(traffic.distribution, seed, traffic.channels, self.flows)
+        sizes = np.concatenate([
+            first_sizes(load.distribution, seed, load.channels, self.flows, load.first_channel)
+            for load in traffic.loads
+        ])  # fmt: skip
         return float(np.minimum(sizes, self.largest_bytes).mean())
 
     def expectation(self, traffic: Traffic) -> float:
         """The expectation over seeds, in bytes."""
-        return traffic.distribution.capped_mean(self.largest_bytes)
+        sums = (load.channels * load.distribution.capped_mean(self.largest_bytes) for load in traffic.loads)
+        return sum(sums) / traffic.total_channels
 
 
-def first_sizes(sizes: FlowSizes, seed: int, channels: int, flows: int) -> Any:
+def first_sizes(sizes: FlowSizes, seed: int, channels: int, flows: int, first_channel: int = 0) -> Any:
     """The sizes of the first flows of every channel: an array of ``channels`` rows, in bytes, not rounded down."""
-    channel, flow = np.arange(channels, dtype=np.uint64)[:, None], np.arange(flows, dtype=np.uint64)
+    channel = np.arange(first_channel, first_channel + channels, dtype=np.uint64)[:, None]
+    flow = np.arange(flows, dtype=np.uint64)
     state = cast("Any", np.zeros((channels, flows), np.uint64))
     for coordinate in cast("tuple[Any, ...]", (np.uint64(seed), channel, flow)):
         state = _mix((state ^ coordinate) + _GAMMA)
@@ -78,7 +83,7 @@ class FlowBound:
 
     largest_bytes: int
     share_of_flows: float  # that are larger
-    share_of_bytes: float  # that these flows have
+    share_of_bytes: float  # that these flows have; both of the group of clients where it is largest
 
 
 def flow_bound(network: Network, experiment: Experiment) -> FlowBound | None:
@@ -86,10 +91,16 @@ def flow_bound(network: Network, experiment: Experiment) -> FlowBound | None:
     largest = largest_flow_bytes(network, experiment) if experiment.max_channels else None
     if largest is None:
         return None
-    sizes = experiment.first_load.distribution
-    shares_above = (1 - share for share in (sizes.share_up_to(largest), sizes.bytes_share_up_to(largest)))
-    flows, volume = (share if share > _ROUNDING else 0.0 for share in shares_above)
+    distributions = (load.distribution for load in experiment.first_load.loads if load.channels)
+    volume, flows = max(
+        (_share_above(sizes.bytes_share_up_to(largest)), _share_above(sizes.share_up_to(largest)))
+        for sizes in distributions
+    )
     return FlowBound(largest, flows, volume)
+
+
+def _share_above(share_up_to: float) -> float:
+    return 1 - share_up_to if 1 - share_up_to > _ROUNDING else 0.0
 
 
 def largest_flow_bytes(network: Network, experiment: Experiment) -> int | None:

@@ -13,7 +13,14 @@ from functools import partial
 from itertools import groupby
 
 from atoll_analysis.figures.regimes import Regime
-from atoll_analysis.figures.run_figures import RATE_UNIT, TRANSFER_FIGURES, general_figure, unit_and_digits
+from atoll_analysis.figures.run_figures import (
+    FIGURES_BY_GROUP,
+    RATE_UNIT,
+    TRANSFER_FIGURES,
+    general_figure,
+    group_of_figure,
+    unit_and_digits,
+)
 from atoll_analysis.verdict.findings import Verdict
 from atoll_controller.planner.virtual_cost import rough_size
 from atoll_core.plural import counted, listed, significant
@@ -86,7 +93,7 @@ def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
         yield _figures(results, runs_are_hidden=bool(results.similarity) and not (is_few or each_run))
         if results.stop:
             yield _repetitions(results, results.stop)
-        for view in (_conclusions, _published, _effects, _regimes, _control_variate, _sensitivity):
+        for view in (_groups, _conclusions, _published, _effects, _regimes, _control_variate, _sensitivity):
             if (table := view(results)).rows:
                 yield table
     yield from map(_queue, queue_advice(results))
@@ -424,6 +431,20 @@ def _figure_sections(results: Results, row: Callable[[ConfigurationFigure], tupl
         for name in results.shown
     ]  # fmt: skip
     return tuple((title, rows) for title, rows in sections if rows)
+
+
+def _groups(results: Results) -> Table:
+    """Medians of the figures of groups of clients, a column for each group; no rows without groups."""
+    groups = list(dict.fromkeys(group for name in results.figure_names if (group := group_of_figure(name))))
+    sections: list[tuple[str, tuple[tuple[str, ...], ...]]] = []
+    for name in FIGURES_BY_GROUP:
+        rows: list[tuple[str, ...]] = []
+        for number in range(len(results.configurations)):
+            of_groups = [results.figure_of(number, f"{name} of group {group}") for group in groups]
+            cells = [limits_text(name, row.median.limits[0] if row else None) for row in of_groups]
+            rows += [(configuration_name(results, number), *cells)] if any(of_groups) else []
+        sections += [(heading(name), tuple(rows))] if rows else []
+    return Table("medians by group of clients", ("", *groups), tuple(sections), text_columns=1)
 
 
 def _repetitions(results: Results, stop: Stop) -> Table:

@@ -11,7 +11,7 @@ import pytest
 
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.flow_sizes import FlowSizes, curve, fixed, from_counts, published
-from atoll_core.experiment.traffic import Traffic
+from atoll_core.experiment.traffic import Load, Traffic
 from atoll_core.units import Rate
 from atoll_hosts.binary import find_binary
 from atoll_studies.statistics.flow_sample import ControlVariate, first_sizes, flow_bound, largest_flow_bytes
@@ -82,3 +82,11 @@ def test_flows_that_only_begin_with_a_change_have_a_bound() -> None:
         assert flow_bound(network, experiment) is not None
     network, experiment = load_experiment(QUICK, ("traffic.channels=0", "transfer={size: 100 kB, start: 1 s}"))
     assert flow_bound(network, experiment) is None
+
+
+def test_the_control_of_groups_has_the_expectation_of_all_their_channels() -> None:
+    groups = (Load(2, "1 kB", 5001, fixed("1 kB", 1000)), Load(6, "2 kB", 5001, fixed("2 kB", 2000), first_channel=9))
+    traffic = replace(Traffic(20, "published", 5001), groups=groups)
+    control = ControlVariate(3, 100_000)
+    assert control.expectation(traffic) == control.of_run(traffic, 1) == 1750
+    assert first_sizes(published(), 1, 2, 5, 7).tolist() == first_sizes(published(), 1, 9, 5)[7:].tolist()
