@@ -122,6 +122,31 @@ def atoll(
     del version
 
 
+@app.command(cls=PlainArguments, epilog="Example: atoll init my-study; atoll init my-study --template pep")
+def init(
+    directory: Annotated[Path | None, typer.Argument(help="new or empty directory", metavar="DIR")] = None,
+    template: Annotated[
+        str, typer.Option("--template", help="experiment to begin with; --list has all", metavar="NAME")
+    ] = "demo",
+    listing: Annotated[
+        bool, typer.Option("--list", help="list the templates, and the folder of more examples")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Write a lab, an experiment and a study to begin with.
+
+    They run as they are. No file is overwritten.
+    """
+    from atoll_cli.commands.init import initialise, list_templates
+
+    if listing:
+        list_templates(as_json=json)
+    elif directory is None:
+        raise UsageError("name a new directory, or --list")
+    else:
+        initialise(directory, template, as_json=json)
+
+
 @app.command(cls=PlainArguments, epilog="Example: atoll check examples/geo.yaml")
 def check(
     files: Annotated[

@@ -29,6 +29,7 @@ apply none.yaml
 run none.yaml
 run none.yaml --on virtual
 sweep none.yaml
+init /proc/none
 report runs/none
 report --compare runs/none
 watch runs/none
