@@ -147,6 +147,20 @@ def init(
         initialise(directory, template, as_json=json)
 
 
+@app.command(epilog="Example: atoll setup")
+def setup(
+    yes: Annotated[bool, typer.Option("--yes", help="install without asking")] = False, json: Json = False
+) -> None:
+    """Install the packages of the distribution that labs and the kernel for virtual time need.
+
+    Lists what is missing with the command that installs it. Root is asked whether to run it.
+    Exit code 1: something is still missing.
+    """
+    from atoll_cli.commands.setup import set_up
+
+    raise typer.Exit(set_up(yes=yes, as_json=json))
+
+
 @app.command(cls=PlainArguments, epilog="Example: atoll check examples/geo.yaml")
 def check(
     files: Annotated[

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Templates for a directory of one's own: a shipped study with its experiment and its lab, as files that need no others."""
+"""Templates of a directory to begin with: a shipped study with its experiment and its lab, as files that need no others."""
 
 import re
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ Made by `atoll init --template {name}`. {text}
     atoll plan experiment.yaml --graph lab.svg                  # flow entries, addresses, jobs; draws the lab
     atoll run experiment.yaml --on virtual --duration '20 s'    # a run: verdict, figures, report below runs/
     atoll watch --open                                          # the live page, and replays of runs
-    atoll sweep study.yaml --dry-run                            # the study's runs and their time; without --dry-run: makes them
+    atoll sweep study.yaml --dry-run                            # the runs of the study; without --dry-run: makes them
 
-`--on virtual` needs a kernel that `atoll kernel build` builds once. Without `--on virtual` a run is in real time. `atoll setup`
+`--on virtual` needs a kernel, which `atoll kernel build` builds once. Without it, the run is in real time. `atoll setup`
 lists and installs the packages for both. `atoll init --list` prints the folder of more examples.
 """
 

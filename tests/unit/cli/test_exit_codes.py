@@ -150,6 +150,7 @@ def test_each_verb_that_reads_a_file_is_tried_without_it() -> None:
             "kernel status",
             "kernel path",
             "kernel clean",
+            "setup",
             "runs list",
             "results",
             "runs verify",
