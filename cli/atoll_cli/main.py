@@ -663,6 +663,18 @@ def status(inventory: InventoryOption = None, json: Json = False) -> None:
     raise typer.Exit(print_status(lab_target(inventory, may_be_missing=True), as_json=json))
 
 
+@app.command(epilog="Example: atoll clean")
+def clean(yes: Annotated[bool, typer.Option("--yes", help="remove without asking")] = False, json: Json = False) -> None:
+    """Remove what atoll keeps in caches, such as kernels for virtual time.
+
+    Lists it with sizes and asks; without a terminal nothing is removed unless by --yes. What a process uses stays.
+    Results of runs and studies are in no cache.
+    """
+    from atoll_cli.commands.clean import clean as clean_caches
+
+    clean_caches(yes=yes, as_json=json)
+
+
 @app.command(epilog="Example: echo nodes | atoll shell")
 def shell() -> None:
     """Open Mininet's CLI on the lab that is up.

@@ -151,6 +151,7 @@ def test_each_verb_that_reads_a_file_is_tried_without_it() -> None:
             "kernel path",
             "kernel clean",
             "setup",
+            "clean",
             "runs list",
             "results",
             "runs verify",
