@@ -56,7 +56,7 @@ def _remove(path: Path) -> None:
 
 def _size_bytes(path: Path) -> int:
     total = 0
-    for each in (path, *path.rglob("*")):
+    for each in (path, *(() if path.is_symlink() else path.rglob("*"))):
         with contextlib.suppress(OSError):
             total += 512 * each.lstat().st_blocks
     return total

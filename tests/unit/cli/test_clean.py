@@ -58,23 +58,23 @@ def test_all_of_it_is_removed_and_nothing_elsewhere(
 
 
 @contextmanager
-def running(argv: list[str | Path], **options: object) -> Generator[int]:
-    process = subprocess.Popen(argv, **options)  # pyright: ignore[reportCallIssue, reportArgumentType]
+def waiting(shell: str | Path, *descriptors: int) -> Generator[int]:
+    """A shell that waits for input, with these descriptors; its process id."""
+    process = subprocess.Popen([shell, "-c", "read x"], stdin=subprocess.PIPE, pass_fds=descriptors)
     try:
         yield process.pid
     finally:
-        process.kill()
-        process.wait()
+        process.communicate()
 
 
 def test_what_a_process_uses_stays(cached: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     """A kernel that runs, a directory with an open file."""
     kernel, servers = cached[0], cached[-1]
-    shutil.copy2("/bin/sleep", kernel / "linux")
+    shutil.copy2("/bin/sh", kernel / "linux")
     with (
-        running([kernel / "linux", "60"]) as first,
+        waiting(kernel / "linux") as first,
         (servers / "influxd").open() as opened,
-        running(["sleep", "60"], pass_fds=[opened.fileno()]) as second,
+        waiting("/bin/sh", opened.fileno()) as second,
     ):
         clean(yes=True, as_json=True)
         answer = json.loads(capsys.readouterr().out)
