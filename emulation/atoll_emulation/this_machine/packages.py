@@ -99,4 +99,6 @@ def install_text(packages: Iterable[str]) -> str:
 def _needs() -> tuple[Need, ...]:
     rows = [line.split() for line in _TABLE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     families = rows[0][3:]
-    return tuple(Need(*row[:3], dict(zip(families, row[3:], strict=True))) for row in rows[1:])
+    return tuple(
+        Need(use, kind, name, dict(zip(families, packages, strict=True))) for use, kind, name, *packages in rows[1:]
+    )
