@@ -664,7 +664,9 @@ def status(inventory: InventoryOption = None, json: Json = False) -> None:
 
 
 @app.command(epilog="Example: atoll clean")
-def clean(yes: Annotated[bool, typer.Option("--yes", help="remove without asking")] = False, json: Json = False) -> None:
+def clean(
+    yes: Annotated[bool, typer.Option("--yes", help="remove without asking")] = False, json: Json = False
+) -> None:
     """Remove what atoll keeps in caches, such as kernels for virtual time.
 
     Lists it with sizes and asks; without a terminal nothing is removed unless by --yes. What a process uses stays.

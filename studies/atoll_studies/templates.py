@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Templates of a directory to begin with: a shipped study with its experiment and its lab, as files that need no others."""
+"""Templates of a directory to begin with: a shipped study with its experiment and lab, as files that need no others."""
 
 import re
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ Made by `atoll init --template {name}`. {text}
     atoll watch --open                                          # the live page, and replays of runs
     atoll sweep study.yaml --dry-run                            # the runs of the study; without --dry-run: makes them
 
-`--on virtual` needs a kernel, which `atoll kernel build` builds once. Without it, the run is in real time. `atoll setup`
-lists and installs the packages for both. `atoll init --list` prints the folder of more examples.
+`--on virtual` needs a kernel, which `atoll kernel build` builds once. Without it, the run is in real time.
+`atoll setup` lists and installs the packages for both. `atoll init --list` prints the folder of more examples.
 """
 
 

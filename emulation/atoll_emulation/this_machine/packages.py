@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages of the distribution that atoll needs (packages.txt): which are missing, and the commands that install them."""
+"""Packages of the distribution that atoll needs (packages.txt): the missing ones, and commands that install them."""
 
 import platform
 import shutil
