@@ -34,7 +34,7 @@ def test_the_commands_of_the_readme_can_be_typed_as_they_are(tmp_path: Path) -> 
     commands = [line.partition("  #")[0].split()[1:] for line in text.splitlines() if line.startswith("    atoll ")]
     assert [words[0] for words in commands] == ["check", "plan", "run", "watch", "sweep"]
     for words in commands:
-        if words[0] in {"check", "plan", "sweep"}:
+        if words[0] in {"check", "plan"}:  # others need a kernel or a browser
             done = atoll(*words, directory=directory)
             assert (done.returncode, done.stderr) == (0, ""), words
 
