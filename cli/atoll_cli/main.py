@@ -122,6 +122,45 @@ def atoll(
     del version
 
 
+@app.command(cls=PlainArguments, epilog="Example: atoll init my-study; atoll init my-study --template pep")
+def init(
+    directory: Annotated[Path | None, typer.Argument(help="new or empty directory", metavar="DIR")] = None,
+    template: Annotated[
+        str, typer.Option("--template", help="experiment to begin with; --list has all", metavar="NAME")
+    ] = "demo",
+    listing: Annotated[
+        bool, typer.Option("--list", help="list the templates, and the folder of more examples")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Write a lab, an experiment and a study to begin with.
+
+    They run as they are. No file is overwritten.
+    """
+    from atoll_cli.commands.init import initialise, list_templates
+
+    if listing:
+        list_templates(as_json=json)
+    elif directory is None:
+        raise UsageError("name a new directory, or --list")
+    else:
+        initialise(directory, template, as_json=json)
+
+
+@app.command(epilog="Example: atoll setup")
+def setup(
+    yes: Annotated[bool, typer.Option("--yes", help="install without asking")] = False, json: Json = False
+) -> None:
+    """Install the packages of the distribution that labs and the kernel for virtual time need.
+
+    Lists what is missing with the command that installs it. Root is asked whether to run it.
+    Exit code 1: something is still missing.
+    """
+    from atoll_cli.commands.setup import set_up
+
+    raise typer.Exit(set_up(yes=yes, as_json=json))
+
+
 @app.command(cls=PlainArguments, epilog="Example: atoll check examples/geo.yaml")
 def check(
     files: Annotated[
@@ -622,6 +661,20 @@ def status(inventory: InventoryOption = None, json: Json = False) -> None:
     from atoll_cli.commands.selection import lab_target
 
     raise typer.Exit(print_status(lab_target(inventory, may_be_missing=True), as_json=json))
+
+
+@app.command(epilog="Example: atoll clean")
+def clean(
+    yes: Annotated[bool, typer.Option("--yes", help="remove without asking")] = False, json: Json = False
+) -> None:
+    """Remove what atoll keeps in caches, such as kernels for virtual time.
+
+    Lists it with sizes and asks; without a terminal nothing is removed unless by --yes. What a process uses stays.
+    Results of runs and studies are in no cache.
+    """
+    from atoll_cli.commands.clean import clean as clean_caches
+
+    clean_caches(yes=yes, as_json=json)
 
 
 @app.command(epilog="Example: echo nodes | atoll shell")

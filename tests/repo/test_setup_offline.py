@@ -13,7 +13,10 @@ from tests.support.sandbox import Sandbox
 
 pytestmark = pytest.mark.lab
 
-_READ = ("tools", "Makefile", "requirements.lock", "pyproject.toml", "Cargo.toml")
+_READ = (
+    *("tools", "Makefile", "requirements.lock", "pyproject.toml", "Cargo.toml"),
+    "emulation/atoll_emulation/this_machine/packages.txt",
+)
 _SOURCES = ("PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
 _PROXIES = tuple(f"{protocol}_proxy" for protocol in ("http", "https", "all"))
 
@@ -24,6 +27,7 @@ def test_what_cannot_be_fetched_is_one_line_with_the_remedy(project: Path, tmp_p
     checkout.mkdir()
     for name in _READ:
         copy = shutil.copytree if (project / name).is_dir() else shutil.copy2
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         copy(project / name, checkout / name)
     dropped = {*_SOURCES, *_PROXIES, *map(str.upper, _PROXIES)}
     environment = {name: text for name, text in os.environ.items() if name not in dropped}

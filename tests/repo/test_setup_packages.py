@@ -21,6 +21,8 @@ PACKAGES = [
     *("argus-client", "argus-server", "curl", "nfdump", "nginx-light", "openssh-server", "sudo", "tshark", "wrk"),
 ]
 
+TABLE = "emulation/atoll_emulation/this_machine/packages.txt"
+
 # apt prints more than a pipe holds; `absent` is known to no list, `broken` cannot be installed.
 POLICY = """#!/bin/sh
 case $2 in absent) candidate='(none)' ;; *) candidate=1.0 ;; esac
@@ -49,7 +51,8 @@ def test_every_package_that_tests_need_is_asked_for(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     shutil.copytree(PROJECT / "tools", checkout / "tools")
-    for name in ("Makefile", "Cargo.toml"):
+    for name in ("Makefile", "Cargo.toml", TABLE):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(PROJECT / name, checkout / name)
     (checkout / "tools/packages").write_text('#!/bin/sh\nprintf "%s\\n" "$@" >>asked\n')
     setup = (checkout / "tools/setup").read_text()

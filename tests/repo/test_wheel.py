@@ -77,3 +77,9 @@ def test_an_installed_atoll_writes_the_report_of_a_run(project: Path, installed:
     run = min(tmp_path.iterdir())
     assert json.loads(atoll(installed, "report", "--json", run))["verdict"] == "valid"
     assert (run / "report.html").is_file()
+
+
+def test_an_installed_atoll_writes_a_template_that_is_right(installed: Path) -> None:
+    atoll(installed, "init", "mine")
+    assert atoll(installed, "check", *(f"mine/{name}.yaml" for name in ("lab", "experiment", "study"))).count("ok") == 3
+    assert json.loads(atoll(installed, "init", "--list", "--json"))["examples"] == f"{installed}/share/atoll/examples"

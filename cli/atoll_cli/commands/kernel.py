@@ -98,9 +98,9 @@ def print_path() -> None:
 @kernel.command(epilog="Example: atoll kernel clean")
 def clean(json: Json = False) -> None:
     """Remove kernels of other versions of atoll, except running ones; other checkouts have to build theirs again."""
-    from atoll_emulation.uml.cache import clean_cache
+    from atoll_emulation.uml.cache import remove_kernels, unused_kernels
 
-    removed, running = ([*map(str, paths)] for paths in clean_cache())
+    removed, running = ([*map(str, paths)] for paths in remove_kernels(unused_kernels()))
     if json:
         print(json_format.dumps({"removed": removed, "running": running}))
         return

@@ -14,6 +14,7 @@ from typing import Any
 
 import asyncssh
 
+from atoll_cli.terminal.confirmation import confirm
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import AtollError, UsageError
@@ -59,7 +60,8 @@ async def _enroll(machines: list[InventoryMachine], *, yes: bool, as_json: bool)
             if not as_json:
                 print(f"{name:<10} {access!s:<24} {key.algorithm} {key.fingerprint}{'  known' if key.known else ''}")
             keys += [] if key.known else [key]
-        if keys and (yes or _confirm(len(keys))):
+        question = f"trust {'this key' if len(keys) == 1 else f'these {len(keys)} keys'} from now on?"
+        if keys and (yes or confirm(question, "compare the keys with those on the machines' consoles, then add --yes")):
             write_keys(keys)
         failed = failed or not all(map(_is_enrolled, keys))
     if as_json:
@@ -69,15 +71,6 @@ async def _enroll(machines: list[InventoryMachine], *, yes: bool, as_json: bool)
 
 def _is_enrolled(key: ShownKey) -> bool:
     return key.file.is_file() and key.line in key.file.read_text(encoding="utf-8")
-
-
-def _confirm(count: int) -> bool:
-    """Ask the user, who has to compare the fingerprints; without a terminal, nothing is trusted."""
-    if not sys.stdin.isatty():
-        print("compare the keys with those on the machines' consoles, then add --yes", file=sys.stderr)
-        return False
-    answer = input(f"trust {'this key' if count == 1 else f'these {count} keys'} from now on? [y/N] ")
-    return answer.strip().lower() in ("y", "yes")
 
 
 def install_binaries(file: Path, names: Sequence[str], *, as_json: bool) -> int:

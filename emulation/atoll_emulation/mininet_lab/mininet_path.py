@@ -23,7 +23,7 @@ def load_mininet() -> None:
         return
     spec = find_mininet()
     if spec is None or spec.loader is None:
-        raise ImportError("Mininet is not installed: apt install mininet", name="mininet")
+        raise ImportError("Mininet is not installed: `atoll setup` says how", name="mininet")
     package = importlib.util.module_from_spec(spec)
     sys.modules["mininet"] = package
     spec.loader.exec_module(package)

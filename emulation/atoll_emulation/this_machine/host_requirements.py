@@ -17,24 +17,13 @@ from atoll_core.platforms import HARDWARE, MININET, VIRTUAL
 from atoll_core.plural import listed
 from atoll_core.units import Size
 from atoll_emulation.mininet_lab import namespaces, open_vswitch
-from atoll_emulation.mininet_lab.mininet_path import find_mininet
 from atoll_emulation.mininet_lab.namespaces import namespaces_error, unshare_argv
 from atoll_emulation.this_machine.box_programs import complete_path
 from atoll_emulation.this_machine.congestion_controls import local_controls
 from atoll_emulation.this_machine.network_state import network_state
+from atoll_emulation.this_machine.packages import install_text, missing_needs, packages_of
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
 
-_TOOLS = {  # of each Debian package
-    "openvswitch-switch": ("ovs-vswitchd", "ovs-vsctl"),
-    "openvswitch-common": ("ovsdb-server", "ovsdb-tool"),
-    "mininet": ("mnexec",),
-    "net-tools": ("ifconfig",),
-    "iproute2": ("ip",),
-    "nftables": ("nft",),
-    "ethtool": ("ethtool",),
-    "bash": ("bash",),
-    "util-linux": ("unshare", "nsenter", "setpriv"),
-}
 _TUN = "/dev/net/tun"
 _MEMINFO = Path("/proc/meminfo")
 _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
@@ -74,14 +63,18 @@ def free_memory(meminfo: Path = _MEMINFO) -> Size:
 
 
 def missing_tools() -> list[str]:
-    """A line for each Debian package that is not installed."""
-    missing = {package: [tool for tool in tools if shutil.which(tool) is None] for package, tools in _TOOLS.items()}
-    if find_mininet() is None:
-        missing["mininet"].append("its Python package")
+    """A line for each package that is not installed."""
+    missing: dict[str | None, list[str]] = {}
+    for need in missing_needs("lab"):
+        missing.setdefault(need.package, []).append(str(need))
     return [
-        f"missing {', '.join(tools)}: run `make setup`, or `apt install {package}`"
-        for package, tools in missing.items()
-        if tools
+        f"missing {', '.join(names)}: "
+        + (
+            f"run `atoll setup`, or `{install_text([package])}`"
+            if package
+            else "this distribution has no package of it"
+        )
+        for package, names in missing.items()
     ]
 
 
@@ -183,8 +176,8 @@ _TC_PROBES = (
 
 def missing_for_tc() -> list[str]:
     """Return a line for each prerequisite of the tc backend that is missing on this machine."""
-    if shutil.which("tc") is None or shutil.which("ip") is None:
-        return ["the tc backend needs tc and ip: apt install iproute2"]
+    if needs := [need for need in missing_needs("lab", "start") if need.name in ("ip", "tc")]:
+        return [f"the tc backend needs tc and ip: {install_text(packages_of(needs))}"]
     if (reason := namespaces_error()) is not None:
         return [f"the tc backend could not be tested, because namespaces cannot be made here ({reason})"]
     if not (missing := missing_in_kernel()):

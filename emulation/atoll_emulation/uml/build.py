@@ -20,6 +20,7 @@ from types import MappingProxyType
 from atoll_core.errors import LabError, MachineError, UsageError
 from atoll_emulation.mininet_lab.namespaces import namespaces_error, unshare_argv
 from atoll_emulation.uml.cache import (
+    BUILD_DIRECTORY,
     EXECUTABLE,
     SHARED_VARIABLE,
     SHIM,
@@ -129,7 +130,7 @@ def _make_cache(cache: Path) -> None:
 @contextmanager
 def _scratch_directory(cache: Path) -> Generator[Path]:
     """An empty directory to build in, gone afterwards."""
-    scratch = cache / "building"
+    scratch = cache / BUILD_DIRECTORY
     shutil.rmtree(scratch, ignore_errors=True)
     free_mb = shutil.disk_usage(cache).free // 10**6
     if free_mb < _SPACE_MB:

@@ -16,19 +16,24 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 from atoll_core.errors import MachineError
+from atoll_emulation.this_machine.used_files import used_files, user_of
 from atoll_emulation.uml.recipe import chosen_series, may_run, numbers, preference, recipe_for, series_of
 
 SHARED_VARIABLE = "ATOLL_SHARED_KERNELS"
 """Environment variable with another shared cache than /var/cache/atoll/kernel."""
 
 EXECUTABLE, SHIM = "linux", "fixed-random.so"
+
+BUILD_DIRECTORY = "building"
+"""Where a kernel is built, in the cache."""
 
 _KERNEL_NAME = re.compile(r"\d[\w.]*-[0-9a-f]{12}$")
 
@@ -55,7 +60,7 @@ class KernelStatus:
                 of_series = f" of Linux {series} (ATOLL_KERNEL)" if series else ""
                 untrusted = "".join(
                     f" ({cache} does not count: {reason})"
-                    for cache in (shared_cache(), _own_cache())
+                    for cache in (shared_cache(), own_cache())
                     if (reason := distrust_reason(cache))
                 )
                 return f"no kernel for virtual time{of_series} in {self.directory}{untrusted}; {remedy}"
@@ -68,7 +73,7 @@ def shared_cache() -> Path:
 
 def build_cache() -> Path:
     """Where this user's builds go: root's to the shared cache, unless XDG_CACHE_HOME names a cache."""
-    return shared_cache() if os.geteuid() == 0 and not _xdg_cache() else _own_cache()
+    return shared_cache() if os.geteuid() == 0 and not _xdg_cache() else own_cache()
 
 
 def kernel_status() -> KernelStatus:
@@ -80,10 +85,10 @@ def kernel_status() -> KernelStatus:
     kernels = {path: facts for cache in _caches() for path, facts in _facts(cache).items() if may_run(path.name)}
     if not kernels:
         try:
-            _entries(_own_cache())
+            _entries(own_cache())
         except OSError as error:
             raise MachineError(
-                f"kernels for virtual time are kept in {_own_cache()}: {error.strerror}; "
+                f"kernels for virtual time are kept in {own_cache()}: {error.strerror}; "
                 "name another cache in XDG_CACHE_HOME"
             ) from None
         return KernelStatus("missing", build_cache(), {})
@@ -124,19 +129,25 @@ def unused_kernels() -> list[Path]:
     return unused
 
 
-def clean_cache() -> tuple[list[Path], list[Path]]:
-    """Remove the kernels that this version of atoll does not use, except running ones; returns both kinds.
+def removable_kernels() -> list[Path]:
+    """All kernels that this user may remove, and the files of a build."""
+    entries = (path for cache in _cleanable_caches() for path in (*_kernels(cache), cache / BUILD_DIRECTORY))
+    return [path for path in entries if path.is_dir()]
 
-    Raises MachineError without permission, or while another process does.
+
+def remove_kernels(kernels: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    """Remove kernels, except running ones; returns both kinds.
+
+    Raises MachineError without permission, or while another process builds or removes kernels there.
     """
     removed: list[Path] = []
     running: list[Path] = []
-    executed = set(_running_files()) - {None}
-    for cache in {path.parent for path in unused_kernels()}:
+    used = used_files()
+    for cache, of_cache in groupby(kernels, lambda kernel: kernel.parent):
         try:
             with cache_lock(cache):
-                for kernel in (path for path in unused_kernels() if path.parent == cache):
-                    if _file_identity(kernel / EXECUTABLE) in executed:
+                for kernel in of_cache:
+                    if user_of(kernel, used):
                         running.append(kernel)
                     else:
                         shutil.rmtree(kernel)
@@ -168,7 +179,7 @@ def _xdg_cache() -> str:
     return path if path.startswith("/") else ""
 
 
-def _own_cache() -> Path:
+def own_cache() -> Path:
     """This user's cache (XDG Base Directory Specification 0.8)."""
     return Path(_xdg_cache() or Path.home() / ".cache") / "atoll" / "kernel"
 
@@ -176,7 +187,7 @@ def _own_cache() -> Path:
 def _caches() -> list[Path]:
     """Where kernels count for this user, the shared cache first."""
     trusted: list[Path] = []
-    for cache in (shared_cache(), _own_cache()):
+    for cache in (shared_cache(), own_cache()):
         with contextlib.suppress(OSError):  # the HOME of another user
             _entries(cache)
             if not distrust_reason(cache):
@@ -185,7 +196,7 @@ def _caches() -> list[Path]:
 
 
 def _cleanable_caches() -> list[Path]:
-    return _caches() if build_cache() == shared_cache() else [p for p in _caches() if p == _own_cache()]
+    return _caches() if build_cache() == shared_cache() else [p for p in _caches() if p == own_cache()]
 
 
 def distrust_reason(cache: Path) -> str | None:
@@ -259,16 +270,3 @@ def _rank(kernel: Path, facts: dict[str, str]) -> tuple[bool, bool, int, tuple[i
     is_current = _is_current(kernel)
     is_intact = is_current and _damage(kernel, facts) is None
     return is_current, is_intact, -preference(series_of(kernel.name)), numbers(kernel.name)
-
-
-def _running_files() -> Iterator[tuple[int, int] | None]:
-    """The executable file of every process of this user; a kernel sees its own elsewhere."""
-    for process in Path("/proc").glob("[0-9]*"):
-        yield _file_identity(process / "exe")
-
-
-def _file_identity(file: Path) -> tuple[int, int] | None:
-    with contextlib.suppress(OSError):  # it has ended, or is another user's
-        status = file.stat()
-        return status.st_dev, status.st_ino
-    return None

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The User-Mode Linux kernel of this machine, built for virtual time."""
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from atoll_core.errors import MachineError
+from atoll_emulation.this_machine.packages import install_text, missing_needs, packages_of
 from atoll_emulation.uml.cache import kernel_status, verify_files
 from atoll_emulation.uml.recipe import recipe_for
-
-# Programs that start it, and their Debian packages.
-_TOOLS = {"busybox": "busybox", "unshare": "util-linux", "taskset": "util-linux", "setarch": "util-linux"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +27,9 @@ def find_virtual_kernel() -> UmlKernel:
 
     Raises UsageError when ATOLL_KERNEL names no release.
     """
-    missing = missing_packages(_TOOLS)
-    if missing:
-        raise MachineError(f"a kernel for virtual time cannot be started here: apt install {' '.join(sorted(missing))}")
+    if needs := missing_needs("start"):
+        command = install_text(packages_of(needs))
+        raise MachineError(f"a kernel for virtual time cannot be started here: {command}")
     status = kernel_status()
     if status.problem_text is not None:
         raise MachineError(status.problem_text)
@@ -46,8 +43,3 @@ def find_virtual_kernel() -> UmlKernel:
         mode=recipe.mode,
         arguments=recipe.arguments,
     )
-
-
-def missing_packages(tools: dict[str, str]) -> set[str]:
-    """The Debian packages of those tools (program: package) that are not on this machine."""
-    return {package for tool, package in tools.items() if shutil.which(tool) is None}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from atoll_core.errors import MachineError, UsageError
-from atoll_emulation.uml.kernel import missing_packages
+from atoll_emulation.this_machine.packages import install_text, missing_needs, packages_of
 from atoll_emulation.uml.recipe import Recipe, chosen_series, numbers, series_of
 
 CommandRunner = Callable[[Sequence[str], str, Path], object]
@@ -15,10 +15,6 @@ CommandRunner = Callable[[Sequence[str], str, Path], object]
 
 _PATTERNS = ("linux-source-*.tar.*", "linux-source-*/linux-source-*.tar.*")  # Debian's, Ubuntu's
 _RELEASE = re.compile(r"linux-(?:source-)?(\d+(?:\.\d+)+)")
-
-# Program, Debian package.
-_TOOLS = {name: name for name in ("gcc", "make", "flex", "bison", "bc", "patch", "tar")} | {"xz": "xz-utils"}
-_LIBC_HEADER = Path("/usr/include/stdio.h")
 
 _MIRROR_URL = "http://deb.debian.org/debian"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")  # of the package debian-archive-keyring
@@ -37,17 +33,13 @@ def find_source(file: Path | None, recipe: Recipe, folder: Path = Path("/usr/src
         raise UsageError(f"--source {file}: {wrong}; name an archive of kernel sources, such as linux-6.1.192.tar.xz")
     if platform.machine() != "x86_64":
         raise MachineError(f"User-Mode Linux exists for x86 alone, and this machine is {platform.machine()}")
-    missing = missing_packages(_TOOLS)
-    if not _LIBC_HEADER.exists():
-        missing.add("libc6-dev")
     archives = [file] if file else _installed_archives(recipe, folder)
-    if not archives and recipe.suite is None:
-        missing.add(recipe.package)
-    if not archives and recipe.suite is not None:
-        missing |= _missing_for_download()
+    is_downloaded = not archives and recipe.suite is not None
+    missing = packages_of(missing_needs("build", *(["source"] if is_downloaded else [])))
+    if not archives and not is_downloaded:
+        missing = sorted([*missing, recipe.package])
     if missing:
-        msg = f"building a kernel needs packages that are not installed: apt install {' '.join(sorted(missing))}"
-        raise MachineError(msg)
+        raise MachineError(f"building a kernel needs packages that are not installed: {install_text(missing)}")
     return archives[-1] if archives else None
 
 
@@ -109,8 +101,3 @@ def _installed_archives(recipe: Recipe, folder: Path) -> list[Path]:
 def _release(archive: Path) -> str:
     number = _RELEASE.search(archive.name)
     return number[1] if number else "0"
-
-
-def _missing_for_download() -> set[str]:
-    missing = missing_packages({"apt-get": "apt", "dpkg-deb": "dpkg"})
-    return missing if _KEYRING.exists() else missing | {"debian-archive-keyring"}

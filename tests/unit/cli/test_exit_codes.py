@@ -29,6 +29,7 @@ apply none.yaml
 run none.yaml
 run none.yaml --on virtual
 sweep none.yaml
+init /proc/none
 report runs/none
 report --compare runs/none
 watch runs/none
@@ -149,6 +150,8 @@ def test_each_verb_that_reads_a_file_is_tried_without_it() -> None:
             "kernel status",
             "kernel path",
             "kernel clean",
+            "setup",
+            "clean",
             "runs list",
             "results",
             "runs verify",

@@ -16,6 +16,7 @@ STUDIES = {
     "asymmetric": 18,
     "base-scenarios": 48,
     "coder-cost": 144,
+    "coder-loss": 24,
     "coder-schedulers": 144,
     "geo-full-peps": 12,
     "geo-load-queue": 210,
