@@ -76,7 +76,7 @@ BackendOption = Annotated[Backend | None, _backend_option("engine; tc in virtual
 RealTimeBackendOption = Annotated[Backend | None, _backend_option("engine")]
 RuntimeOption = Annotated[
     Runtime | None,
-    typer.Option("--runtime", help="OpenFlow framework: os-ken, or ryu if `tools/ryu` has installed it"),
+    typer.Option("--runtime", help="OpenFlow framework: os-ken, or ryu if it is installed"),
 ]
 ListenOption = Annotated[
     str | None,
@@ -106,16 +106,19 @@ DurationOption = Annotated[
 
 def _print_version(version_option: bool) -> None:
     if version_option:
-        from importlib.metadata import version
+        from atoll_cli.commands.version import version_text
 
-        print(f"atoll {version('atoll')}")
+        print(version_text())
         raise typer.Exit
 
 
 @app.callback()
 def atoll(
     version: Annotated[
-        bool, typer.Option("--version", help="print the version", is_eager=True, callback=_print_version)
+        bool,
+        typer.Option(
+            "--version", help="print version, revision, atoll-host and kernel", is_eager=True, callback=_print_version
+        ),
     ] = False,
 ) -> None:
     """A testbed for satellite Internet access of islands. OpenFlow entries steer all traffic; no cable is moved."""

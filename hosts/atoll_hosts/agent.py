@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from atoll_core.clone import remedy
 from atoll_core.codec import to_json
 from atoll_core.errors import LabError, plain
 from atoll_core.plan.plan import UNLIMITED, HostSettings, JobLimits
@@ -114,7 +115,8 @@ class Agent:
             agent._process = process
             return process
 
-        await agent._open(open_process, f"{binary}", "build both from one revision (`make setup`)")
+        one_source = remedy("build both from one revision (`make setup`)", "take both from one wheel")
+        await agent._open(open_process, f"{binary}", one_source)
         return agent
 
     @classmethod

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the ``atoll-host`` executable."""
+"""Find the ``atoll-host`` executables: that of this machine, and the static ones for hosts of each architecture."""
 
 import os
+import platform
 import shutil
 from pathlib import Path
 
+from atoll_core.clone import clone_root, remedy
 from atoll_core.errors import MachineError
 
 VARIABLE = "ATOLL_HOST"
 
+_PACKAGED = Path(__file__).parent / "binaries"  # only in wheels, by tools/wheels.py
+_ALIASES = {"arm64": "aarch64", "armv8l": "armv7l", "amd64": "x86_64"}
+
 
 def find_binary() -> Path:
-    """The ``atoll-host`` executable: that of ``ATOLL_HOST``, else the project's build, else the one on PATH.
+    """The ``atoll-host`` executable: that of ``ATOLL_HOST``, else the wheel's, the clone's build, or the one on PATH.
 
     Raises MachineError if there is none.
     """
@@ -20,12 +25,25 @@ def find_binary() -> Path:
         if not _executable(path):
             raise MachineError(f"{VARIABLE}={named} is not an executable file; correct or unset it")
         return path
-    built = Path(__file__).resolve().parents[2] / "target" / "release" / "atoll-host"
-    if _executable(built):
-        return built
-    if installed := shutil.which("atoll-host"):
-        return Path(installed).absolute()
-    raise MachineError(f"atoll-host is neither built ({built}) nor on PATH; `make setup` builds it")
+    root = clone_root()
+    place = root / "target" / "release" / "atoll-host" if root else _PACKAGED / static_name(platform.machine())
+    if _executable(place):
+        return place
+    if on_path := shutil.which("atoll-host"):
+        return Path(on_path).absolute()
+    advice = remedy("`make setup` builds it", f"install a wheel of atoll for {platform.machine()}")
+    raise MachineError(f"there is no atoll-host at {place}, and none on PATH; {advice}")
+
+
+def static_folder() -> Path:
+    """The directory of the static executables, one for each architecture: the wheel's, or that of `make release`."""
+    root = clone_root()
+    return root / "target" / "release-binaries" if root else _PACKAGED
+
+
+def static_name(machine: str) -> str:
+    """The name of the static executable for machines whose ``uname -m`` prints ``machine``."""
+    return f"atoll-host-{_ALIASES.get(machine, machine)}"
 
 
 def _executable(path: Path) -> bool:

@@ -14,6 +14,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from atoll_analysis.run_directory.atomic_files import error_from_message
+from atoll_core.clone import remedy
 from atoll_core.errors import RunError
 
 RECORD = np.dtype(
@@ -110,7 +111,8 @@ def _pcap(binary: Path, words: list[str], capture: Path, out: Path | None) -> di
     try:
         result = subprocess.run([str(binary), "pcap", *words], capture_output=True, text=True, check=False)
     except OSError as error:
-        msg = f"{binary} cannot be started ({error.strerror}); `make setup` builds it"
+        advice = remedy("`make setup` builds it", "install atoll again")
+        msg = f"{binary} cannot be started ({error.strerror}); {advice}"
         raise RunError(msg) from error
     if result.returncode != 0:
         error_lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from atoll_core.clone import remedy
 from atoll_core.codec import from_json, to_json
 from atoll_core.errors import LabError, MachineError
 from atoll_core.openflow_wire import encoder
@@ -47,9 +48,9 @@ def interpreter(runtime: Runtime) -> str:
     python = Path(configured) if configured else Path(sys.prefix).parent / ".venv-ryu" / "bin" / "python"
     if os.access(python, os.X_OK):
         return str(python)
+    make = remedy("run `tools/ryu`, or ", "")
     raise MachineError(
-        f"Ryu is not installed ({python} does not exist); run `tools/ryu`, or name a Python with atoll[ryu]: "
-        f"{PYTHON_VARIABLE}=/path"
+        f"Ryu is not installed ({python} does not exist); {make}name a Python with atoll[ryu]: {PYTHON_VARIABLE}=/path"
     )
 
 

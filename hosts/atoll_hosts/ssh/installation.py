@@ -12,40 +12,37 @@ from pathlib import Path
 
 import asyncssh
 
+from atoll_core.clone import remedy
 from atoll_core.errors import LabError, MachineError, plain, shown
 from atoll_core.lab.inventory import SshAccess
-from atoll_hosts.binary import find_binary
+from atoll_hosts.binary import find_binary, static_folder, static_name
 
 FOLDER = "ATOLL_HOST_BINARIES"
 """Environment variable: a directory with atoll-host-x86_64, atoll-host-aarch64 and atoll-host-armv7l."""
 
-_RELEASED = Path(__file__).resolve().parents[3] / "target" / "release-binaries"
 _ARCHITECTURE = re.compile(r"[A-Za-z0-9_]{1,32}")
 _MOST_OUTPUT_BYTES = 1 << 16
 _LONGEST_ERROR = 500  # characters
-_ALIASES = {"arm64": "aarch64", "armv8l": "armv7l", "amd64": "x86_64"}
 
 
 def binary_for(arch: str) -> Path:
     """The executable for machines whose ``uname -m`` prints ``arch``. Raises MachineError if there is none.
 
-    It is searched in the directory ``ATOLL_HOST_BINARIES``, then among those of `make release`. For machines of this
-    one's architecture, the executable in use here is taken if it is newer than the released one, which may speak an
-    older protocol.
+    It is searched in the directory ``ATOLL_HOST_BINARIES``, then among those of the wheel or of `make release`. For
+    machines of this one's architecture, the executable in use here is taken if it is newer than that one, which may
+    speak an older protocol.
     """
-    arch = _ALIASES.get(arch, arch)
-    is_own_architecture = arch == _ALIASES.get(platform.machine(), platform.machine())
-    file = f"atoll-host-{arch}"
-    named, released = os.environ.get(FOLDER), _RELEASED / file
+    file, folder = static_name(arch), static_folder()
+    is_own_architecture = file == static_name(platform.machine())
+    named, released = os.environ.get(FOLDER), folder / file
     if named and (Path(named) / file).is_file():
         return Path(named) / file
     if not released.is_file():
         if is_own_architecture:
             return find_binary()
-        folders = f"{named} or {_RELEASED}" if named else str(_RELEASED)
-        raise MachineError(
-            f"there is no {file} in {folders}; `make release ARGS={arch}` builds it, or {FOLDER} names its directory"
-        )
+        folders = f"{named} or {folder}" if named else str(folder)
+        make = remedy(f"`make release ARGS={file.removeprefix('atoll-host-')}` builds it, or ", "")
+        raise MachineError(f"there is no {file} in {folders}; {make}{FOLDER} names its directory")
     if is_own_architecture and (in_use := find_binary()).stat().st_mtime > released.stat().st_mtime:
         return in_use
     return released

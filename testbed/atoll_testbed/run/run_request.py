@@ -16,6 +16,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_controller.planner.change_schedule import Scheduled, plan_schedule
 from atoll_controller.planner.planner import make_plan
 from atoll_controller.planner.traffic_jobs import with_quiet_jobs
+from atoll_core.clone import built_revision
 from atoll_core.codec import from_json, to_json
 from atoll_core.errors import RunDirError
 from atoll_core.experiment.experiment import Experiment
@@ -109,10 +110,12 @@ _PACKAGES = (":(top,glob)*/atoll_*/**", ":(top,glob)api/atoll/**")  # git pathsp
 
 
 def revision() -> str | None:
-    """The project's git revision; None outside a checkout.
+    """The git revision of the clone, or of the wheel's build; None in other installations.
 
     Of a modified work tree with +, and with a hash of the changes if packages are changed: ``0123456789ab+89abcdef``.
     """
+    if built := built_revision():
+        return built
     file = Path(__file__)
     try:
         _git(file.parent, "ls-files", "--error-unmatch", file.name)  # a package installed inside of other work has none

@@ -18,7 +18,7 @@ FOREIGN = {"aarch64": "aarch64", "arm64": "aarch64", "armv7l": "armv7l", "armv8l
 @pytest.fixture
 def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where `make release` leaves its binaries, empty; nothing else is named."""
-    monkeypatch.setattr(installation, "_RELEASED", tmp_path)
+    monkeypatch.setattr(installation, "static_folder", lambda: tmp_path)
     monkeypatch.delenv(installation.FOLDER, raising=False)
     return tmp_path
 
