@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ranges test-twins test-switch soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-coder bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-residual-loss bench-statistics bench-studies bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ranges test-twins test-switch soak test-ryu test-servers test-compose test-page test-bare test-dist dashboards screenshots lint fmt bench bench-analysis bench-coder bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-residual-loss bench-statistics bench-studies bench-traffic bench-virtual release dist lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -83,7 +83,7 @@ test-page: ## the live page in a real Chromium, which is installed first
 	@tools/setup page
 	@ATOLL_REQUIRE_BROWSER=1 $(PYTEST_BY_TWO) -m browser $(call whole,$@)
 
-test-bare: ## setup, demo and test in a root file system of their own that debootstrap makes, half an hour; ARGS="setup" that part
+test-bare: ## setup, demo and test in a root file system of their own that debootstrap makes, half an hour; ARGS="setup" that part, ARGS="wheel" a wheel of `make dist` without a clone
 	@tools/bare $(ARGS)
 
 dashboards: setup ## make dashboards/atoll_dashboards/grafana/files/*.json again from their builder
@@ -142,6 +142,12 @@ bench-virtual: kernel ## how long experiments in virtual time take, and two at o
 
 release: ## atoll-host as one static file for x86-64, aarch64 and armv7, each of them run; ARGS="aarch64" builds one
 	@tools/release $(ARGS)
+
+dist: setup ## wheels in dist/ for Linux on x86-64 and aarch64, which run without a clone, with the files of `make release`; ARGS="x86_64" that one
+	@tools/dist $(ARGS)
+
+test-dist: dist ## make the wheels again in another clone elsewhere; fails unless they are the same to the byte
+	@tools/same-wheels $(ARGS)
 
 bench-studies: kernel ## what a sweep gains by several runs at a time, and twenty kill -9; ARGS="--quick", "--only", "--help"
 	@benchmarks/studies/run $(ARGS)

@@ -1,38 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An installed wheel works outside of a checkout: package data, examples and labs are in it."""
+"""An installed wheel works outside of a checkout: atoll-host, package data, examples and labs are in it."""
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import sysconfig
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from atoll_hosts.binary import find_binary
+from atoll_hosts.binary import VARIABLE, find_binary, static_name
+from atoll_hosts.ssh.installation import FOLDER
+from atoll_testbed.run.run_request import revision
 
 
 @pytest.fixture(scope="module")
-def installed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh virtual environment with the wheel; dependencies are those of the environment of the tests.
+def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as `make release` fills it; only the program of this machine is one."""
+    folder = tmp_path_factory.mktemp("binaries")
+    for machine in ("x86_64", "aarch64", "armv7l"):
+        program = folder / f"atoll-host-{machine}"
+        program.write_text("of another architecture\n")
+        program.chmod(0o755)
+    shutil.copy(find_binary(), folder / static_name(platform.machine()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(project: Path, binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh virtual environment with this machine's wheel; dependencies are those of the environment of the tests.
 
     Python reads no .pth file in a directory that a .pth file names, so the checkout itself is not importable.
     """
     base = tmp_path_factory.mktemp("wheel")
     uv, environment = Path(sys.executable).with_name("uv"), base / "environment"
-    build = [uv, "build", "--quiet", "--wheel", "--no-build-isolation", "--offline", "--out-dir", base]
-    subprocess.run([*build, "--python", sys.executable, project], check=True, timeout=100)
+    make_wheels(project, binaries, base, umask=0o22)
     subprocess.run(
         [uv, "venv", "--quiet", "--offline", "--python", sys.executable, environment], check=True, timeout=60
     )
-    (wheel,) = base.glob("*.whl")
+    (wheel,) = base.glob(f"*_{platform.machine()}.whl")
     install = [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--python", environment / "bin/python", wheel]
     subprocess.run(install, check=True, timeout=60)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    (environment / "lib" / version / "site-packages" / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    (environment / "lib" / python / "site-packages" / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     return environment
+
+
+def make_wheels(clone: Path, binaries: Path, out: Path, umask: int) -> None:
+    command = [sys.executable, clone / "tools/wheels.py", binaries, out]
+    environment = os.environ | {"SOURCE_DATE_EPOCH": "1800000000"}
+    subprocess.run(command, env=environment, umask=umask, check=True, timeout=100, stdout=subprocess.DEVNULL)
 
 
 def atoll(installed: Path, *words: str | Path) -> str:
@@ -41,13 +62,73 @@ def atoll(installed: Path, *words: str | Path) -> str:
 
 
 def output(installed: Path, *command: str | Path) -> str:
-    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-    environment["ATOLL_HOST"] = str(find_binary())  # a wheel has no Rust program
+    outside = {"PYTHONPATH", VARIABLE, FOLDER}
+    environment = {name: text for name, text in os.environ.items() if name not in outside}
     done = subprocess.run(
         command, cwd=installed, env=environment, capture_output=True, text=True, check=False, timeout=100
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_the_same_files_make_the_same_wheels(project: Path, binaries: Path, tmp_path: Path) -> None:
+    """Of two clones in different directories; tools/same-wheels compiles the programs again, too."""
+    made: list[dict[str, bytes]] = []
+    for name, umask in (("one", 0o22), ("another/clone", 0o77)):
+        clone, out = tmp_path / name, tmp_path / f"{name}-out"
+        command = ["git", "-c", f"safe.directory={project}", "clone", "--quiet", "--shared", project, clone]
+        subprocess.run(command, check=True, timeout=60)
+        shutil.copy(project / "tools/wheels.py", clone / "tools/wheels.py")
+        make_wheels(clone, binaries, out, umask)
+        made.append({path.name: path.read_bytes() for path in out.iterdir()})
+    assert made[0] == made[1]
+    assert [name.partition("-none-")[2] for name in sorted(made[0])] == [
+        "manylinux_2_17_aarch64.whl",
+        "manylinux_2_17_x86_64.whl",
+    ]
+
+
+def test_a_wheel_is_not_made_for_an_architecture_without_a_program(
+    project: Path, binaries: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "atoll-host-x86_64").write_bytes((binaries / "atoll-host-x86_64").read_bytes())
+    make_wheels(project, tmp_path, tmp_path / "out", umask=0o22)
+    assert [path.name.rpartition("_2_17_")[2] for path in (tmp_path / "out").iterdir()] == ["x86_64.whl"]
+
+
+def test_an_installed_atoll_has_its_own_atoll_host_and_those_of_hosts(installed: Path, binaries: Path) -> None:
+    program = (
+        "from atoll_hosts.binary import find_binary\n"
+        "from atoll_hosts.ssh.installation import binary_for\n"
+        "for path in (find_binary(), *map(binary_for, ('x86_64', 'arm64', 'armv8l'))): print(path)"
+    )
+    own, *of_hosts = map(Path, output(installed, installed / "bin/python", "-c", program).split())
+    assert own.is_relative_to(installed)
+    assert [path.read_bytes() for path in (own, *of_hosts)] == [
+        (binaries / name).read_bytes()
+        for name in (static_name(platform.machine()), "atoll-host-x86_64", "atoll-host-aarch64", "atoll-host-armv7l")
+    ]
+
+
+def test_an_installed_atoll_says_what_it_is(installed: Path) -> None:
+    first, binary, kernel = atoll(installed, "--version").splitlines()
+    assert first == f"atoll {version('atoll')}, revision {revision()}"
+    assert binary.startswith(f"atoll-host: {installed}/")
+    assert kernel.startswith("kernel for virtual time: ")
+
+
+def test_remedies_name_nothing_that_only_a_clone_has(installed: Path) -> None:
+    """Where no tool of the machine is on PATH."""
+    program = (
+        "import os; os.environ['PATH'] = '/nowhere'\n"
+        "from atoll_core.clone import remedy\n"
+        "from atoll_emulation.this_machine.host_requirements import missing_tools\n"
+        "print(remedy('in a clone', 'installed'), *missing_tools(), sep='\\n')"
+    )
+    where, _, missing = output(installed, installed / "bin/python", "-c", program).partition("\n")
+    assert where == "installed"
+    assert "mnexec: run `atoll setup`" in missing
+    assert "make " not in missing
 
 
 def test_the_wheel_holds_every_file_of_the_packages(project: Path, installed: Path) -> None:
