@@ -96,7 +96,7 @@ def test_a_group_without_channels_because_those_of_traffic_change_needs_some_in_
         load("open: {clients: [i1], flows_per_s: 8}", changes=("{at: 10 s, traffic: {channels: 0}}",))
     (found,) = refused.value.mistakes
     answer = "flows_per_s of group 'open' begins flows, and 0 channels have none; keep at least 1 channel"
-    assert str(found) == f"e.yaml:12: change 1: traffic: channels: {answer}"
+    assert str(found) == f"e.yaml:11: change 1: traffic: channels: {answer}"
 
 
 def test_an_open_loop_is_that_of_a_group_and_excludes_a_think_time(load) -> None:
