@@ -388,7 +388,7 @@ def _regime(
         queue_loss = _share_missing(bursts.get(link.box))
     span_s = SPAN_RTTS * data.base_rtt_ns / 1e9 if data.base_rtt_ns is not None else None
     load, *other_loads = data.experiment.loads
-    is_open_loop = all(each.flows_per_s is not None for each in load.loads)
+    is_open_loop = load.total_channels > 0 and not any(each.flows_per_s is None for each in load.loads if each.channels)
     is_steady = is_open_loop and all(other_load == load for other_load in other_loads)
     return regime(
         utilisation=links[link.box]["utilisation"],

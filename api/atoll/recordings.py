@@ -149,7 +149,7 @@ class Study:
 
     def open_runs(self) -> dict[str, Run]:
         """The usable runs by their paths, which are in the column ``run`` of :meth:`runs`."""
-        return {str(run.path): Run(run.path) for run in read_results(self._directory).runs}
+        return {str(path): Run(path) for _, path in read_results(self._directory).directories}
 
 
 def open_study(path: str | Path) -> Study:

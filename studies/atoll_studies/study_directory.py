@@ -66,10 +66,12 @@ class Provenance:
         )
 
     def __str__(self) -> str:
-        kernel = f"Linux {self.kernel}" + (f" ({self.mode}, {self.build})" if self.build else "")
+        kernel = f"Linux {self.kernel or 'of unknown release'}"
+        kernel += f" ({self.mode}, {self.build})" if self.build else ""
         machines = f", inventory {self.inventory}" if self.inventory else ""
         program = f", atoll-host {self.host_program}" if self.host_program else ""
-        return f"atoll {self.revision or 'of unknown revision'}{program} on {self.platform}, {kernel}{machines}"
+        program = f"atoll {self.revision or 'of unknown revision'}{program}"
+        return f"{program} on {self.platform or 'an unknown platform'}, {kernel}{machines}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from atoll_analysis.figures.transfers import TransferFigures
 from atoll_analysis.summary import Summary
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import RunError, shown
-from atoll_core.experiment.experiment import MAIN, ONLY_TRANSFER
+from atoll_core.experiment.experiment import MAIN, ONLY_TRANSFER, Experiment
 from atoll_core.plural import first_of
 from atoll_core.units import Size
 
@@ -98,6 +98,13 @@ def figure_names(figures: Iterable[Iterable[str]]) -> list[str]:
     """Return the names of all figures of some runs: FIGURES in their order, each with those of transfers and groups."""
     by_part = sorted({name for names in figures for name in names} - FIGURES.keys())
     return [name for general in FIGURES for name in (general, *_of(general, by_part))]
+
+
+def figures_of(experiment: Experiment) -> list[str]:
+    """Return the names of all figures that runs of an experiment can have, in the order of :func:`figure_names`."""
+    transfers = [f"{figure} of {each.name}" for each in experiment.transfers for figure in FIGURES_BY_TRANSFER]
+    groups = [f"{figure} of group {load.name}" for load in experiment.traffic.groups for figure in FIGURES_BY_GROUP]
+    return figure_names([transfers, groups])
 
 
 def _of(general: str, names: Iterable[str]) -> list[str]:

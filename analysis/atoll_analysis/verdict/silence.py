@@ -88,12 +88,12 @@ def silences(
     flows: Sequence[FlowLog],
     end_s: float,
     first_timeout_s: float,
-    idle_s: float,
+    idle_s: Mapping[str, float],
     path_loss: float,
 ) -> list[SilenceFigures]:
     """The silences in which something was tried at least twice in succession, and hosts that were never seen.
 
-    ``end_s``: until when the lab is known to have carried packets; ``idle_s``: how long a channel may pause.
+    ``end_s``: until when the lab is known to have carried packets; ``idle_s``: how long a channel may pause, by client.
     """
     begin_s = min(
         (span.first_s for span in (*servers.values(), *clients.values()) if span.first_s is not None), default=0.0
@@ -124,7 +124,7 @@ def silences(
                 for flow in flows
                 if flow.client == name and flow.server in silent_servers and flow.end_s > gap[0]
             }
-            count = tries(gap[0] + idle_s, gap[1], span.blocked_intervals, first_timeout_s)
+            count = tries(gap[0] + idle_s[name], gap[1], span.blocked_intervals, first_timeout_s)
             add(name, span, gap, [count] * max(0, channels.get(name, 0) - len(stuck)), is_client=True)
     return figures
 

@@ -41,7 +41,7 @@ def silence_figures(
         _logged_flows(tables, server_spans),
         min(max([*last_s, ping_last_s or 0.0]), data.window.seconds),
         timeout_s(rtts[1]),
-        _longest_pause_s(data),
+        _longest_pauses_s(data),
         path_loss(data),
     )
 
@@ -152,15 +152,16 @@ def _logged_flows(tables: Tables, servers: Mapping[str, PayloadSpan]) -> list[Fl
     return [FlowLog(**row) for row in rows.iter_rows(named=True)]
 
 
-def _longest_pause_s(data: RunData) -> float:
-    """For how long a channel is idle at most, but with a probability of ``FALSE_ALARM``."""
-    return max(_pause_s(load) for traffic in data.experiment.loads for load in traffic.loads)
+def _longest_pauses_s(data: RunData) -> dict[str, float]:
+    """For how long a channel of each client is idle at most, but with a probability of ``FALSE_ALARM``."""
+    versions = data.experiment.allocated_channels(data.network)
+    return {client: max(_pause_s(version[client][0]) for version in versions) for client in versions[0]}
 
 
 def _pause_s(load: Load) -> float:
     if load.flows_per_s is not None:
         return -math.log(FALSE_ALARM) * load.channels / load.flows_per_s
-    if load.think is None:
+    if load.think is None or not load.channels:
         return 0.0
     is_random = load.think.distribution is ThinkShape.EXPONENTIAL
     return load.think.mean.s * (-math.log(FALSE_ALARM) if is_random else 1.0)

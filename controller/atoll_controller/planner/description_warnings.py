@@ -28,7 +28,7 @@ from atoll_core.experiment.experiment import (
     Protocol,
     mean_loss,
 )
-from atoll_core.experiment.traffic import Load
+from atoll_core.experiment.traffic import REST, Load
 from atoll_core.experiment.trunk_load import (
     TrunkSteering,
     bandwidth_delay_product,
@@ -138,6 +138,16 @@ def _without_effect(_: Network, experiment: Experiment, __: Backend | None) -> I
             text = str(getattr(tcp, key)).lower()
             message = f"{text} has no effect with {listed(sorted(controls))}: {why}; usual is to leave it out"
             yield _warning(experiment, lines[key], ("tcp", key), message, ("tcp", "congestion_control"))
+
+
+def _unused_channels(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
+    """Channels of ``traffic`` itself that no client has."""
+    traffic = experiment.traffic
+    groups = traffic.groups
+    is_unused = groups and all(load.name != REST and load.channels != traffic.channels for load in groups)
+    if is_unused and traffic.channels:
+        message = f"{traffic.channels} has no effect, as each client is in a group with channels of its own; usual is 0"
+        yield _warning(experiment, traffic.line, ("traffic", "channels"), message, ("traffic", "groups"))
 
 
 def _box_buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
@@ -272,7 +282,7 @@ def _tcp_overload(_: Network, experiment: Experiment, __: Backend | None) -> Ite
         if carries_all and bit_s >= _MAX_OFFERED * rate.bit_s:
             yield _warning(
                 experiment,
-                offered[0][0].line,
+                offered[0][0].rate_line,
                 offered[0][2],
                 f"{' and '.join(descriptions)} ask for {Rate(_three_digits(bit_s))}, "
                 f"{bit_s / rate.bit_s:.1f} times the {rate} of {link.box!r}; usual is less than {_MAX_OFFERED} times",
@@ -337,14 +347,15 @@ def _offered_tcp(experiment: Experiment) -> Iterator[tuple[Load, str, KeyPath, f
     gets, unless servers send so slowly that flows take longer than the pauses between them: those are streams.
     """
     for load in experiment.traffic.loads:
+        of_group = f" of group {load.name!r}" if load.name else ""
         mean_bytes = load.distribution.mean_bytes
         if load.flows_per_s is not None and load.channels:
-            flows = f"{load.flows_per_s:g} flows a second of {Size(_three_digits(mean_bytes))} in the mean"
+            flows = f"{load.flows_per_s:g} flows a second of {Size(_three_digits(mean_bytes))} in the mean{of_group}"
             yield load, flows, (*load.key_path, "flows_per_s"), load.flows_per_s * 8 * mean_bytes
         elif load.write_rate is not None and load.channels:
             sent_s, pause_s = 8 * mean_bytes / load.write_rate.bit_s, time_between_flows(experiment, load).s
             if sent_s > pause_s:
-                streams = f"{counted(load.channels, 'channel')} of at most {load.write_rate} each"
+                streams = f"{counted(load.channels, 'channel')} of at most {load.write_rate} each{of_group}"
                 bit_s = load.channels * 8 * mean_bytes / (sent_s + pause_s)
                 yield load, streams, ("traffic", "write_rate"), bit_s
 
@@ -477,7 +488,7 @@ _VERSION_CHECKS: tuple[_Check, ...] = (
     _early_packets,
     _losses,
 )
-_RUN_CHECKS: tuple[_Check, ...] = (_transfers, _slow_start, _taps, _reversed_taps, _without_effect)
+_RUN_CHECKS: tuple[_Check, ...] = (_transfers, _slow_start, _taps, _reversed_taps, _without_effect, _unused_channels)
 """Those that consider the changes themselves; the others get every version as an experiment without changes."""
 
 

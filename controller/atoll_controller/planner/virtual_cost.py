@@ -77,12 +77,15 @@ def _flows_and_packets(experiment: Experiment) -> tuple[float, float]:
     """The number of connections during the run, and of packets over the links."""
     duration_s = experiment.duration.s
     rate_bit_s = sum(link.to_island.rate.bit_s for link in experiment.links) or _UNBOUNDED_BIT_S
-    loads = [
-        _flows_and_payload(experiment, load, rate_bit_s * load.channels / experiment.traffic.total_channels)
-        for load in experiment.traffic.loads
-        if load.channels
+    loads = [load for load in experiment.traffic.loads if load.channels]
+    closed_channels = sum(load.channels for load in loads if load.flows_per_s is None)
+    numbers = [
+        _flows_and_payload(
+            experiment, load, rate_bit_s * (1 if load.flows_per_s is not None else load.channels / closed_channels)
+        )
+        for load in loads
     ]
-    flows, payload = (sum(numbers) for numbers in zip((0.0, 0.0), *loads, strict=True))
+    flows, payload = map(sum, zip((0.0, 0.0), *numbers, strict=True))
     payload += sum(transfer.size.bytes * transfer.starts(experiment.duration) for transfer in experiment.all_transfers)
     packets = min(payload, rate_bit_s * duration_s / 8) / _PACKET_BYTES * (1 + _ACKS_PER_PACKET) + _FLOW_PACKETS * flows
     if experiment.udp:

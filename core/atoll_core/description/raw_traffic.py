@@ -260,7 +260,7 @@ class RawTrafficChange(RawGroupChange):
 
     groups: dict[Key, RawGroupChange] = Field(
         default={},
-        description="The load of groups from then on; other groups do not change.",
+        description="The load of groups from then on; a group without a key of its own follows that of traffic.",
         examples=["{coded: {channels: 40}}"],
     )
 

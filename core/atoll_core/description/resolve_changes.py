@@ -158,16 +158,18 @@ def _load_mistakes(raw: RawExperiment, change: RawChange, after: DescribedVersio
 def _traffic_mistakes(
     start: RawTraffic, change: RawTrafficChange, after: DescribedVersion
 ) -> Iterator[tuple[KeyPath, str]]:
-    loads = after.traffic.loads
     changed: dict[KeyPath, RawGroupChange] = {(): change}
     changed |= {("groups", name): group for name, group in change.groups.items()}
     for part, given in changed.items():
         key_path = (*after.key_path, "traffic", *part)
-        if part not in loads:
+        if part not in start.loads:
             text = f"no group {part[-1]!r} exists at the start; {suggest(part[-1], start.groups, 'groups')}"
             yield key_path, text
         elif given.flows_per_s is not None and start.loads[part].flows_per_s is None:
             text = "the load is a closed loop; write flows_per_s in the experiment's traffic, too, or change channels"
             yield (*key_path, "flows_per_s"), text
-        elif loads[part].flows_per_s is not None and loads[part].channels == 0:
-            yield key_path, "flows_per_s begins flows, and 0 channels have none; keep at least 1 channel"
+    for part, load in after.traffic.loads.items():
+        if load.flows_per_s is not None and load.channels == 0:  # by a change of the group, or one that it follows
+            key_path = (*after.key_path, "traffic", *(part if part in changed else ("channels",)))
+            of = f" of group {part[-1]!r}" if part else ""
+            yield key_path, f"flows_per_s{of} begins flows, and 0 channels have none; keep at least 1 channel"

@@ -133,7 +133,10 @@ class _Resolver:
         for version, change in zip(described_versions(self.raw), (None, *changes), strict=True):
             if change and change.traffic:
                 given = [((*version.key_path, "traffic"), change.traffic), *given]
-                traffic = self.resolve_traffic(version.traffic, given)
+                before, traffic = traffic, self.resolve_traffic(version.traffic, given)
+                if before != traffic and before.loads == traffic.loads:
+                    text = "no client's load changes, as each is in a group with keys of its own; change the groups"
+                    self.note((*version.key_path, "traffic"), text)
             if change and change.links:
                 links = tuple(
                     self.resolve_link(version.links[link.box], (*version.key_path, "links", link.box))

@@ -51,15 +51,12 @@ def resolve_traffic(
 ) -> Traffic:
     """The load. Its mistakes, and those in files that it names, are noted. ``clients``: of the lab, in its order."""
     settings = _resolve_load(raw, given, mistakes, files)
-    groups = [
-        Load(
-            **_resolve_load(raw.loads["groups", name], [*_given_by_group(given, name), *given], mistakes, files),
-            name=name,
-            clients=tuple(client for client in clients if client in group.clients),
-            first_channel=number * MAX_CHANNELS,
-        )
-        for number, (name, group) in enumerate(raw.groups.items(), start=1)
-    ]
+    groups: list[Load] = []
+    for name, group in raw.groups.items():
+        own = tuple(client for client in clients if client in group.clients)
+        load = _resolve_load(raw.loads["groups", name], [*_given_by_group(given, name), *given], mistakes, files)
+        first = 1 + clients.index(own[0]) if own else 0  # no group without clients passes the checks
+        groups.append(Load(**load, name=name, clients=own, first_channel=first * MAX_CHANNELS))
     grouped = {client for group in groups for client in group.clients}
     rest = tuple(client for client in clients if client not in grouped)
     groups += [Load(**settings, name=REST, clients=rest)] if groups and rest else []
@@ -108,6 +105,7 @@ def _resolve_load(
         "sizes_count": raw.flow_sizes.counts,
         "timeout": raw.timeout,
         "line": mistakes.document.line(where("channels")),
+        "rate_line": mistakes.document.line(where("write_rate" if raw.flows_per_s is None else "flows_per_s")),
     }
 
 

@@ -50,7 +50,7 @@ FLOW_TIMEOUT = Duration(180 * 10**9)
 """That of ``atoll-host load``."""
 
 MAX_CHANNELS = 100_000
-"""Channels of all clients, or of a group. Those of the nth group have numbers from n times this on."""
+"""Channels of all clients, or of a group. Numbers of those whose first client is the nth begin at n times this."""
 
 REST = "rest"
 """The name of the group of the clients that are in no other group."""
@@ -76,6 +76,7 @@ class Load:
     sizes_count: SizeMeaning = SizeMeaning.PAYLOAD
     timeout: Duration = FLOW_TIMEOUT  # without a byte; then a connected flow has failed
     line: int = field(default=0, compare=False)  # of the channels in the experiment's file; 0: unknown
+    rate_line: int = field(default=0, compare=False)  # of flows_per_s, else of write_rate
     name: str = ""  # of the group; "": there are no groups
     clients: tuple[str, ...] = ()  # those of the group, in the lab's order; empty: all
     first_channel: int = 0  # the number of its first channel

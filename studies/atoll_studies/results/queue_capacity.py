@@ -124,8 +124,8 @@ def queue_advice(results: Results) -> list[QueueAdvice]:
     The queue is that to the island. Where it is changed together with the one to the world only, both may differ.
     """
     runs_of: dict[int, list[QueueRun]] = {}
-    for run in results.runs_on_disk:
-        queue_run = read_queue_run(run.path, results.warm_up, run.configuration)
+    for run, path in results.directories:
+        queue_run = read_queue_run(path, results.warm_up, run.configuration)
         if queue_run is not None and run.configuration in results.described:
             runs_of.setdefault(run.configuration, []).append(queue_run)
     for directions in (("to_island",), ("to_island", "to_world")):

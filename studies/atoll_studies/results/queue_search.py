@@ -58,7 +58,7 @@ def search_path(search: QueueSearch, runs: RunsByCapacity) -> SearchPath:
 def _result(results: Results, search: QueueSearch, numbers: Sequence[int]) -> SearchResult:
     runs: dict[int, list[QueueRun | None]] = {}
     for number in numbers:
-        path_by_seed = {run.seed: run.path for run in results.runs if run.configuration == number}
+        path_by_seed = {run.seed: path for run, path in results.directories if run.configuration == number}
         settled = {seed for configuration, seed in results.settled_points if configuration == number}
         seeds = takewhile(settled.__contains__, results.seeds)  # by repetition
         capacity = results.described[number][1].link(search.box).to_island.queue.bytes

@@ -86,8 +86,8 @@ def runs_table(results: Results) -> "pl.DataFrame":
     measured = [name for name in results.figure_names if any(run.limits_of(name) for run in results.runs)]
     rows: list[dict[str, Any]] = []
     for run in sorted(results.runs, key=lambda run: (run.configuration, results.seeds.index(run.seed))):
-        origin = run.provenance
-        software = (origin.platform, origin.revision, origin.kernel, origin.mode)
+        origin, path = run.provenance, run.path and str(run.path)
+        software = (origin.platform or None, origin.revision, origin.kernel or None, origin.mode)
         rows.append(
             {
                 **results.configurations[run.configuration],
@@ -97,7 +97,7 @@ def runs_table(results: Results) -> "pl.DataFrame":
                 **{column_name(name, unit_and_digits(name)[0]): run.figures.get(name) for name in measured},
                 **{_limit_column(name, limits): Limits(*limits).finite for name, limits in run.limits.items()},
                 **({} if (size := run.first_flows_bytes) is None else {VARIATE_COLUMN: size}),
-                **dict(zip(ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *software), strict=True)),
+                **dict(zip(ORIGIN_COLUMNS, (run.point, path, run.wall_s, *software), strict=True)),
             }
         )
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -225,7 +225,7 @@ def results_json(results: Results) -> dict[str, Any]:
         "runs": [
             {
                 "number": run.number,
-                "run_dir": str(run.path),
+                "run_dir": run.path and str(run.path),
                 "configuration": letters(run.configuration),
                 "seed": run.seed,
                 "verdict": run.verdict,

@@ -18,6 +18,7 @@ from atoll_analysis.figures.run_figures import (
     figure_limits,
     figure_names,
     general_figure,
+    group_of_figure,
     is_figure,
     suggest_figure,
     unit_and_digits,
@@ -67,7 +68,7 @@ class StudyRun:
     """A run of a configuration, whether its figures count or not."""
 
     number: int  # from 1
-    path: Path
+    path: Path | None  # of its directory; None: of a table of runs that does not name it
     configuration: int
     seed: int
     verdict: str  # or FAILED, of a run that did not come to its end
@@ -156,6 +157,7 @@ class Results:
     family: tuple[str, ...] = ()  # figures that a study shows, whatever --figure says
     published: tuple[Published, ...] = ()
     baseline_asked: bool = False  # of runs that are not a study's: a baseline was named
+    of_tables: bool = False  # runs are rows of tables, whose directories are not read
 
     @functools.cached_property
     def flow_bounds(self) -> dict[int, FlowBound]:
@@ -169,9 +171,9 @@ class Results:
         return sorted((*self.runs, *self.uncounted), key=lambda run: run.number)
 
     @property
-    def runs_on_disk(self) -> list[StudyRun]:
-        """The runs that count and whose directories are here; results of tables may have none."""
-        return [run for run in self.runs if run.path.is_dir()]
+    def directories(self) -> list[tuple[StudyRun, Path]]:
+        """The runs that count, each with its directory; of tables of runs none."""
+        return [] if self.of_tables else [(run, run.path) for run in self.runs if run.path]
 
     @property
     def figure_names(self) -> list[str]:
@@ -306,8 +308,8 @@ def _run_of_point(number: int, point: PointRuns, attempt: Attempt, warm_up: Warm
 
 
 def usual_figures(runs: Sequence[StudyRun]) -> list[str]:
-    """Return USUAL_FIGURES, with those of named transfers that any of the runs has."""
-    names = figure_names(run.figures for run in runs)
+    """Return USUAL_FIGURES, with those of named transfers, but not of groups, that any of the runs has."""
+    names = [name for name in figure_names(run.figures for run in runs) if group_of_figure(name) is None]
     return [name for usual in USUAL_FIGURES for name in names if general_figure(name) == usual]
 
 

@@ -4,10 +4,10 @@
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from atoll_analysis.figures.run_figures import FIGURES, TRANSFER_FIGURES, unit_and_digits
+from atoll_analysis.figures.run_figures import TRANSFER_FIGURES, figures_of, general_figure, unit_and_digits
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
 from atoll_studies.results.result_tables import ORIGIN_COLUMNS, REGIME_COLUMN, column_name
 from atoll_studies.results.results import (
@@ -59,6 +59,7 @@ def results_of_tables(
         primary=study.primary,
         family=family,
         published=study.published,
+        of_tables=True,
     )
 
 
@@ -68,11 +69,16 @@ def _levels(study: StudyDescription, levels: Sequence[str]) -> dict[str, str]:
 
 def _read_runs(study: StudyDescription, tables: Sequence[Path]) -> list[StudyRun]:
     configurations = {each.levels: number for number, each in enumerate(study.configurations)}
-    names = list(dict.fromkeys([*FIGURES, *study.figures, *(each.figure for each in study.published)]))
+    names = list(dict.fromkeys(name for each in study.configurations for name in figures_of(each.experiment)))
     runs: dict[tuple[int, int], StudyRun] = {}
     mistakes: list[Diagnostic] = []
     for table in tables:
-        for line, row in _rows(study, table):
+        try:
+            rows = _rows(study, table)
+        except DescriptionError as error:
+            mistakes += error.mistakes
+            continue
+        for line, row in rows:
             configuration = configurations.get(tuple(row[factor] for factor in study.factors))
             seed = int(row["seed"]) if row["seed"].isdecimal() else -1
             if configuration is None:
@@ -86,7 +92,7 @@ def _read_runs(study: StudyDescription, tables: Sequence[Path]) -> list[StudyRun
                 mistakes.append(Diagnostic(str(table), line, f"seed {seed}: a second run of this configuration"))
             else:
                 try:
-                    runs[configuration, seed] = _run(len(runs) + 1, configuration, seed, row, table, names)
+                    runs[configuration, seed] = _run(len(runs) + 1, configuration, seed, row, names)
                 except ValueError as error:
                     mistakes.append(Diagnostic(str(table), line, str(error)))
     if mistakes:
@@ -94,54 +100,67 @@ def _read_runs(study: StudyDescription, tables: Sequence[Path]) -> list[StudyRun
     return list(runs.values())
 
 
-def _rows(study: StudyDescription, table: Path) -> Iterator[tuple[int, dict[str, str]]]:
+def _rows(study: StudyDescription, table: Path) -> list[tuple[int, dict[str, str]]]:
     """The rows of a table with their lines; cells that are absent are empty. Raises DescriptionError."""
     try:
-        content = table.read_text(encoding="utf-8")
+        content = table.read_text(encoding="utf-8-sig")  # as spreadsheets write it
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise DescriptionError([Diagnostic(str(table), 0, f"cannot be read: {reason}")]) from None
-    reader = csv.DictReader(io.StringIO(content), restval="")
-    if missing := [name for name in (*study.factors, "seed", "verdict") if name not in (reader.fieldnames or ())]:
-        message = f"no column {', '.join(missing)}; write the table with `atoll report STUDY --per-run --out FILE.csv`"
-        raise DescriptionError([Diagnostic(str(table), 1, message)])
-    for row in reader:
-        yield reader.line_num, row
+    reader = csv.DictReader(io.StringIO(content, newline=""), restval="", strict=True)
+
+    def refused(line: int, message: str) -> DescriptionError:
+        return DescriptionError([Diagnostic(str(table), line, message)])
+
+    try:
+        columns = reader.fieldnames or ()
+        if missing := [name for name in (*study.factors, "seed", "verdict") if name not in columns]:
+            remedy = "write the table with `atoll report STUDY --per-run --out FILE.csv`"
+            raise refused(1, f"no column {', '.join(missing)}; {remedy}")
+        rows = [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise refused(reader.reader.line_num, f"no CSV: {error}") from None
+    if not rows:
+        raise refused(1, "no rows; name a table with at least one run of the study")
+    if long := next((line for line, row in rows if len(row) > len(columns)), None):
+        raise refused(long, f"more than {len(columns)} cells, the number of columns; quote cells that have a comma")
+    return rows
 
 
-def _run(
-    number: int, configuration: int, seed: int, row: Mapping[str, str], table: Path, names: Sequence[str]
-) -> StudyRun:
+def _run(number: int, configuration: int, seed: int, row: Mapping[str, str], names: Sequence[str]) -> StudyRun:
     """``names``: of the figures that the columns may have. Raises ValueError for a cell that is no number."""
 
-    def cell(figure: str, end: str = "") -> float | None:
-        column = column_name(f"{figure}{end}", unit_and_digits(figure)[0])
+    def cell(column: str) -> float | None:
         text = row.get(column)
         try:
-            return float(text) if text else None
+            value = float(text) if text else None
         except ValueError:
-            raise ValueError(f"{column} {text!r}: write a number, or nothing") from None
+            value = math.nan
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"{column} {text!r}: write a number, or nothing")
+        return value
 
     limits: dict[str, tuple[float, float]] = {}
-    for figure in TRANSFER_FIGURES:
-        if (least := cell(figure, " at least")) is not None:
+    for figure in (name for name in names if general_figure(name) in TRANSFER_FIGURES):
+        unit, _ = unit_and_digits(figure)
+        if (least := cell(column_name(f"{figure} at least", unit))) is not None:
             limits[figure] = (least, math.inf)
-        elif (most := cell(figure, " at most")) is not None:
+        elif (most := cell(column_name(f"{figure} at most", unit))) is not None:
             limits[figure] = (-math.inf, most)
     origin = {name: row.get(name) or None for name in ORIGIN_COLUMNS}
     return StudyRun(
         number=number,
-        path=Path(origin["run"] or table),
+        path=Path(origin["run"]) if origin["run"] else None,
         configuration=configuration,
         seed=seed,
         verdict=row["verdict"],
         remarks=(),
-        figures={name: cell(name) for name in names},
+        figures={name: cell(column_name(name, unit_and_digits(name)[0])) for name in names},
         provenance=Provenance(
             origin["revision"], origin["platform"] or "", origin["kernel"] or "", origin["kernel_mode"]
         ),
         regime=row.get(REGIME_COLUMN) or None,
         limits=limits,
         point=origin["point"],
-        wall_s=float(origin["wall_s"]) if origin["wall_s"] else None,
+        wall_s=cell("wall_s"),
     )

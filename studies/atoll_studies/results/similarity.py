@@ -6,6 +6,7 @@ of experiment and laboratory is listed once, as equal or as different; names, se
 them share are listed among the origins.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,6 +37,7 @@ SEED = "seed"
 """The origin that distinguishes samples of one experiment."""
 
 _CHANNELS = "channels"
+_OF_CHANNELS = re.compile(r"traffic\.channels|traffic\.groups(\.[^.]+(\.(channels|clients))?)?")
 
 _ORIGIN_KEYS = ("name", "seed", "chain", "branches")  # keys of an experiment that the origins have
 _LAB = "lab."
@@ -57,10 +59,10 @@ class Similarity:
         return tuple(row for row in self.origins if differs(row) and not self._follows_from_setting(row))
 
     def _follows_from_setting(self, row: tuple[str, tuple[str, ...]]) -> bool:
-        """Whether a row is that of channels, and equal for all runs that ask for equally many."""
+        """Whether a row is that of channels, and equal for all runs that ask for equally many of the same clients."""
         name, texts = row
-        channel_counts = next((setting.texts for setting in self.described if setting.key == "traffic.channels"), ())
-        return name == _CHANNELS and len(set(zip(channel_counts, texts, strict=False))) == len(set(channel_counts)) > 1
+        asked = [*zip(*(each.texts for each in self.described if _OF_CHANNELS.fullmatch(each.key)), strict=True)]
+        return name == _CHANNELS and len(set(zip(asked, texts, strict=False))) == len(set(asked)) > 1
 
     @cached_property
     def settings(self) -> Rows:

@@ -431,9 +431,9 @@ def completion_times(results: Results) -> Figure | None:
     completed flows. Of more than eight configurations the first eight are shown.
     """
     distributions: dict[int, list[NDArray[np.float64]]] = {}
-    for run in results.runs_on_disk:
+    for run, path in results.directories:
         if run.configuration in distributions or len(distributions) < _MOST_CURVES:
-            seconds = completed_flows(RunDir(run.path).tables)["seconds"].sort().to_numpy()
+            seconds = completed_flows(RunDir(path).tables)["seconds"].sort().to_numpy()
             if len(seconds):
                 distributions.setdefault(run.configuration, []).append(seconds)
     if not distributions:

@@ -201,7 +201,7 @@ def _plain(title: str, rows: tuple[tuple[str, ...], ...]) -> Table:
 def _listed_runs(results: Results) -> Table:
     """The runs, each with the part of its path in which it differs from the others."""
     runs = results.all_runs
-    paths = [os.path.abspath(run.path) for run in runs]  # noqa: PTH100 (Path.absolute keeps `..`)
+    paths = [os.path.abspath(run.path or "") for run in runs]  # noqa: PTH100 (Path.absolute keeps `..`)
     common = os.path.commonpath([os.path.dirname(path) for path in paths])  # noqa: PTH120
     rows = tuple(
         (
@@ -353,8 +353,9 @@ def _notes(results: Results) -> Iterator[str]:
             "that is shown"
         )
     if results.missing:
-        pronoun = "it" if results.missing == 1 else "them"
-        yield f"{counted(results.missing, 'run')} of the study missing; `atoll sweep STUDY --resume` makes {pronoun}"
+        runs, pronoun = counted(results.missing, "run"), "it" if results.missing == 1 else "them"
+        remedy = f"{runs} of the study missing; `atoll sweep STUDY --resume` makes {pronoun}"
+        yield f"no row for {runs} of the study" if results.of_tables else remedy
     origins = {run.provenance for run in results.runs}
     if len(origins) > 1 and results.similarity is None:
         yield f"runs of different provenance are mixed: {'; '.join(sorted(map(str, origins)))}"
@@ -434,10 +435,11 @@ def _figure_sections(results: Results, row: Callable[[ConfigurationFigure], tupl
 
 
 def _groups(results: Results) -> Table:
-    """Medians of the figures of groups of clients, a column for each group; no rows without groups."""
-    groups = list(dict.fromkeys(group for name in results.figure_names if (group := group_of_figure(name))))
+    """Medians of the shown figures by group of clients, a column for each group; no rows without groups."""
+    groups = list(dict.fromkeys(group for each in results.figures if (group := group_of_figure(each.figure))))
     sections: list[tuple[str, tuple[tuple[str, ...], ...]]] = []
-    for name in FIGURES_BY_GROUP:
+    shown = {general_figure(name) for name in results.shown}
+    for name in (name for name in FIGURES_BY_GROUP if name in shown):
         rows: list[tuple[str, ...]] = []
         for number in range(len(results.configurations)):
             of_groups = [results.figure_of(number, f"{name} of group {group}") for group in groups]

@@ -38,8 +38,8 @@ def test_a_coded_group_has_another_load_than_the_plain_one(tmp_path: Path) -> No
         assert group["flows_completed"] == carried["flows_completed"] > 10
         assert group["goodput_mbit_s"] == pytest.approx(carried["goodput_mbit_s"], rel=1e-6)
     coded, plain = flows(run, ("i4", "i5", "i6")), flows(run, ("i1", "i2", "i3"))
-    assert {channel for channel, _ in coded} == set(range(100_000, 100_010))
-    assert {channel for channel, _ in plain} == set(range(200_000, 200_040))
+    assert {channel for channel, _ in coded} == set(range(400_000, 400_010))
+    assert {channel for channel, _ in plain} == set(range(100_000, 100_040))
 
     change = "changes=[{at: 5 s, traffic: {groups: {plain: {channels: 4, flow_sizes: 20 kB}}}}]"
     other = run_virtually(tmp_path, EXAMPLE, "--duration", "10 s", "--set", change)

@@ -36,12 +36,13 @@ class Run:
     begun: tuple[FlowLog, ...] = ()
     end_s: float = 60.0
     loss: float = 0.002
-    idle_s: float = 0.0
+    idle_s: dict[str, float] = field(default_factory=dict[str, float])
 
     def found(self) -> tuple[list[str], list[str]]:
         """Hosts that are silent for sure, and those that are noticed."""
+        idle_s = dict.fromkeys(self.clients, 0.0) | self.idle_s
         found = silences(
-            self.servers, self.clients, self.channels, self.begun, self.end_s, TIMEOUT_S, self.idle_s, self.loss
+            self.servers, self.clients, self.channels, self.begun, self.end_s, TIMEOUT_S, idle_s, self.loss
         )
         said = judge_silences(found, len(self.clients), self.loss)
         return [each["host"] for each, sure in said if sure], [each["host"] for each, sure in said if not sure]
@@ -121,7 +122,12 @@ def test_a_broken_client_is_no_witness_against_a_server() -> None:
 
 
 def test_nothing_is_asked_of_a_channel_that_pauses() -> None:
-    assert Run(clients=clients(i3=PayloadSpan(0.6, 20.0)), idle_s=36.0).found() == ([], [])
+    assert Run(clients=clients(i3=PayloadSpan(0.6, 20.0)), idle_s={"i3": 36.0}).found() == ([], [])
+
+
+def test_pauses_of_one_client_do_not_excuse_another() -> None:
+    stopped = clients(i3=PayloadSpan(0.6, 20.0), i4=PayloadSpan(0.6, 20.0))
+    assert Run(clients=stopped, idle_s={"i3": 36.0}).found() == (["i4"], [])
 
 
 def test_that_nothing_arrives_while_pings_do_is_a_silence_of_all() -> None:

@@ -51,8 +51,8 @@ def test_a_group_has_its_channels_and_sizes_and_inherits_the_rest(load) -> None:
         "i1": [100_000, 100_003],
         "i2": [100_001, 100_004],
         "i3": [100_002, 100_005],
-        "i4": [200_000, 200_002],
-        "i5": [200_001, 200_003],
+        "i4": [400_000, 400_002],
+        "i5": [400_001, 400_003],
         "i6": [0, 1],
     }
     assert [len(clients[host]["channels"]) for host in ("i1", "i2", "i3", "i4", "i5", "i6")] == [4, 3, 3, 20, 20, 10]
@@ -87,6 +87,18 @@ def test_draws_of_a_group_do_not_depend_on_other_groups_and_without_groups_nothi
     assert config["channels"] == [0, 6]
 
 
+def test_draws_do_not_depend_on_the_order_of_groups(load) -> None:
+    assert configs(load(CODED, PLAIN)) == configs(load(PLAIN, CODED))
+
+
+def test_a_group_without_channels_because_those_of_traffic_change_needs_some_in_an_open_loop(load) -> None:
+    with pytest.raises(DescriptionError) as refused:
+        load("open: {clients: [i1], flows_per_s: 8}", changes=("{at: 10 s, traffic: {channels: 0}}",))
+    (found,) = refused.value.mistakes
+    answer = "flows_per_s of group 'open' begins flows, and 0 channels have none; keep at least 1 channel"
+    assert str(found) == f"e.yaml:11: change 1: traffic: channels: {answer}"
+
+
 def test_an_open_loop_is_that_of_a_group_and_excludes_a_think_time(load) -> None:
     open_loop = "open: {clients: [i1, i2], channels: 4, flows_per_s: 8}"
     described = load(open_loop, "none: {clients: [i3], think_time: null}", traffic="channels: 6, think_time: 1 s")
@@ -103,7 +115,22 @@ def test_the_load_of_all_groups_is_compared_with_the_link(load) -> None:
     flows = "channels: 4, flow_sizes: 1 MB, flows_per_s: 4"
     groups = [f"{name}: {{clients: [i{number}], {flows}}}" for number, name in enumerate(("one", "two"), 1)]
     (found,) = [str(each) for each in description_warnings(*load(*groups)) if "flows a second" in each.message]
-    assert found.startswith("e.yaml:7: traffic: group 'one': flows_per_s: 4 flows a second of 1 MB in the mean and 4")
+    flows = "4 flows a second of 1 MB in the mean of group"
+    assert found.startswith(f"e.yaml:7: traffic: group 'one': flows_per_s: {flows} 'one' and {flows} 'two' ask")
+
+
+def test_channels_of_traffic_that_no_client_has_are_doubted(load) -> None:
+    everyone = "all: {clients: [i1, i2, i3, i4, i5, i6], channels: 4}"
+
+    def doubts(*groups: str, traffic: str = "channels: 10") -> list[str]:
+        found = description_warnings(*load(*groups, traffic=traffic))
+        return [str(each) for each in found if "no effect" in each.message]
+
+    (doubt,) = doubts(everyone)
+    assert doubt.startswith("e.yaml:5: traffic: channels: 10 has no effect, as each client is in a group with channels")
+    assert doubts(everyone, traffic="channels: 0") == doubts(CODED, PLAIN) == []
+    with pytest.raises(DescriptionError, match="change 1: traffic: no client's load changes, as each is in a group"):
+        load(everyone, changes=("{at: 10 s, traffic: {channels: 12}}",))
 
 
 def test_a_group_can_be_set_by_the_command_line(load) -> None:
@@ -123,7 +150,7 @@ def test_groups_change_during_a_run_and_follow_the_keys_that_they_do_not_have(lo
     )
     clients = configs(described)
     assert clients["i2"]["changes"] == [{"after_ns": 10**10, "channels": [100_001, 100_004, 100_007, 100_010]}]
-    assert clients["i4"]["changes"] == [{"after_ns": 2 * 10**10, "channels": [200_000]}]
+    assert clients["i4"]["changes"] == [{"after_ns": 2 * 10**10, "channels": [400_000]}]
     first, second, third = described[1].versions
     assert list(version_differences(first, second)) == [
         "traffic.channels 12 instead of 10",

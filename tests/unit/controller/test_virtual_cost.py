@@ -83,6 +83,14 @@ def test_larger_captures_links_and_loads_take_more_memory(project: Path) -> None
     assert estimate("traffic.channels=100000") > base + 500 * 10**6
 
 
+def test_an_open_loop_has_its_own_rate_however_few_channels_it_has(project: Path) -> None:
+    def estimate(channels: int) -> Size:
+        group = f"{{clients: [i1], channels: {channels}, flows_per_s: 500, flow_sizes: 1 kB}}"
+        return disk(*load_experiment(project / "examples/geo.yaml", [f"traffic.groups.open={group}"]))
+
+    assert estimate(1) == estimate(100)
+
+
 def test_the_kernel_of_a_run_that_would_fill_it_has_more_memory() -> None:
     assert kernel_memory_mb(Size(300 * 10**6)) == 2048
     assert kernel_memory_mb(Size(5 * 10**9)) == 10 * 1024

@@ -17,6 +17,7 @@ from atoll_cli.commands.report import View, report_comparison
 from atoll_cli.terminal.results_text import print_results
 from atoll_core.errors import RunError, UsageError
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
+from atoll_core.experiment.traffic import Load, Traffic
 from atoll_core.lab.network import Network
 from atoll_core.units import Rate
 from atoll_hosts.binary import find_binary
@@ -121,6 +122,17 @@ def test_runs_of_unlike_laboratories_seeds_chains_and_revisions_say_so(runs: lis
         ),
         DASH,
     )
+
+
+def test_channels_that_follow_from_those_of_a_group_are_not_unlike(tmp_path: Path) -> None:
+    def grouped(channels: int) -> RunDir:
+        near = Load(channels, "1 kB", 5001, name="near", clients=("i1",))
+        far = Load(20, "1 kB", 5001, name="far", clients=("i2", "i3", "i4", "i5", "i6"))
+        return run_of(tmp_path / "runs", experiment(traffic=Traffic(20, "1 kB", 5001, groups=(near, far))), {})
+
+    found = likeness_of(compare([grouped(2), grouped(4)]))
+    assert dict(found.unlike) == {}
+    assert dict(found.settings) == {"traffic.groups.near.channels": ("2", "4")}
 
 
 def test_runs_in_virtual_time_on_different_kernels_are_refused(tmp_path: Path, runs: list[RunDir]) -> None:

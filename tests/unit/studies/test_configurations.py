@@ -184,7 +184,7 @@ def test_samples_of_one_seed_stand_for_it_by_their_median(runs: Runs) -> None:
 
 
 def test_another_configuration_may_be_the_baseline(compared: Results, runs: Runs) -> None:
-    paths = [RunDir(run.path) for run in compared.all_runs]
+    paths = [RunDir(run.path) for run in compared.all_runs if run.path]
     found = compare(paths, ["goodput"], {"tcp.congestion_control": "bbr"})
     assert section(found, "goodput, Mbit/s")["A  cubic"][4:7] == ("-11.000", "-52.4%", "-12.000 to -10.000")
     with pytest.raises(UsageError, match=r"--baseline tcp\.congestion_control=reno: unknown level"):
@@ -292,7 +292,7 @@ def test_markdown_and_page_hold_configurations_and_every_run(compared: Results) 
 
 def test_tables_are_written_as_csv_and_parquet(compared: Results, tmp_path: Path) -> None:
     """With --per-run those of the runs."""
-    paths = [run.path for run in compared.all_runs]
+    paths = [run.path for run in compared.all_runs if run.path]
     for form, read in (("csv", pl.read_csv), ("parquet", pl.read_parquet)):
         report_comparison(paths, View(out=tmp_path / f"figures.{form}"))
         figures = read(tmp_path / f"figures.{form}").filter(figure="goodput")

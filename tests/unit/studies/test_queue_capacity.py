@@ -242,7 +242,7 @@ def test_queues_of_both_directions_that_change_together_are_one_queue(tmp_path: 
 
 def test_regimes_are_a_column_of_runs_and_a_table_of_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = study_with(tmp_path, "  traffic.channels: [5, 50]\n")
-    changed = read_results(place).runs[0].path
+    changed = read_results(place).directories[0][1]
     summary = RunDir(changed).summary()
     RunDir(changed).write_summary({**summary, "regime": {**summary["regime"], "regime": "congestion"}})
     results = read_results(place)
@@ -267,7 +267,7 @@ def test_without_packet_sizes_the_recommendation_is_in_bytes_alone() -> None:
 
 def test_a_repeated_transfer_of_which_one_download_broke_off_has_the_median_time(tmp_path: Path) -> None:
     place = study_with(tmp_path, "  traffic.channels: [5, 50]\n")
-    path = read_results(place).runs[0].path
+    path = read_results(place).directories[0][1]
     summary = {**RunDir(path).summary(), "transfer_bytes": 10**6, "transfer_complete": False}
     for seconds, expected in ((12.0, 12.0), (None, math.inf)):
         RunDir(path).write_summary({**summary, "transfer_s": seconds})

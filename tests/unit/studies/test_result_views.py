@@ -131,7 +131,7 @@ def test_two_factors_of_numbers_are_a_map(grid: Results) -> None:
         for column, queue in enumerate(sorted(QUEUES_KB))
         for row, load in enumerate(LOADS)
     }
-    of_one = compare([RunDir(run.path) for run in grid.runs if run.configuration % 2])  # all of one load
+    of_one = compare([RunDir(path) for run, path in grid.directories if run.configuration % 2])  # all of one load
     assert of_one.factors == ("links.sat.to_island.queue",)
     assert heat_map(of_one, "goodput") is None
 
@@ -185,7 +185,7 @@ def test_completion_times_of_an_analysed_run(tmp_path: Path) -> None:
 
 def test_a_page_has_its_plots_in_it_and_beside_it(grid: Results, tmp_path: Path) -> None:
     page = tmp_path / "grid.html"
-    report_comparison([run.path for run in grid.runs], View(["goodput"], out=page))
+    report_comparison([path for _, path in grid.directories], View(["goodput"], out=page))
     html = page.read_text(encoding="utf-8")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["grid-plots", "grid.html"]
     names = ["flow-completion-times", "goodput", "goodput-map"]
@@ -198,7 +198,7 @@ def test_a_page_has_its_plots_in_it_and_beside_it(grid: Results, tmp_path: Path)
 
 
 def test_too_few_runs_for_medians_have_distributions_all_the_same(grid: Results) -> None:
-    pair = compare([RunDir(run.path) for run in grid.runs[:2]])
+    pair = compare([RunDir(path) for _, path in grid.directories[:2]])
     assert [name for _, name, _ in plots(pair)] == ["flow-completion-times"]
 
 
