@@ -13,7 +13,7 @@ from typing import Any
 
 from hatchling.builders.wheel import WheelBuilder
 
-from atoll_testbed.run.run_request import revision
+from atoll_testbed.run.run_request import clone_revision
 
 CLONE = Path(__file__).resolve().parents[1]
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -33,7 +33,7 @@ def main(binaries: Path, out: Path) -> None:
     """Make the wheels and print their paths."""
     with tempfile.TemporaryDirectory() as scratch:
         revision_file = Path(scratch) / "revision.txt"
-        revision_file.write_text(f"{revision() or ''}\n")
+        revision_file.write_text(f"{clone_revision(Path(__file__)) or ''}\n")
         files = {str(path): f"atoll_hosts/binaries/{path.name}" for path in binaries.glob("atoll-host-*")}
         files[str(revision_file)] = "atoll_core/revision.txt"
         for architecture in ARCHITECTURES:

@@ -142,6 +142,8 @@ def init(
     """
     from atoll_cli.commands.init import initialise, list_templates
 
+    if listing and directory is not None:
+        raise UsageError("--list writes nothing: leave out DIR, or --list")
     if listing:
         list_templates(as_json=json)
     elif directory is None:

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Templates of a directory to begin with: a shipped study with its experiment and lab, as files that need no others."""
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from atoll_core.clone import clone_root
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import MachineError, UsageError
 
 _STUDIES = {"demo": "geo-queues", "pep": "geo-full-peps", "coder": "coder-loss"}  # in the shipped studies
 
-_LINES_OF_THE_REPOSITORY = re.compile(r"^# (SPDX|yaml-language-server).*\n", re.MULTILINE)
+_OF_THE_REPOSITORY = re.compile(r"^# (SPDX|yaml-language-server).*\n|[;.] docs/\S+ explains it(?=\.)", re.MULTILINE)
 
 _README = """\
 # {title}
@@ -20,12 +22,15 @@ Made by `atoll init --template {name}`. {text}
 
     atoll check lab.yaml experiment.yaml study.yaml             # every mistake, with its line and a remedy
     atoll plan experiment.yaml --graph lab.svg                  # flow entries, addresses, jobs; draws the lab
+    atoll setup                                                 # lists and installs the packages that runs need
+    atoll kernel build                                          # the kernel for virtual time; minutes, once
     atoll run experiment.yaml --on virtual --duration '20 s'    # a run: verdict, figures, report below runs/
     atoll watch --open                                          # the live page, and replays of runs
     atoll sweep study.yaml --dry-run                            # the runs of the study; without --dry-run: makes them
 
-`--on virtual` needs a kernel, which `atoll kernel build` builds once. Without it, the run is in real time.
-`atoll setup` lists and installs the packages for both. `atoll init --list` prints the folder of more examples.
+Virtual time (`--on virtual`, and the study) is for x86-64 alone. Without `--on virtual`, `atoll run` is in real time on
+this machine, as root, and needs no kernel; so are the runs of a study with `platform: mininet`.
+`atoll init --list` prints the folder of more examples.
 """
 
 
@@ -44,9 +49,8 @@ def template_names() -> tuple[str, ...]:
 
 def examples() -> Path:
     """The folder of the shipped examples: in a clone, or where the package is installed. Raises MachineError."""
-    clone = Path(__file__).resolve().parents[2] / "examples"
-    if clone.is_dir():
-        return clone
+    if root := clone_root():
+        return root / "examples"
     for file in metadata.files("atoll") or ():
         if file.match("share/atoll/examples/README.md"):
             return Path(file.locate()).resolve().parent
@@ -72,14 +76,19 @@ def write_template(directory: Path, name: str) -> tuple[str, ...]:
     template = load_template(name)
     readme = _README.format(title=directory.resolve().name, name=name, text=template.text)
     files = {**template.files, "README.md": readme}
+    written: list[Path] = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if any(directory.iterdir()):
             raise UsageError(f"{directory}: has files already, and none is overwritten; name a new directory")
         for file, content in files.items():
-            with (directory / file).open("x", encoding="utf-8") as written:
-                written.write(content)
+            with (directory / file).open("x", encoding="utf-8") as stream:
+                written.append(directory / file)
+                stream.write(content)
     except OSError as error:
+        for path in written:
+            with contextlib.suppress(OSError):
+                path.unlink()
         reason = f"{directory}: {error.strerror}; name a new directory below one that you can write"
         raise UsageError(reason) from None
     return tuple(files)
@@ -93,4 +102,4 @@ def _standing_alone(file: Path, key: str) -> tuple[str, Path]:
 
 
 def _own_text(file: Path) -> str:
-    return _LINES_OF_THE_REPOSITORY.sub("", file.read_text(encoding="utf-8"))
+    return _OF_THE_REPOSITORY.sub("", file.read_text(encoding="utf-8"))

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 from atoll_hosts.binary import VARIABLE, find_binary, static_name
 from atoll_hosts.ssh.installation import FOLDER
-from atoll_testbed.run.run_request import revision
+from atoll_testbed.run.run_request import clone_revision, revision
 
 
 @pytest.fixture(scope="module")
@@ -118,18 +119,62 @@ def test_an_installed_atoll_says_what_it_is(installed: Path) -> None:
 
 
 def test_remedies_name_nothing_that_only_a_clone_has(installed: Path) -> None:
-    """Where no tool of the machine is on PATH."""
+    """Where no tool of the machine is on PATH, on an architecture for which there is no atoll-host."""
     program = (
-        "import os; os.environ['PATH'] = '/nowhere'\n"
-        "from atoll_core.clone import remedy\n"
+        "import os, platform; os.environ['PATH'] = '/nowhere'; platform.machine = lambda: 'riscv64'\n"
+        "from atoll_core.errors import AtollError\n"
+        "from atoll_emulation.mininet_lab import mininet_path\n"
         "from atoll_emulation.this_machine.host_requirements import missing_tools\n"
-        "print(remedy('in a clone', 'installed'), *missing_tools(), sep='\\n')"
+        "from atoll_hosts.binary import find_binary\n"
+        "from atoll_hosts.ssh.installation import binary_for\n"
+        "print(*missing_tools())\n"
+        "mininet_path.find_mininet = lambda: None\n"
+        "for call in (mininet_path.load_mininet, find_binary, lambda: binary_for('mips64')):\n"
+        "    try: print(call())\n"
+        "    except (AtollError, ImportError) as error: print(str(error).replace('\\n', ' '))"
     )
-    where, _, missing = output(installed, installed / "bin/python", "-c", program).partition("\n")
-    assert where == "installed"
-    assert "mnexec" in missing
-    assert "run `atoll setup`" in missing
-    assert "make " not in missing
+    tools, mininet, binary, of_host = output(installed, installed / "bin/python", "-c", program).splitlines()
+    assert "mnexec" in tools
+    assert "run `atoll setup`" in tools
+    assert mininet == "Mininet is not installed: `atoll setup` says how"
+    assert binary.endswith("; install a wheel of atoll for riscv64")
+    assert of_host.startswith("there is no atoll-host-mips64 in ")
+    assert not [line for line in (tools, mininet, binary, of_host) if "make " in line or "tools/" in line]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "reason"),
+    [("armv7l", "there are wheels for x86_64 and aarch64"), ("x86_64", "no wheel was made")],
+)
+def test_wheels_stay_where_no_new_one_is_made(project: Path, tmp_path: Path, architecture: str, reason: str) -> None:
+    clone = tmp_path / "clone"
+    command = ["git", "-c", f"safe.directory={project}", "clone", "--quiet", "--shared", project, clone]
+    subprocess.run(command, check=True, timeout=60)
+    for name in ("dist", "wheels.py"):
+        shutil.copy(project / "tools" / name, clone / "tools" / name)
+    (clone / "tools/release").write_text("#!/bin/sh\nexit 1\n")
+    (clone / ".venv").symlink_to(sys.prefix)
+    (clone / "dist").mkdir()
+    wheel = clone / "dist/atoll-0.1.0-py3-none-manylinux_2_17_x86_64.whl"
+    wheel.write_text("made before")
+    done = subprocess.run([clone / "tools/dist", architecture], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert wheel.read_text() == "made before"
+
+
+def test_a_wheel_has_the_revision_of_its_clone(project: Path, binaries: Path, tmp_path: Path) -> None:
+    """Not that of the clone whose environment makes it."""
+    clone = tmp_path / "clone"
+    command = ["git", "-c", f"safe.directory={project}", "clone", "--quiet", "--shared", project, clone]
+    subprocess.run(command, check=True, timeout=60)
+    shutil.copy(project / "tools/wheels.py", clone / "tools/wheels.py")
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", "-C", clone, *identity, "commit", "-qam", "one more", "--allow-empty"], check=True)
+    make_wheels(clone, binaries, tmp_path, umask=0o22)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        assert wheel.read("atoll_core/revision.txt").decode().strip() == clone_revision(clone / "tools/wheels.py")
+    assert clone_revision(clone / "tools/wheels.py") != revision()
 
 
 def test_the_wheel_holds_every_file_of_the_packages(project: Path, installed: Path) -> None:

@@ -2,6 +2,7 @@
 """`atoll init DIR`: a lab, an experiment and a study to begin with."""
 
 import json
+import shlex
 from pathlib import Path
 
 from atoll_studies.templates import examples, load_template, template_names, write_template
@@ -25,4 +26,5 @@ def initialise(directory: Path, template: str, *, as_json: bool) -> None:
         print(json.dumps({"directory": str(directory), "template": template, "files": files}))
         return
     print(f"{directory}: {', '.join(files)}")
-    print("README.md has the commands to try; the first is: atoll check lab.yaml experiment.yaml study.yaml")
+    print("README.md has the commands to try; the first:")
+    print(f"cd {shlex.quote(str(directory))} && atoll check lab.yaml experiment.yaml study.yaml")

@@ -98,18 +98,22 @@ def print_path() -> None:
 @kernel.command(epilog="Example: atoll kernel clean")
 def clean(json: Json = False) -> None:
     """Remove kernels of other versions of atoll, except running ones; other checkouts have to build theirs again."""
+    from atoll_core.errors import MachineError
     from atoll_emulation.uml.cache import remove_kernels, unused_kernels
 
-    removed, running = ([*map(str, paths)] for paths in remove_kernels(unused_kernels()))
+    removal = remove_kernels(unused_kernels())
     if json:
+        removed, running = ([*map(str, paths)] for paths in (removal.removed, removal.in_use))
         print(json_format.dumps({"removed": removed, "running": running}))
-        return
-    for path in removed:
-        print(f"removed {path}")
-    for path in running:
-        print(f"kept {path}: a lab is running in it")
-    if not (removed or running):
-        print("nothing to remove")
+    else:
+        for path in removal.removed:
+            print(f"removed {path}")
+        for path in removal.in_use:
+            print(f"kept {path}: a lab is running in it")
+        if not (removal.removed or removal.in_use or removal.failures):
+            print("nothing to remove")
+    if removal.failures:
+        raise MachineError("\n".join(removal.failures))
 
 
 def _to_json(status: "KernelStatus") -> dict[str, object]:

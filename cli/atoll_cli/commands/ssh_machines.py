@@ -61,7 +61,8 @@ async def _enroll(machines: list[InventoryMachine], *, yes: bool, as_json: bool)
                 print(f"{name:<10} {access!s:<24} {key.algorithm} {key.fingerprint}{'  known' if key.known else ''}")
             keys += [] if key.known else [key]
         question = f"trust {'this key' if len(keys) == 1 else f'these {len(keys)} keys'} from now on?"
-        if keys and (yes or confirm(question, "compare the keys with those on the machines' consoles, then add --yes")):
+        otherwise = "compare the keys with those on the machines' consoles, then add --yes"
+        if keys and (yes or confirm(question, otherwise, as_json=as_json)):
             write_keys(keys)
         failed = failed or not all(map(_is_enrolled, keys))
     if as_json:

@@ -4,13 +4,14 @@
 import sys
 
 
-def confirm(question: str, otherwise: str) -> bool:
+def confirm(question: str, otherwise: str, *, as_json: bool) -> bool:
     """Ask on the terminal; returns whether the answer is yes.
 
-    Without a terminal the answer is no, and ``otherwise`` is printed on standard error.
+    Without a terminal, and with --json, which shows nothing before, the answer is no, and ``otherwise`` is printed on
+    standard error.
     """
-    if sys.stdin is None or not sys.stdin.isatty():
+    if as_json or sys.stdin is None or not sys.stdin.isatty():
         print(otherwise, file=sys.stderr)
         return False
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # --json has standard output for itself
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

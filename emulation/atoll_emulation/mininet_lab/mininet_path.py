@@ -9,6 +9,8 @@ import importlib.util
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 
+from atoll_core.clone import remedy
+
 SYSTEM_PACKAGES = ("/usr/lib/python3/dist-packages", "/usr/local/lib/python3/dist-packages")
 
 
@@ -23,7 +25,8 @@ def load_mininet() -> None:
         return
     spec = find_mininet()
     if spec is None or spec.loader is None:
-        raise ImportError("Mininet is not installed: `atoll setup` says how", name="mininet")
+        advice = remedy("`make setup` installs it", "`atoll setup` says how")
+        raise ImportError(f"Mininet is not installed: {advice}", name="mininet")
     package = importlib.util.module_from_spec(spec)
     sys.modules["mininet"] = package
     spec.loader.exec_module(package)

@@ -5,14 +5,12 @@ Runs, studies, and files of runs that were not fetched from a machine's spool ar
 """
 
 import contextlib
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from atoll_core.errors import MachineError
-from atoll_emulation.this_machine.used_files import used_files, user_of
-from atoll_emulation.uml.cache import own_cache, removable_kernels, remove_kernels
+from atoll_emulation.this_machine.used_files import Removal, remove_unused, used_files, user_of, with_all_below
+from atoll_emulation.uml.cache import own_cache, removable_kernels, remove_kernels, shared_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +21,11 @@ class CachedEntry:
     size_bytes: int  # on the disk
     user: int | None  # a process that uses it
 
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it is a kernel for virtual time, or the files of a build of one."""
+        return self.path.parent in (own_cache(), shared_cache())
+
 
 def cached_entries() -> list[CachedEntry]:
     """The entries of caches that this user may remove."""
@@ -32,31 +35,17 @@ def cached_entries() -> list[CachedEntry]:
     return [CachedEntry(path, _size_bytes(path), user_of(path, used)) for path in (*removable_kernels(), *others)]
 
 
-def remove_entries(entries: Iterable[CachedEntry]) -> list[Path]:
-    """Remove entries that no process uses; returns them. Raises MachineError."""
-    used, kernels = used_files(), removable_kernels()
-    unused = [entry.path for entry in entries if not user_of(entry.path, used)]
-    removed, _ = remove_kernels(path for path in unused if path in kernels)
-    for path in unused:
-        if path not in kernels:
-            _remove(path)
-            removed.append(path)
-    return removed
-
-
-def _remove(path: Path) -> None:
-    try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    except OSError as error:
-        raise MachineError(f"{error.filename or path}: {error.strerror}; it stays in the cache") from None
+def remove_entries(entries: Iterable[CachedEntry]) -> Removal:
+    """Remove entries that no process uses, and no kernel while another process builds or removes some."""
+    entries = list(entries)
+    removal = remove_kernels(entry.path for entry in entries if entry.is_kernel)
+    remove_unused((entry.path for entry in entries if not entry.is_kernel), removal)
+    return removal
 
 
 def _size_bytes(path: Path) -> int:
     total = 0
-    for each in (path, *(() if path.is_symlink() else path.rglob("*"))):
+    for each in with_all_below(path):
         with contextlib.suppress(OSError):
             total += 512 * each.lstat().st_blocks
     return total

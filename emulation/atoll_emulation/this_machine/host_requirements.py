@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from atoll_core.clone import remedy
 from atoll_core.errors import MachineError
 from atoll_core.platforms import HARDWARE, MININET, VIRTUAL
 from atoll_core.plural import listed
@@ -63,19 +64,16 @@ def free_memory(meminfo: Path = _MEMINFO) -> Size:
 
 
 def missing_tools() -> list[str]:
-    """A line for each package that is not installed."""
-    missing: dict[str | None, list[str]] = {}
-    for need in missing_needs("lab"):
-        missing.setdefault(need.package, []).append(str(need))
-    return [
-        f"missing {', '.join(names)}: "
-        + (
-            f"run `atoll setup`, or `{install_text([package])}`"
-            if package
-            else "this distribution has no package of it"
-        )
-        for package, names in missing.items()
-    ]
+    """A line for all that packages of the distribution have, and one for what none of them has."""
+    needs = missing_needs("lab")
+    packages, by_hand = packages_of(needs), [str(need) for need in needs if need.package is None]
+    lines: list[str] = []
+    if packages:
+        names = ", ".join(str(need) for need in needs if need.package)
+        lines.append(f"missing {names}: run {remedy('`make setup`', '`atoll setup`')}, or {install_text(packages)}")
+    if by_hand:
+        lines.append(f"missing {', '.join(by_hand)}: this distribution has no package of it; install by hand")
+    return lines
 
 
 def _complete_path() -> None:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from atoll_emulation.mininet_lab.mininet_path import find_mininet
+from atoll_emulation.uml.recipe import architecture_problem
 
 _TABLE = Path(__file__).with_name("packages.txt")
 
@@ -18,30 +19,26 @@ class Family:
     """Distributions with the same package manager."""
 
     name: str  # a column of the table; the ID or ID_LIKE in os-release(5)
-    short: str  # the command as people type it
-    commands: tuple[tuple[str, ...], ...]  # that install the packages whose names follow the last of them
+    short: str  # how people install packages
+    install: tuple[str, ...]  # a command that installs the packages whose names follow, after asking
+    unattended: tuple[str, ...]  # its options to install without asking
+    update: tuple[str, ...] = ()  # fetches the lists of packages, if that is a command of its own
     is_tested: bool = False
 
 
 DEBIAN = Family(
     "debian",
     "apt install",
-    (("apt-get", "update"), ("apt-get", "install", "--yes", "--no-install-recommends")),
+    ("apt-get", "install", "--no-install-recommends"),
+    ("--yes", "--no-remove", "-o", "DPkg::Lock::Timeout=300"),
+    update=("apt-get", "update"),
     is_tested=True,
 )
 _FAMILIES = (
     DEBIAN,
-    Family("fedora", "dnf install", (("dnf", "install", "--assumeyes"),)),
-    Family("arch", "pacman -S", (("pacman", "-S", "--needed", "--noconfirm"),)),
+    Family("fedora", "dnf install", ("dnf", "install"), ("--assumeyes",)),
+    Family("arch", "pacman -S", ("pacman", "-S", "--needed"), ("--noconfirm",)),
 )
-
-USES = {
-    "--on mininet": ("lab",),
-    "--on virtual": ("lab", "start"),
-    "atoll kernel build": ("build", "source"),
-    "iperf3, ping": ("extra",),
-}
-"""By platform, command or feature of users: the uses in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +67,12 @@ class Need:
         return f"{self.name}'s Python package" if self.kind == "module" else self.name
 
 
+def uses_here() -> dict[str, tuple[str, ...]]:
+    """By platform, command or feature that this machine can have: the uses in the table."""
+    of_kernel = {"--on virtual": ("lab", "start"), "atoll kernel build": ("build", "source")}
+    return {"--on mininet": ("lab",), **({} if architecture_problem() else of_kernel), "iperf3, ping": ("extra",)}
+
+
 def family() -> Family | None:
     """The family of this machine's distribution; None if it is unknown."""
     try:
@@ -91,8 +94,10 @@ def packages_of(needs: Iterable[Need]) -> list[str]:
 
 
 def install_text(packages: Iterable[str]) -> str:
-    """A short command that installs packages."""
-    return " ".join([(family() or DEBIAN).short, *packages])
+    """A short command that installs packages, in backticks; Debian's on an unknown distribution."""
+    distribution = family()
+    command = " ".join([(distribution or DEBIAN).short, *packages])
+    return f"`{command}`" if distribution else f"in Debian: `{command}`"
 
 
 @cache

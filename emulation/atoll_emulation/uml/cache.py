@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,8 +23,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from atoll_core.errors import MachineError
-from atoll_emulation.this_machine.used_files import used_files, user_of
-from atoll_emulation.uml.recipe import chosen_series, may_run, numbers, preference, recipe_for, series_of
+from atoll_emulation.this_machine.used_files import Removal, remove_unused
+from atoll_emulation.uml.recipe import (
+    architecture_problem,
+    chosen_series,
+    may_run,
+    numbers,
+    preference,
+    recipe_for,
+    series_of,
+)
 
 SHARED_VARIABLE = "ATOLL_SHARED_KERNELS"
 """Environment variable with another shared cache than /var/cache/atoll/kernel."""
@@ -49,6 +56,8 @@ class KernelStatus:
     @property
     def problem_text(self) -> str | None:
         """Return a line with the problem and its remedy; None if there is none."""
+        if problem := architecture_problem():
+            return problem
         remedy = "run: atoll kernel build (a few minutes, once)"
         series = chosen_series()
         match self.state:
@@ -135,26 +144,18 @@ def removable_kernels() -> list[Path]:
     return [path for path in entries if path.is_dir()]
 
 
-def remove_kernels(kernels: Iterable[Path]) -> tuple[list[Path], list[Path]]:
-    """Remove kernels, except running ones; returns both kinds.
-
-    Raises MachineError without permission, or while another process builds or removes kernels there.
-    """
-    removed: list[Path] = []
-    running: list[Path] = []
-    used = used_files()
+def remove_kernels(kernels: Iterable[Path]) -> Removal:
+    """Remove kernels, except running ones; none of a cache where another process builds or removes kernels."""
+    removal = Removal()
     for cache, of_cache in groupby(kernels, lambda kernel: kernel.parent):
         try:
             with cache_lock(cache):
-                for kernel in of_cache:
-                    if user_of(kernel, used):
-                        running.append(kernel)
-                    else:
-                        shutil.rmtree(kernel)
-                        removed.append(kernel)
+                remove_unused(of_cache, removal)
+        except MachineError as error:
+            removal.failures.append(str(error))
         except OSError as error:
-            raise MachineError(f"{error.filename or cache}: {error.strerror}; kernels are kept in {cache}") from error
-    return removed, running
+            removal.failures.append(f"{error.filename or cache}: {error.strerror}; kernels are kept in {cache}")
+    return removal
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Literal
 from atoll_core.errors import MachineError
 from atoll_emulation.this_machine.packages import install_text, missing_needs, packages_of
 from atoll_emulation.uml.cache import kernel_status, verify_files
-from atoll_emulation.uml.recipe import recipe_for
+from atoll_emulation.uml.recipe import architecture_problem, recipe_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ def find_virtual_kernel() -> UmlKernel:
 
     Raises UsageError when ATOLL_KERNEL names no release.
     """
+    if problem := architecture_problem():
+        raise MachineError(problem)
     if needs := missing_needs("start"):
         command = install_text(packages_of(needs))
         raise MachineError(f"a kernel for virtual time cannot be started here: {command}")

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import itertools
 import os
+import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,16 @@ RECIPES = (
 
 PREFERRED = ("7.2", "6.1")
 """The series to build and run without a choice of the user's, the best first."""
+
+
+def architecture_problem() -> str | None:
+    """Why this machine can neither build nor run a kernel for virtual time; None if it can."""
+    if platform.machine() == "x86_64":
+        return None
+    return (
+        f"there is no virtual time on {platform.machine()}: User-Mode Linux exists for x86 alone; "
+        "runs are in real time: --on mininet"
+    )
 
 
 def recipe_for(release: str) -> Recipe:

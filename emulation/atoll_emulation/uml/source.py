@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernel sources: Debian's packages, installed or downloaded, and the tools a build takes."""
 
-import platform
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from atoll_core.errors import MachineError, UsageError
-from atoll_emulation.this_machine.packages import install_text, missing_needs, packages_of
-from atoll_emulation.uml.recipe import Recipe, chosen_series, numbers, series_of
+from atoll_emulation.this_machine.packages import DEBIAN, family, install_text, missing_needs, packages_of
+from atoll_emulation.uml.recipe import Recipe, architecture_problem, chosen_series, numbers, series_of
 
 CommandRunner = Callable[[Sequence[str], str, Path], object]
 """Runs a program in a directory; raises LabError that begins with the second argument if it fails."""
@@ -31,15 +30,21 @@ def find_source(file: Path | None, recipe: Recipe, folder: Path = Path("/usr/src
     if file and not file.is_file():
         wrong = "is no archive of kernel sources" if file.exists() else "no such file"
         raise UsageError(f"--source {file}: {wrong}; name an archive of kernel sources, such as linux-6.1.192.tar.xz")
-    if platform.machine() != "x86_64":
-        raise MachineError(f"User-Mode Linux exists for x86 alone, and this machine is {platform.machine()}")
+    if problem := architecture_problem():
+        raise MachineError(problem)
     archives = [file] if file else _installed_archives(recipe, folder)
     is_downloaded = not archives and recipe.suite is not None
-    missing = packages_of(missing_needs("build", *(["source"] if is_downloaded else [])))
+    missing, lines = packages_of(missing_needs("build", *(["source"] if is_downloaded else []))), list[str]()
     if not archives and not is_downloaded:
-        missing = sorted([*missing, recipe.package])
+        if family() == DEBIAN:
+            missing = sorted([*missing, recipe.package])
+        else:
+            archive = f"linux-{recipe.series}.tar.xz"
+            lines.append(f"there is no {archive} here; download it, and name it: atoll kernel build --source {archive}")
     if missing:
-        raise MachineError(f"building a kernel needs packages that are not installed: {install_text(missing)}")
+        lines.append(f"building a kernel needs packages that are not installed: {install_text(missing)}")
+    if lines:
+        raise MachineError("\n".join(lines))
     return archives[-1] if archives else None
 
 

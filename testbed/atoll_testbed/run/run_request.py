@@ -110,13 +110,15 @@ _PACKAGES = (":(top,glob)*/atoll_*/**", ":(top,glob)api/atoll/**")  # git pathsp
 
 
 def revision() -> str | None:
-    """The git revision of the clone, or of the wheel's build; None in other installations.
+    """The git revision of the clone, or of the wheel's build; None in other installations."""
+    return built_revision() or clone_revision(Path(__file__))
+
+
+def clone_revision(file: Path) -> str | None:
+    """The git revision of the clone that a file belongs to; None if git does not know the file.
 
     Of a modified work tree with +, and with a hash of the changes if packages are changed: ``0123456789ab+89abcdef``.
     """
-    if built := built_revision():
-        return built
-    file = Path(__file__)
     try:
         _git(file.parent, "ls-files", "--error-unmatch", file.name)  # a package installed inside of other work has none
         version = _git(file.parent, "describe", "--always", "--dirty=+", "--abbrev=12")

@@ -427,14 +427,13 @@ def test_a_machine_that_has_everything_is_not_refused(tmp_path: Path) -> None:
 
 
 def test_everything_that_is_missing_is_said_at_once(tmp_path: Path) -> None:
-    """Tools of three packages and the tun device: a line each, with the remedy."""
+    """Tools of three packages in a line, the tun device in another, with remedies."""
     absent = ["ovs-vswitchd", "ovs-vsctl", "mnexec", "nft"]
     with Sandbox(tmp_path, setup="mkdir -p /dev/net && mount -t tmpfs none /dev/net") as sandbox:
         lines = requires(sandbox, "env", f"PATH={tools_without(tmp_path / 'tools', absent)}")
+    packages = "mininet nftables openvswitch-switch"
     assert lines == [
-        "missing ovs-vswitchd, ovs-vsctl: run `atoll setup`, or `apt install openvswitch-switch`",
-        "missing mnexec: run `atoll setup`, or `apt install mininet`",
-        "missing nft: run `atoll setup`, or `apt install nftables`",
+        f"missing ovs-vswitchd, ovs-vsctl, mnexec, nft: run `make setup`, or `apt install {packages}`",
         "/dev/net/tun does not exist: mkdir -p /dev/net && mknod -m 666 /dev/net/tun c 10 200 (as root)",
     ]
 
@@ -442,7 +441,7 @@ def test_everything_that_is_missing_is_said_at_once(tmp_path: Path) -> None:
 def test_mininets_python_package_is_missed_too(tmp_path: Path) -> None:
     hide = f"mkdir {tmp_path}/empty && mount --bind {tmp_path}/empty /usr/lib/python3/dist-packages"
     with Sandbox(tmp_path, setup=hide) as sandbox:
-        assert requires(sandbox) == ["missing mininet's Python package: run `atoll setup`, or `apt install mininet`"]
+        assert requires(sandbox) == ["missing mininet's Python package: run `make setup`, or `apt install mininet`"]
 
 
 def test_a_plain_user_who_may_not_open_tun_is_told_the_remedy(tmp_path: Path) -> None:

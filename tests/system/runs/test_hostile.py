@@ -31,7 +31,7 @@ def test_a_missing_tool_is_named_with_its_remedy(tmp_path: Path) -> None:
     with Sandbox(tmp_path) as sandbox:
         path = tools_without(tmp_path / "tools", ["ethtool", "nft"])
         done = sandbox.run("env", f"PATH={path}", ATOLL, "run", QUICK)
-        assert_refused(done, "ethtool", "nft", "atoll setup")
+        assert_refused(done, "ethtool", "nft", "make setup")
         assert sandbox.traces() == []
 
 

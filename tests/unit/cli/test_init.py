@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """`atoll init`: each template is right as it is written, and nothing that was there is overwritten."""
 
+import errno
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from atoll_studies.templates import template_names
+from atoll_core.errors import UsageError
+from atoll_studies.templates import template_names, write_template
 from tests.support.forked_commands import atoll
 
 pytestmark = pytest.mark.long
@@ -23,7 +27,7 @@ def test_a_template_has_neither_mistakes_nor_warnings_and_needs_no_other_file(tm
     assert sorted(path.name for path in directory.iterdir()) == sorted(FILES)
     checked = atoll("check", *FILES[:3], "--strict", directory=directory)
     assert (checked.returncode, checked.stderr, checked.stdout.count(": ok (")) == (0, "", 3)
-    assert not [file for file in FILES if "$schema" in (text := (directory / file).read_text()) or "../" in text]
+    assert not [file for file in FILES if re.search(r"\$schema|\.\./|docs/", (directory / file).read_text())]
 
 
 def test_the_commands_of_the_readme_can_be_typed_as_they_are(tmp_path: Path) -> None:
@@ -32,7 +36,7 @@ def test_the_commands_of_the_readme_can_be_typed_as_they_are(tmp_path: Path) -> 
     text = (directory / "README.md").read_text()
     assert text.startswith("# mine\nMade by `atoll init --template demo`. The demo: a GEO link of 16 Mbit/s")
     commands = [line.partition("  #")[0].split()[1:] for line in text.splitlines() if line.startswith("    atoll ")]
-    assert [words[0] for words in commands] == ["check", "plan", "run", "watch", "sweep"]
+    assert [words[0] for words in commands] == ["check", "plan", "setup", "kernel", "run", "watch", "sweep"]
     for words in commands:
         if words[0] in {"check", "plan"}:  # others need a kernel or a browser
             done = atoll(*words, directory=directory)
@@ -55,6 +59,27 @@ def test_an_empty_directory_is_filled(tmp_path: Path) -> None:
     assert (tmp_path / "README.md").read_text().startswith(f"# {tmp_path.name}\n")
 
 
+def test_the_command_that_is_printed_can_be_typed_as_it_is(tmp_path: Path) -> None:
+    done = atoll("init", "my study", directory=tmp_path)
+    assert done.stdout.splitlines()[-1] == "cd 'my study' && atoll check lab.yaml experiment.yaml study.yaml"
+
+
+def test_of_a_template_that_cannot_be_written_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Path.open
+
+    def refuse_the_last(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name == "README.md" and path.is_relative_to(tmp_path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refuse_the_last)
+    with pytest.raises(UsageError, match=r"mine: No space left on device; name a new directory"):
+        write_template(tmp_path / "mine", "demo")
+    assert list((tmp_path / "mine").iterdir()) == []
+    monkeypatch.undo()
+    write_template(tmp_path / "mine", "demo")
+
+
 def test_the_list_has_every_template_and_the_folder_of_examples(tmp_path: Path) -> None:
     answer = json.loads(atoll("init", "--list", "--json", directory=tmp_path).stdout)
     assert tuple(answer["templates"]) == template_names()
@@ -69,6 +94,7 @@ def test_the_list_has_every_template_and_the_folder_of_examples(tmp_path: Path) 
     ("words", "line"),
     [
         ([], "name a new directory, or --list"),
+        (["mine", "--list"], "--list writes nothing: leave out DIR, or --list"),
         (
             ["mine", "--template", "pepp"],
             "--template pepp: unknown template; did you mean 'pep'? known templates: demo, pep, coder",

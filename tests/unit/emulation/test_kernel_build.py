@@ -368,7 +368,7 @@ def test_all_that_a_build_lacks_is_told_in_one_line(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PATH", str(tools_without(tmp_path / "tools", ["bison", "flex", "xz"])))
     with pytest.raises(MachineError) as raised:
         find_source(None, OLD, tmp_path)
-    assert str(raised.value).endswith(": apt install bison flex linux-source-6.1 xz-utils")
+    assert str(raised.value).endswith(": `apt install bison flex linux-source-6.1 xz-utils`")
 
 
 def test_an_archive_that_is_none_is_told(tmp_path: Path) -> None:

@@ -190,3 +190,23 @@ def test_a_built_kernel_that_does_not_run_is_told_with_the_choice_that_runs_it(
     assert done.returncode == 0
     assert done.stderr.splitlines()[-1] == f"built {kernel_cache}/6.1.7-{OLD.hash}; to use it, set ATOLL_KERNEL=6.1"
     assert done.stdout == f"Linux 7.2.7-atoll for virtual time: {preferred}\n"
+
+
+def test_where_debians_package_cannot_be_had_a_source_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"ID": "fedora"})
+    with pytest.raises(MachineError) as raised:
+        find_source(None, OLD, tmp_path)
+    assert "linux-source" not in str(raised.value)
+    line = "there is no linux-6.1.tar.xz here; download it, and name it: atoll kernel build --source linux-6.1.tar.xz"
+    assert str(raised.value).splitlines()[0] == line
+
+
+def test_an_architecture_without_virtual_time_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    line = "there is no virtual time on aarch64: User-Mode Linux exists for x86 alone; "
+    assert str(kernel_status().problem_text).startswith(line)
+    for refused in (find_virtual_kernel, lambda: find_source(None, OLD, tmp_path)):
+        with pytest.raises(MachineError, match=f"^{line}"):
+            refused()
