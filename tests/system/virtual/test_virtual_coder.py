@@ -143,7 +143,7 @@ def test_packets_are_held_until_those_before_them_are_recovered(tmp_path: Path, 
     counted = held["boxes"]["coder-i"]
     assert held["udp"]["reordered_packets"] == 0
     assert held["udp"]["lost_packets"] == at_once["udp"]["lost_packets"]
-    assert counted["recovered_packets"] == recovered
+    assert abs(counted["recovered_packets"] - recovered) <= 2  # pings, too, of which one may be lost when the run ends
     assert abs(counted["given_up_packets"] - held["udp"]["lost_packets"]) <= 10
     assert counted["held_packets"] > recovered
     assert counted["held_ns"] / counted["held_packets"] < 100e6
