@@ -132,7 +132,7 @@ def _without_lines(described: Any) -> Any:
     """A description as JSON without its line numbers."""
     if isinstance(described, dict):
         keys = cast("dict[str, Any]", described)
-        none: dict[str, Any] = {"line": 0, "lines": []}
+        none: dict[str, Any] = {"line": 0, "rate_line": 0, "lines": []}
         return {key: none[key] if key in none else _without_lines(value) for key, value in keys.items()}
     if isinstance(described, list):
         return [_without_lines(value) for value in cast("list[Any]", described)]
