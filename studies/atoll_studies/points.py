@@ -78,7 +78,7 @@ def make_points(study: StudyDescription) -> list[Point]:
             Point(
                 id=request.identity(seed),
                 configuration=number,
-                levels=dict(zip(study.factors, configuration.levels, strict=True)),
+                levels=study.levels_by_factor(configuration),
                 repetition=repetition,
                 seed=seed,
                 request=request.with_seed(seed),

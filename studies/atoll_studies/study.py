@@ -102,11 +102,19 @@ class StudyDescription:
     search: QueueSearch | None = None
     file: DescriptionFile | None = None  # the experiment, for the capacities of a search
 
+    @property
+    def level_names(self) -> dict[str, list[str]]:
+        """The names of the levels of each factor."""
+        return {factor: [name for name, _ in levels] for factor, levels in self.factors.items()}
+
+    def levels_by_factor(self, configuration: Configuration) -> dict[str, str]:
+        """The levels of a configuration, by factor."""
+        return dict(zip(self.factors, configuration.levels, strict=True))
+
     def other_levels(self, configuration: Configuration) -> tuple[str, ...]:
         """The levels of a configuration without the capacity that is searched."""
         searched = self.search and self.search.over
-        levels = zip(self.factors, configuration.levels, strict=True)
-        return tuple(level for factor, level in levels if factor != searched)
+        return tuple(level for factor, level in self.levels_by_factor(configuration).items() if factor != searched)
 
     def capacity(self, configuration: Configuration) -> int:
         """The capacity (bytes) of the queue that is searched."""

@@ -156,7 +156,7 @@ class StudyDirectory:
             "experiment": str(study.experiment.absolute()),
             "platform": study.platform,
             "backend": study.backend.value,
-            "factors": {name: [level for level, _ in levels] for name, levels in study.factors.items()},
+            "factors": study.level_names,
             "baseline": dict(study.baseline),
             "figures": list(study.figures),
             "warm_up": study.warm_up,
@@ -168,7 +168,7 @@ class StudyDirectory:
             "published": [asdict(published) for published in study.published],
             "provenance": origin and asdict(origin),
             "inventory": str(inventory.absolute()) if inventory else None,
-            "configurations": [dict(zip(study.factors, c.levels, strict=True)) for c in study.configurations],
+            "configurations": [study.levels_by_factor(each) for each in study.configurations],
             "points": [{"id": point.id, "configuration": point.configuration, "seed": point.seed} for point in points],
         }
         replace_text(self.path / "study.json", json.dumps(content, indent=1) + "\n")

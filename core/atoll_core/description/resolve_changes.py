@@ -160,12 +160,13 @@ def _traffic_mistakes(
 ) -> Iterator[tuple[KeyPath, str]]:
     changed: dict[KeyPath, RawGroupChange] = {(): change}
     changed |= {("groups", name): group for name, group in change.groups.items()}
+    loads = start.loads
     for part, given in changed.items():
         key_path = (*after.key_path, "traffic", *part)
-        if part not in start.loads:
+        if part not in loads:
             text = f"no group {part[-1]!r} exists at the start; {suggest(part[-1], start.groups, 'groups')}"
             yield key_path, text
-        elif given.flows_per_s is not None and start.loads[part].flows_per_s is None:
+        elif given.flows_per_s is not None and loads[part].flows_per_s is None:
             text = "the load is a closed loop; write flows_per_s in the experiment's traffic, too, or change channels"
             yield (*key_path, "flows_per_s"), text
     for part, load in after.traffic.loads.items():

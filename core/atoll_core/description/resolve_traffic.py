@@ -29,11 +29,12 @@ Given = Sequence[tuple[KeyPath, RawTraffic | RawTrafficChange]]
 def check_groups(raw: RawTraffic, clients: Sequence[str], mistakes: Mistakes) -> None:
     """Note groups whose keys contradict each other, and clients that do not exist or are in two groups."""
     first_groups: dict[str, str] = {}
+    loads = raw.loads
     for name, group in raw.groups.items():
         key_path = ("traffic", "groups", name)
         if name == REST:
             mistakes.note(key_path, "this is the name of the clients in no group; choose another one")
-        for problem in raw.loads["groups", name].problems():
+        for problem in loads["groups", name].problems():
             mistakes.note(key_path, problem)
         if not group.clients:
             mistakes.note((*key_path, "clients"), "the group has no clients; name at least one, or remove the group")
@@ -51,10 +52,10 @@ def resolve_traffic(
 ) -> Traffic:
     """The load. Its mistakes, and those in files that it names, are noted. ``clients``: of the lab, in its order."""
     settings = _resolve_load(raw, given, mistakes, files)
-    groups: list[Load] = []
+    groups, loads = list[Load](), raw.loads
     for name, group in raw.groups.items():
         own = tuple(client for client in clients if client in group.clients)
-        load = _resolve_load(raw.loads["groups", name], [*_given_by_group(given, name), *given], mistakes, files)
+        load = _resolve_load(loads["groups", name], [*_given_by_group(given, name), *given], mistakes, files)
         first = 1 + clients.index(own[0]) if own else 0  # no group without clients passes the checks
         groups.append(Load(**load, name=name, clients=own, first_channel=first * MAX_CHANNELS))
     grouped = {client for group in groups for client in group.clients}

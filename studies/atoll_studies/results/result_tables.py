@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -64,18 +65,25 @@ def column_name(figure: str, unit: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", f"{figure} {unit}".lower()).strip("_")
 
 
+def figure_column(figure: str) -> str:
+    """The column of a figure."""
+    return column_name(figure, unit_and_digits(figure)[0])
+
+
+def limit_columns(figure: str) -> tuple[str, str]:
+    """``transfer_time_at_least_s``, ``transfer_time_at_most_s``: the limits of a figure that a run did not measure."""
+    unit, _ = unit_and_digits(figure)
+    return column_name(f"{figure} at least", unit), column_name(f"{figure} at most", unit)
+
+
 def _limit_column(figure: str, limits: tuple[float, float]) -> str:
-    """``transfer_time_at_least_s``: the limit of a figure that a run did not measure."""
-    end = "at least" if math.isfinite(limits[0]) else "at most"
-    return column_name(f"{figure} {end}", unit_and_digits(figure)[0])
+    at_least, at_most = limit_columns(figure)
+    return at_least if math.isfinite(limits[0]) else at_most
 
 
 def columns() -> frozenset[str]:
     """The columns that the tables have besides factors."""
-    figures = {column_name(name, unit) for name, (unit, _, _) in FIGURES.items()}
-    figures |= {
-        column_name(f"{name} {end}", FIGURES[name][0]) for name in TRANSFER_FIGURES for end in ("at least", "at most")
-    }
+    figures = {*map(figure_column, FIGURES), *chain.from_iterable(map(limit_columns, TRANSFER_FIGURES))}
     return frozenset({"seed", "verdict", REGIME_COLUMN, VARIATE_COLUMN, *figures, *ORIGIN_COLUMNS, *FIGURE_COLUMNS})
 
 
@@ -94,7 +102,7 @@ def runs_table(results: Results) -> "pl.DataFrame":
                 "seed": run.seed,
                 "verdict": run.verdict,
                 REGIME_COLUMN: run.regime,
-                **{column_name(name, unit_and_digits(name)[0]): run.figures.get(name) for name in measured},
+                **{figure_column(name): run.figures.get(name) for name in measured},
                 **{_limit_column(name, limits): Limits(*limits).finite for name, limits in run.limits.items()},
                 **({} if (size := run.first_flows_bytes) is None else {VARIATE_COLUMN: size}),
                 **dict(zip(ORIGIN_COLUMNS, (run.point, path, run.wall_s, *software), strict=True)),
@@ -173,7 +181,7 @@ def units_of(table: "pl.DataFrame", figures: Iterable[str]) -> dict[str, str]:
     """
     units = {
         VARIATE_COLUMN: unit_of(VARIATE_COLUMN),
-        **{column_name(name, unit): unit for name in figures for unit, _ in [unit_and_digits(name)]},
+        **{figure_column(name): unit_and_digits(name)[0] for name in figures},
     }
     return {f"unit:{column}": units[column] for column in table.columns if units.get(column)}
 

@@ -257,8 +257,7 @@ def read_results(
     estimates = estimate(runs, baselines(configurations, baseline_levels), uncounted, expectations)
     primary = Primary(**study["primary"]) if study.get("primary") else None
     family = tuple(study["figures"] or usual_figures(runs))
-    first: list[str] = [primary.figure] if primary else []
-    shown = tuple(figures or dict.fromkeys([*first, *family]))
+    shown = shown_figures(primary, family, figures)
     return Results(
         name=study["name"],
         factors=tuple(factors),
@@ -311,6 +310,12 @@ def usual_figures(runs: Sequence[StudyRun]) -> list[str]:
     """Return USUAL_FIGURES, with those of named transfers, but not of groups, that any of the runs has."""
     names = [name for name in figure_names(run.figures for run in runs) if group_of_figure(name) is None]
     return [name for usual in USUAL_FIGURES for name in names if general_figure(name) == usual]
+
+
+def shown_figures(primary: Primary | None, family: Sequence[str], figures: Sequence[str]) -> tuple[str, ...]:
+    """The figures that results show: those of ``--figure``, else the primary one and the study's."""
+    first: list[str] = [primary.figure] if primary else []
+    return tuple(figures or dict.fromkeys([*first, *family]))
 
 
 def regime_of(summary: Summary) -> str | None:

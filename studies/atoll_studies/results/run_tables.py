@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from atoll_analysis.figures.run_figures import TRANSFER_FIGURES, figures_of, general_figure, unit_and_digits
+from atoll_analysis.figures.run_figures import TRANSFER_FIGURES, figures_of, general_figure
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
-from atoll_studies.results.result_tables import ORIGIN_COLUMNS, REGIME_COLUMN, column_name
+from atoll_studies.results.result_tables import ORIGIN_COLUMNS, REGIME_COLUMN, figure_column, limit_columns
 from atoll_studies.results.results import (
     Results,
     StudyRun,
@@ -17,6 +17,7 @@ from atoll_studies.results.results import (
     estimate,
     require_baseline,
     require_figures,
+    shown_figures,
     usual_figures,
 )
 from atoll_studies.study import StudyDescription
@@ -37,13 +38,12 @@ def results_of_tables(
     if study.stop or study.search:
         raise UsageError("--runs: a study with 'stop' or 'search' has no fixed runs; report its directory")
     baseline_levels = dict(study.baseline) if baseline is None else baseline
-    require_baseline(baseline_levels, {name: [level for level, _ in levels] for name, levels in study.factors.items()})
+    require_baseline(baseline_levels, study.level_names)
     require_figures(figures)
     runs = _read_runs(study, tables)
-    configurations = [_levels(study, configuration.levels) for configuration in study.configurations]
+    configurations = [study.levels_by_factor(configuration) for configuration in study.configurations]
     family = study.figures or tuple(usual_figures(runs))
-    first: list[str] = [study.primary.figure] if study.primary else []
-    shown = tuple(figures or dict.fromkeys([*first, *family]))
+    shown = shown_figures(study.primary, family, figures)
     return Results(
         name=study.name,
         factors=tuple(study.factors),
@@ -61,10 +61,6 @@ def results_of_tables(
         published=study.published,
         of_tables=True,
     )
-
-
-def _levels(study: StudyDescription, levels: Sequence[str]) -> dict[str, str]:
-    return dict(zip(study.factors, levels, strict=True))
 
 
 def _read_runs(study: StudyDescription, tables: Sequence[Path]) -> list[StudyRun]:
@@ -142,10 +138,10 @@ def _run(number: int, configuration: int, seed: int, row: Mapping[str, str], nam
 
     limits: dict[str, tuple[float, float]] = {}
     for figure in (name for name in names if general_figure(name) in TRANSFER_FIGURES):
-        unit, _ = unit_and_digits(figure)
-        if (least := cell(column_name(f"{figure} at least", unit))) is not None:
+        least, most = map(cell, limit_columns(figure))
+        if least is not None:
             limits[figure] = (least, math.inf)
-        elif (most := cell(column_name(f"{figure} at most", unit))) is not None:
+        elif most is not None:
             limits[figure] = (-math.inf, most)
     origin = {name: row.get(name) or None for name in ORIGIN_COLUMNS}
     return StudyRun(
@@ -155,7 +151,7 @@ def _run(number: int, configuration: int, seed: int, row: Mapping[str, str], nam
         seed=seed,
         verdict=row["verdict"],
         remarks=(),
-        figures={name: cell(column_name(name, unit_and_digits(name)[0])) for name in names},
+        figures={name: cell(figure_column(name)) for name in names},
         provenance=Provenance(
             origin["revision"], origin["platform"] or "", origin["kernel"] or "", origin["kernel_mode"]
         ),
