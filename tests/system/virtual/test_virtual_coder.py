@@ -143,7 +143,12 @@ def test_packets_are_held_until_those_before_them_are_recovered(tmp_path: Path, 
     counted = held["boxes"]["coder-i"]
     assert held["udp"]["reordered_packets"] == 0
     assert held["udp"]["lost_packets"] == at_once["udp"]["lost_packets"]
-    assert abs(counted["recovered_packets"] - recovered) <= 2  # pings, too, of which one may be lost when the run ends
+    # The link loses packets by their numbers, and pings enter it elsewhere among them: one source packet more or less.
+    assert abs(counted["recovered_packets"] - recovered) <= 2
+    for boxes in (at_once["boxes"], held["boxes"]):
+        missing = boxes["coder-w"]["source_packets"] - boxes["coder-i"]["arrived_source_packets"]
+        known = boxes["coder-i"]["recovered_packets"] + boxes["coder-i"]["lost_packets"]
+        assert missing - 1 <= known <= missing  # nothing tells that the last packet of a run is missing
     assert abs(counted["given_up_packets"] - held["udp"]["lost_packets"]) <= 10
     assert counted["held_packets"] > recovered
     assert counted["held_ns"] / counted["held_packets"] < 100e6
