@@ -22,9 +22,6 @@ _LEAST_BACKLOG = 10_000
 _MOST_BACKLOG = 1_000_000  # as in virtual time: a packet behind so many is far too late
 MOST_NAMES = 5
 """Hosts or machines that a line names; of the others it has the number."""
-_FRAME_BYTES = 2304  # what a frame of 1514 bytes takes of a receive buffer (measured on veth, Linux 6.1)
-_LEAST_BUFFER = 1 << 20  # bytes, as the next one
-_MOST_BUFFER = 1 << 23  # 0.4 s of 100 Mbit/s: a packet behind so many is far too late
 
 _UNDELIVERED_DATAGRAMS = "udp.undelivered"
 
@@ -169,12 +166,7 @@ def _longer_backlog(backlog: Backlog) -> str:
     if limit >= _MOST_BACKLOG:
         return "its processors are too slow for the load; a longer backlog does not help"
     needed = min(_MOST_BACKLOG, 2 * (limit + backlog["dropped_packets"]))
-    return f"`sysctl -w net.core.netdev_max_backlog={_rounded_up(_LEAST_BACKLOG, 10, needed)}`"
-
-
-def _rounded_up(least: int, step: int, needed: int) -> int:
-    """Multiply ``least`` by ``step`` until it is enough."""
-    return least if least >= needed else _rounded_up(least * step, step, needed)
+    return f"`sysctl -w net.core.netdev_max_backlog={max(_LEAST_BACKLOG, 10 ** len(str(needed - 1)))}`"
 
 
 def _at_ports(ports: Mapping[str, SwitchPort]) -> Iterator[str]:
@@ -185,20 +177,12 @@ def _at_ports(ports: Mapping[str, SwitchPort]) -> Iterator[str]:
     buffer_bytes = max(counts["receive_buffer_bytes"] for counts in ports.values())
     yield (
         f"{were(sum(drops.values()), 'packet')} lost at Open vSwitch's own sockets ({_counts_text(drops)}), "
-        f"whose receive buffers have {buffer_bytes} bytes each: {_larger_buffers(buffer_bytes, max(drops.values()))}"
+        f"whose receive buffers have {buffer_bytes} bytes each: the machine's processors are too slow for the load"
     )
 
 
 def _counts_text(counts: Mapping[str, int]) -> str:
     return first_of([f"{name} {count}" for name, count in counts.items()], MOST_NAMES)
-
-
-def _larger_buffers(buffer_bytes: int, dropped: int) -> str:
-    """A power of two that holds twice what a port lost; no remedy if the buffers are large already."""
-    if buffer_bytes >= _MOST_BUFFER:
-        return "its processors are too slow for the load; larger buffers do not help"
-    needed = min(_MOST_BUFFER, 2 * (buffer_bytes + dropped * _FRAME_BYTES))
-    return f"`sysctl -w net.core.rmem_default={_rounded_up(_LEAST_BUFFER, 2, needed)}` before the lab is brought up"
 
 
 def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

@@ -21,7 +21,11 @@ from atoll_emulation.mininet_lab.netdev import in_namespace_of
 from atoll_emulation.mininet_lab.nodes import CONTROLLER_PORT, TWIN_PORT, LabNet, TwinProcess, command_twin, make_cables
 from atoll_emulation.mininet_lab.topology import LabTopo
 from atoll_emulation.this_machine.network_state import network_state
-from atoll_emulation.this_machine.packet_sockets import packet_sockets_of
+from atoll_emulation.this_machine.packet_sockets import packet_sockets_of, set_receive_buffers
+
+# Of each port of Open vSwitch's userspace datapath: room for 1,800 frames of full size, as a switch has. The kernel's
+# default holds 93, fewer than a decoder may release at once.
+_PORT_BUFFER_BYTES = 4 << 20
 
 DATAPATHS = {"kernel": "kernel", "user": "userspace"}  # Mininet's word: Open vSwitch's and ours
 
@@ -93,6 +97,11 @@ def build_lab(network: Network, lines: _JsonLines) -> tuple[open_vswitch.OpenVSw
     lines.next()  # the request to start the switches
     net.start()
     verify_switches(net)
+    if datapath == "user":
+        try:
+            set_receive_buffers(switch.daemon.pid, _PORT_BUFFER_BYTES)
+        except LabError as error:
+            lines.send("progress", text=f"Open vSwitch's ports keep the kernel's small receive buffers: {error}")
     return switch, net
 
 

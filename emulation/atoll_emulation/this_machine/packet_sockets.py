@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packet sockets of a process and the frames they dropped, by netlink: sock_diag(7).
+"""Packet sockets of a process: the frames they dropped, by netlink (sock_diag(7)), and how many frames they hold.
 
 Open vSwitch's userspace datapath reads every port through a packet socket (lib/netdev-linux.c of Open vSwitch 3.1,
 ``netdev_linux_rxq_construct``). A frame that does not fit into its receive buffer is dropped and counted at the socket
@@ -8,6 +8,7 @@ statistics, has counted it as received.
 """
 
 import contextlib
+import ctypes
 import errno
 import os
 import socket
@@ -33,6 +34,8 @@ _HEADER = struct.Struct("IHHII")  # nlmsghdr: length, type, flags, sequence numb
 _REQUEST = struct.Struct("BBxxIIII")  # packet_diag_req: family, protocol, inode, what to show, cookie
 _SOCKET = struct.Struct("BBHIII")  # packet_diag_msg: family, type, protocol, inode, cookie
 _ATTRIBUTE = struct.Struct("HH")
+_PIDFD_GETFD = 438  # <asm/unistd.h>, on every architecture
+_SO_RCVBUFFORCE = 33  # <asm-generic/socket.h>
 _LONGEST_REPLY_BYTES = 1 << 16  # more than the kernel puts into one
 
 
@@ -50,7 +53,7 @@ def packet_sockets_of(pid: int) -> dict[str, PacketSocketCounters]:
     Raises LabError where that cannot be read.
     """
     try:
-        inodes, names = _socket_inodes(pid), dict(socket.if_nameindex())
+        inodes, names = set(_socket_descriptors(pid).values()), dict(socket.if_nameindex())
     except OSError as error:
         raise LabError(f"the packet sockets of process {pid} could not be read: {error}") from None
     try:
@@ -59,6 +62,22 @@ def packet_sockets_of(pid: int) -> dict[str, PacketSocketCounters]:
         if error.errno in (errno.ENOENT, errno.EPROTONOSUPPORT):
             raise LabError("this kernel does not report packet sockets (it has no CONFIG_PACKET_DIAG)") from None
         raise LabError(f"the kernel does not report packet sockets: {error.strerror}") from None
+
+
+def set_receive_buffers(pid: int, size_bytes: int) -> None:
+    """Set the receive buffers of the packet sockets that process ``pid`` holds now, also beyond net.core.rmem_max.
+
+    Raises LabError where the kernel does not allow it: pidfd_getfd(2), Linux 5.6.
+    """
+    try:
+        with os.fdopen(os.pidfd_open(pid)) as process:
+            for descriptor in _socket_descriptors(pid):
+                with socket.socket(fileno=_copy_descriptor(process.fileno(), descriptor)) as shared:
+                    if shared.family == socket.AF_PACKET:
+                        # The kernel doubles the number: socket(7), SO_RCVBUF.
+                        shared.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, size_bytes // 2)
+    except OSError as error:
+        raise LabError(f"the receive buffers of process {pid} could not be set: {error}") from None
 
 
 def parse_reply(reply: bytes) -> tuple[list[tuple[int, int, PacketSocketCounters]], bool]:
@@ -96,14 +115,23 @@ def _sockets() -> Iterator[tuple[int, int, PacketSocketCounters]]:
             yield from sockets
 
 
-def _socket_inodes(pid: int) -> set[int]:
-    """The inodes of the sockets among a process' open files (proc(5): ``socket:[4711]``)."""
-    inodes: set[int] = set()
+def _copy_descriptor(process: int, descriptor: int) -> int:
+    """A file descriptor of this process for the same open file as another process', which a pidfd names."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    copy: int = libc.syscall(_PIDFD_GETFD, process, descriptor, 0)
+    if copy < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return copy
+
+
+def _socket_descriptors(pid: int) -> dict[int, int]:
+    """The sockets among a process' open files (proc(5): ``socket:[4711]``): inodes by file descriptor."""
+    inodes: dict[int, int] = {}
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed since it was listed
             link = str(entry.readlink())
             if link.startswith("socket:["):
-                inodes.add(int(link[len("socket:[") : -1]))
+                inodes[int(entry.name)] = int(link[len("socket:[") : -1])
     return inodes
 
 

@@ -91,7 +91,8 @@ def enough(ports: dict[PortRef, PacketSocketCounters]) -> tuple[int, int]:
 
     A frame takes more of a socket's buffer than its own bytes.
     """
-    held = max(one.receive_buffer_bytes for one in ports.values()) // FRAME_BYTES
+    assert {one.receive_buffer_bytes for one in ports.values()} == {4 << 20}, "whatever net.core.rmem_max allows"
+    held = (4 << 20) // FRAME_BYTES
     return held, max(5000, 2 * held)
 
 

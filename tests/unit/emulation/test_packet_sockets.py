@@ -7,7 +7,12 @@ import struct
 import pytest
 
 from atoll_core.errors import LabError
-from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters, packet_sockets_of, parse_reply
+from atoll_emulation.this_machine.packet_sockets import (
+    PacketSocketCounters,
+    packet_sockets_of,
+    parse_reply,
+    set_receive_buffers,
+)
 
 DONE = struct.pack("IHHIIi", 20, 3, 2, 1, 0, 0)
 
@@ -41,3 +46,8 @@ def test_a_process_that_is_not_there_is_not_taken_for_the_kernels_silence() -> N
     """Numbers of processes end at 2**22 (proc(5), pid_max)."""
     with pytest.raises(LabError, match="the packet sockets of process 4194305 could not be read: "):
         packet_sockets_of(2**22 + 1)
+
+
+def test_buffers_of_a_process_that_has_ended_cannot_be_set() -> None:
+    with pytest.raises(LabError, match="the receive buffers of process 4194305 could not be set: "):
+        set_receive_buffers(2**22 + 1, 1 << 20)
