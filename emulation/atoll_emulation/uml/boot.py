@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start a User-Mode Linux kernel, run one command in it, report how it ended."""
 
+import contextlib
 import re
 import subprocess
 import textwrap
@@ -82,6 +83,16 @@ class RunningKernel:
                 problem = f"the User-Mode Linux kernel ended before `{command}` did"
             raise LabError(f"{problem}{self.last_lines()}")
         return int(status), "".join(f"{line}\n" for line in self._lines())
+
+    def waited_s(self) -> float:
+        """How long its processes that exist now have been ready and waited for a processor (schedstat of proc(5))."""
+        waited_ns = 0
+        namespace = Path(f"/proc/{self._process.pid}/ns/pid_for_children")
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # one of them has ended, or it is another user's
+                if process.joinpath("ns/pid").samefile(namespace):
+                    waited_ns += int(process.joinpath("schedstat").read_text().split()[1])
+        return waited_ns / 1e9
 
     def stop(self) -> None:
         """Kill the kernel, if it is still there; nothing it had not written to the output directory is kept."""

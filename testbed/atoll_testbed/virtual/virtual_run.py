@@ -35,12 +35,13 @@ TakeLine = Callable[[dict[str, Any]], None]
 
 STUCK_TIMEOUT_S = 120.0
 """A kernel without progress for this wall time is aborted, as a program in it computes without end. A link writes every
-100 ms of virtual time."""
+100 ms of virtual time. Time in which other programs have the processor does not count."""
 _STUCK_PER_CHANNEL_S = 0.01  # all may connect at one instant of virtual time: 5 ms each through two PEPs, busy machine
 
 _MAX_OTHER_STEPS_S = 600  # virtual time for steps other than the load; the sum of their limits is less
 
 _POLL_S = 0.1
+_SILENCE_S = 5.0  # after so long without progress it is measured how long the kernel waits for a processor
 _MIN_PACE_S = 1.0  # of measuring: before that the pace is a guess
 _MEMORY_MB = 2048  # the host allocates only the part in use
 
@@ -170,6 +171,7 @@ class _Follower:
         self._start_s = time.monotonic()
         self._steps_s: dict[str, float] = {}
         self._progress_size = (0, self._start_s)  # bytes of progress, and since when so many
+        self._waited_s: float | None = None  # that the kernel had waited for a processor when this was _SILENCE_S old
         self._lines = _new_lines(run_dir.path / PROGRESS_FILE)
 
     def times(self) -> dict[str, Any]:
@@ -229,9 +231,12 @@ class _Follower:
         files = (self._dir.path / PROGRESS_FILE, self._dir.path / COUNTERS_FILE, self._dir.path / "events.jsonl")
         size = sum(map(_size, files))
         now = time.monotonic()
+        silent_s = now - self._progress_size[1]
         if size != self._progress_size[0]:
-            self._progress_size = (size, now)
-        elif now - self._progress_size[1] > self._stuck_s:
+            self._progress_size, self._waited_s = (size, now), None
+        elif self._waited_s is None:
+            self._waited_s = running.waited_s() if silent_s > _SILENCE_S else None
+        elif silent_s > self._stuck_s and silent_s > self._stuck_s + running.waited_s() - self._waited_s:
             msg = f"the virtual kernel made no progress for {self._stuck_s:g} s at step {self.step}"
             raise RunError(f"{msg}{running.last_lines()}")
 

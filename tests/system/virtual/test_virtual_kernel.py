@@ -199,6 +199,23 @@ def test_stop_ends_a_running_kernel(tmp_path: Path) -> None:
             running.wait()
 
 
+def test_the_time_in_which_others_have_the_processor_is_known(tmp_path: Path) -> None:
+    """By it a kernel that others starve differs from one that hangs."""
+    spin, kernel = ["sh", "-c", "while :; do :; done"], find_virtual_kernel()
+    with (
+        claimed_core() as core,
+        start_in_uml(spin, tmp_path, kernel=kernel, clock=VirtualClock(1), cpu=core) as running,
+        subprocess.Popen(["taskset", "--cpu-list", str(core), *spin]) as other,
+    ):
+        try:
+            assert running.wait(3) is None
+            before_s = running.waited_s()
+            assert running.wait(3) is None
+            assert running.waited_s() - before_s > 0.3
+        finally:
+            other.kill()
+
+
 # Users that are not root
 
 
