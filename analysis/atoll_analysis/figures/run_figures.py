@@ -289,6 +289,7 @@ FIGURES: dict[str, tuple[str, int, _Reader]] = {
     "longest wait of a channel": ("ms", 2, _reader("longest_wait_ms")),
     "transfer received": ("MB", 2, lambda s: _scaled(s["transfer_received_bytes"], 1e6)),
     "transfer time": ("s", 2, lambda s: s["transfer_s"]),
+    "transfer time at sender": ("s", 2, _reader("transfers", ONLY_TRANSFER, "sender_seconds")),
     "transfer rate": (RATE_UNIT, 3, lambda s: s["transfer_mbit_s"]),
     "UDP sent": (RATE_UNIT, 3, _reader("udp", "sent_mbit_s")),
     "UDP received": (RATE_UNIT, 3, _reader("udp", "received_mbit_s")),

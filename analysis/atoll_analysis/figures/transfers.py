@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The large transfers of a run: each download, and their median."""
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median_low
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import polars as pl
 
@@ -41,6 +42,8 @@ class TransferFigures(TypedDict):
     tries: int | None  # least number of attempts of its connection, if nothing arrived; None: not measured
     failure: str | None  # error of its programs, or of the first download that broke off; None: no error
     seconds: float | None  # time that a download took, of several the median; None: it did not complete
+    # time by iperf3's sender, which behind a PEP is done before the receiver; None: another tool, or cut short
+    sender_seconds: NotRequired[float | None]
     mbit_s: float | None  # rate of a download of this time; None: likewise
     downloads: list[Download]  # the downloads in their order
     skipped: int  # starts that were left out, as the download before them lasted
@@ -74,6 +77,7 @@ def transfer_figures(
         tries=tries,
         failure=_failure_of_programs(data, transfer) or next(filter(None, failures), None),
         seconds=seconds,
+        sender_seconds=_sender_seconds(logs, transfer) if transfer.tool == "iperf3" else None,
         mbit_s=8 * size_bytes / seconds / 1e6 if seconds else None,
         downloads=downloads,
         skipped=_skipped(transfer, downloads),
@@ -135,6 +139,15 @@ def _downloads(data: RunData, tables: Tables, logs: Path, transfer: Transfer) ->
             failure=None,
         )
     ]
+
+
+def _sender_seconds(logs: Path, transfer: Transfer) -> float | None:
+    """The time by the report of iperf3's sender, which its receiver prints; None: it was cut short."""
+    try:
+        report = json.loads((logs / f"{transfer.job('receive')}.out").read_text())
+        return float(report["end"]["sum_sent"]["seconds"])
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _reported(data: RunData, report: dict[str, Any]) -> Download:

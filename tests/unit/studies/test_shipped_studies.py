@@ -27,6 +27,7 @@ STUDIES = {
     "published/geo-16-100-channels": 100,
     "published/geo-16-assumptions": 64,
     "published/geo-16-queues": 200,
+    "published/geo-16-pepsal": 200,
     "published/meo-32-50-channels": 100,
     "published/transfer-alone": 16,
     "satgate-latencies": 24,
