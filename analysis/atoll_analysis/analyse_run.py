@@ -84,7 +84,7 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
     latency = _latency(data, tables, logs)
     traffic = _traffic(data, tables, logs, latency["ping_last_s"])
     figures: dict[str, Any] = {
-        **_origin(data, tables),
+        **_run_facts(data, tables),
         **latency,
         **_links(data, tables, links, bursts, traffic["concurrency"]),
         "chains": chain_figures(tables, data) if data.topology.has_branches else {},
@@ -132,7 +132,7 @@ def _verdict(findings: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def _origin(data: RunData, tables: Tables) -> dict[str, Any]:
+def _run_facts(data: RunData, tables: Tables) -> dict[str, Any]:
     experiment = data.experiment
     return {
         "experiment": experiment.name,
@@ -252,7 +252,7 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
     seconds = window.seconds if window else None
     servers, clients = (observables.host_volumes(tables, hosts, seconds, losses) for hosts in traffic_hosts(data))
     rows = tables.scan("channel_flows")
-    flows, mean_bytes = observables.channel_flows(rows)
+    flow_figures, mean_bytes = observables.channel_flows(rows)
     fairness, longest_wait_ns, silent = channel_service_figures(logs) if window else (None, None, None)
     udp = experiment.udp
     return {
@@ -261,7 +261,7 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
         "channels": experiment.max_channels,
         "placement": data.placement,
         "start": start_figures(data, logs) if window else None,
-        **flows,
+        **flow_figures,
         "flows_silent": silent,
         "flows_failed_in_changes": flows_failed_in_changes(tables, data),
         "mean_flow_bytes": mean_bytes,
@@ -284,7 +284,7 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
             rows, [host.name for host in traffic_hosts(data)[0]], data.load_changes_ns, data.groups
         ),
         "silences": silence_figures(tables, data, servers, clients, ping_last_s),
-        "flow_tries": flow_tries(tables, data, {**servers, **clients}, flows["flows_completed"], ping_last_s),
+        "flow_tries": flow_tries(tables, data, {**servers, **clients}, flow_figures["flows_completed"], ping_last_s),
         "udp": udp_figures(udp.packet, experiment.mean_udp_rate, experiment.duration.s, logs)
         if udp and window
         else None,

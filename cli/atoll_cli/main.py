@@ -71,7 +71,7 @@ def _backend_option(default: str) -> Any:
 
 
 PlatformOption = Annotated[str | None, _platform_option("mininet, virtual (virtual time) or hardware")]
-RealTimeOption = Annotated[str | None, _platform_option("mininet or hardware")]
+RealTimePlatformOption = Annotated[str | None, _platform_option("mininet or hardware")]
 BackendOption = Annotated[Backend | None, _backend_option("engine; tc in virtual time")]
 RealTimeBackendOption = Annotated[Backend | None, _backend_option("engine")]
 RuntimeOption = Annotated[
@@ -327,7 +327,7 @@ app.add_typer(link, name="link")
 @app.command(cls=PlainArguments, epilog="Example: atoll up examples/geo.yaml")
 def up(
     file: LabFile,
-    on: RealTimeOption = None,
+    on: RealTimePlatformOption = None,
     inventory: InventoryOption = None,
     backend: RealTimeBackendOption = None,
     runtime: RuntimeOption = None,

@@ -25,7 +25,7 @@ _SYNONYMS = (
 )
 _MAX_CHARACTERS = 60  # characters; int() of thousands of digits would be slow
 _MAX_BASE = 2**63 - 1
-_DECIMALS = 10**9  # __str__ chooses a unit in which at most nine decimals are exact
+_DECIMALS_FACTOR = 10**9  # __str__ chooses a unit in which at most nine decimals are exact
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,7 +84,7 @@ class _Quantity:
         if self.text:
             return self.text
         for unit, factor in sorted(self.UNITS.items(), key=lambda item: -item[1]):
-            if self.base >= factor and self.base * _DECIMALS % factor == 0:
+            if self.base >= factor and self.base * _DECIMALS_FACTOR % factor == 0:
                 text = f"{Decimal(self.base) / factor:f}"
                 return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
         return f"{self.base} {next(iter(self.UNITS))}"

@@ -80,7 +80,7 @@ def test_taps_see_exactly_what_passes_their_place(case: tuple[Network, Experimen
                 assert onward.name == expected[len(here)]
                 expected = expected[len(here) + 1 :]
                 if expected:
-                    at, came = model.exits[onward.port], onward.frame
+                    at, came = model.other_box_port[onward.port], onward.frame
                     assert onward.frame.vlan == (delay[1] if delay and delay[0] == onward.name else None)
                 else:
                     assert onward.frame == frame

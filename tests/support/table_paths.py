@@ -17,8 +17,8 @@ def places(model: SwitchTables, frame: Frame, start: PortRef) -> Iterator[tuple[
         yield at, frame, came_by
         steps = [step for step in model.walk(frame, at, through_boxes=False) if isinstance(step, Delivery)]
         came_by = (*came_by, *steps)
-        onward = next((step for step in steps if step.port in model.exits), None)
-        at, frame = (model.exits[onward.port], onward.frame) if onward else (None, frame)
+        onward = next((step for step in steps if step.port in model.other_box_port), None)
+        at, frame = (model.other_box_port[onward.port], onward.frame) if onward else (None, frame)
 
 
 def path(seen: Iterable[Delivery]) -> Path:

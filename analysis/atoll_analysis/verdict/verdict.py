@@ -130,16 +130,16 @@ def _bypassed(summary: Summary) -> Iterator[Finding]:
     A connection that was established before the measurement began counts as completed only: one for each channel.
     """
     for box, ended in summary.get("ended_connections", {}).items():
-        box_count, completed = ended["counted"], ended["completed"]
-        if completed and not box_count:
+        seen_by_box, completed = ended["counted"], ended["completed"]
+        if completed and not seen_by_box:
             kind = ended["kind"].upper().replace("-", "_")
             yield reason(
                 FindingCode.BOX_BYPASSED,
                 f"{kind}_BYPASSED: {box} saw no connection, but {counted(completed, 'TCP connection')} on chains "
                 f"through {box} completed: traffic bypasses it",
             )
-        elif completed > box_count + summary["channels"]:
-            text = f"{box} saw {counted(box_count, 'connection')}, but {completed} on chains through {box} completed"
+        elif completed > seen_by_box + summary["channels"]:
+            text = f"{box} saw {counted(seen_by_box, 'connection')}, but {completed} on chains through {box} completed"
             yield caveat(FindingCode.BOX_PARTLY_BYPASSED, f"{text}: some bypassed it")
 
 

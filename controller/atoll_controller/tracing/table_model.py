@@ -72,20 +72,20 @@ class SwitchTables:
             self._trunk_peers |= {trunk.a: trunk.b, trunk.b: trunk.a}
         self._machines = {host.interface.attached: host.name for host in network.hosts}
         self._machines |= {item.uplink: item.name for item in network.learning_switches}
-        self._hosts_by_port = {(host.interface.attached, host.address): host.name for host in network.hosts}
+        self._hosts_by_address = {(host.interface.attached, host.address): host.name for host in network.hosts}
         if network.control is not None:
             self._machines[network.control.port] = CONTROL
             in_band = ((host.interface.attached, host.control, host.name) for host in network.in_band_hosts)
-            self._hosts_by_port |= {(port, address): name for port, address, name in in_band if address is not None}
+            self._hosts_by_address |= {(port, address): name for port, address, name in in_band if address is not None}
         self._machines |= {tap.interface.attached: tap.name for tap in network.taps if not tap.physical}
-        self.exits: dict[PortRef, PortRef] = {}
+        self.other_box_port: dict[PortRef, PortRef] = {}
         self._routed: set[PortRef] = set()
         pairs = [(box.name, pair, box.routed) for box in network.boxes for pair in box.pairs]
         pairs += [(box.name, box.ends(item), False) for box in network.delay_boxes for item in box.classes]
         for name, pair, routed in pairs:
             world, island = pair.world.attached, pair.island.attached
             self._machines |= {world: name, island: name}
-            self.exits |= {world: island, island: world}
+            self.other_box_port |= {world: island, island: world}
             self._routed |= {world, island} if routed else set()
 
     def walk(
@@ -111,10 +111,10 @@ class SwitchTables:
                     continue
                 if port not in self._machines:
                     raise PlanError(f"{entry} sends to {port}, but nothing is attached there")
-                name = self._hosts_by_port.get((port, sent.dst), self._machines[port])
+                name = self._hosts_by_address.get((port, sent.dst), self._machines[port])
                 steps.append(Delivery(name, sent, port))
-                if through_boxes and port in self.exits and (sent.vlan is None or port not in self._routed):
-                    queue.append((sent, self.exits[port]))
+                if through_boxes and port in self.other_box_port and (sent.vlan is None or port not in self._routed):
+                    queue.append((sent, self.other_box_port[port]))
         return tuple(steps)
 
     def arrivals(self, frame: Frame, start: PortRef) -> tuple[Delivery, ...]:

@@ -239,7 +239,7 @@ class _Builder:
     def mapping(self, node: _Node, key_path: KeyPath, ancestors: frozenset[int]) -> dict[str, Any]:
         built: dict[str, Any] = {}
         first_lines: dict[str, int] = {}
-        nested = ancestors | {id(node)}
+        ancestors_and_self = ancestors | {id(node)}
         for key, child in self.pairs(node):
             line = self.line_of(key)
             if key.value in first_lines:
@@ -247,12 +247,12 @@ class _Builder:
                 self.mistakes.append(Diagnostic(self.file, line, message))
                 continue
             first_lines[key.value] = line
-            built[key.value] = self.build(child, (*key_path, key.value), line, nested)
-        for source in self.merged(node, nested):
+            built[key.value] = self.build(child, (*key_path, key.value), line, ancestors_and_self)
+        for source in self.merged(node, ancestors_and_self):
             for key, child in self.pairs(source):
                 if key.value not in built:
                     built[key.value] = self.build(
-                        child, (*key_path, key.value), self.line_of(key), nested | {id(source)}
+                        child, (*key_path, key.value), self.line_of(key), ancestors_and_self | {id(source)}
                     )
         return built
 

@@ -66,15 +66,17 @@ def draw_fabric(
 
 def _sides(network: Network) -> tuple[list[Switch], list[Switch], list[Switch]]:
     """Switches with world hosts alone, those between, and those with island hosts alone."""
-    ends: dict[str, set[bool]] = {switch.name: set() for switch in network.switches}
+    attached_sides: dict[str, set[bool]] = {switch.name: set() for switch in network.switches}
     for host in network.hosts:
-        ends[host.interface.attached.switch].add(host.role.is_world)
+        attached_sides[host.interface.attached.switch].add(host.role.is_world)
     for legs in (legs for box in network.boxes for legs in box.pairs):
-        ends[legs.world.attached.switch] |= {True, False}
-        ends[legs.island.attached.switch] |= {True, False}
+        attached_sides[legs.world.attached.switch] |= {True, False}
+        attached_sides[legs.island.attached.switch] |= {True, False}
     sides: tuple[list[Switch], list[Switch], list[Switch]] = ([], [], [])
     for switch in network.switches:
-        sides[{frozenset({True}): 0, frozenset({False}): 2}.get(frozenset(ends[switch.name]), 1)].append(switch)
+        sides[{frozenset({True}): 0, frozenset({False}): 2}.get(frozenset(attached_sides[switch.name]), 1)].append(
+            switch
+        )
     return sides
 
 

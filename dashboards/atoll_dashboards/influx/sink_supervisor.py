@@ -19,7 +19,7 @@ END_TIMEOUT_S = 8.0
 
 _QUIET_WAIT_S = 1.0  # a longer wait is shown
 _MOST_STARTS = 4  # of a sink that is killed: what kills it three times more, for want of memory say, would do so again
-_PAUSE_S = 1.0
+_RESTART_PAUSE_S = 1.0
 
 WriteLine = Callable[[str], None]
 
@@ -109,7 +109,7 @@ class _SinkSupervisor:
                 return
             self._report(f"{killed}; it is restarted and sends all points again from the first")
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PAUSE_S):
+                async with asyncio.timeout(_RESTART_PAUSE_S):
                     await self._ended.wait()
 
     async def _run_sink(self) -> tuple[int, bool]:

@@ -21,7 +21,7 @@ from atoll_core.errors import LabError
 # Debian's default, so that tools work in the lab even without the environment. The lab's /run is its own.
 DIRECTORY = Path("/run/openvswitch")
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
-_START_TIMEOUT_S = 20.0
+_ANSWER_TIMEOUT_S = 20.0
 
 # Open vSwitch 3.1 counts processors at most every 10 s and takes the machine's start for the last time: a daemon that
 # is started earlier has no thread for the kernel datapath's packets. Only a kernel made for the lab is so young.
@@ -124,17 +124,17 @@ def _start(program: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 def _run(*argv: str) -> str:
     try:
-        result = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_START_TIMEOUT_S)
+        result = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_ANSWER_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         log = f"ovs-vswitchd's log ends with: {_last_line('ovs-vswitchd')}"
-        raise LabError(f"{argv[0]} did not answer within {_START_TIMEOUT_S:g} s; {log}") from None
+        raise LabError(f"{argv[0]} did not answer within {_ANSWER_TIMEOUT_S:g} s; {log}") from None
     if result.returncode != 0:
         raise LabError(f"{' '.join(argv[:2])} failed: {result.stderr.strip() or f'exit code {result.returncode}'}")
     return result.stdout
 
 
 def _wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + _START_TIMEOUT_S
+    deadline = time.monotonic() + _ANSWER_TIMEOUT_S
     while not path.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             raise LabError(f"ovsdb-server did not start: {_last_line('ovsdb-server')}")

@@ -123,12 +123,14 @@ async def _flooded_rows(
 
     async def rate_alone() -> list[CalibrationFigure]:
         result = await flood(testbed, [link], seconds, packet_bytes=link.mtu)
-        return [_with_reason(rate_row(link, _steady(result, link), PRECISE), _note(result, link))]
+        return [_with_reason(rate_row(link, _steady_rate(result, link), PRECISE), _reason_of_deviation(result, link))]
 
     async def small_packets() -> list[CalibrationFigure]:
         size = link.small_packet
         result = await flood(testbed, [link], seconds, packet_bytes=size)
-        return [_with_reason(byte_row(link, _steady(result, link), size, PRECISE), _note(result, link))]
+        return [
+            _with_reason(byte_row(link, _steady_rate(result, link), size, PRECISE), _reason_of_deviation(result, link))
+        ]
 
     async def together() -> list[CalibrationFigure]:
         no_pings_reason = _filled_by_pings(links, [link], _PING_INTERVAL_NS)
@@ -137,8 +139,8 @@ async def _flooded_rows(
             testbed, [link], seconds, packet_bytes=link.mtu, ping_interval_ns=pinging_ns, rtt_ns=base_ns
         )
         loaded = loaded_row([link], result.loaded_rtts([link]), base_ns, _jitter_ns(links), PRECISE)
-        rows = [queue_row(link, _mark(result, link)), _skip_if_off(loaded, no_pings_reason)]
-        return [_with_reason(row, _note(result, link)) for row in rows]
+        rows = [queue_row(link, _direction_counters(result, link)), _skip_if_off(loaded, no_pings_reason)]
+        return [_with_reason(row, _reason_of_deviation(result, link)) for row in rows]
 
     tests = {"rate alone": rate_alone, "bytes counted per packet": small_packets, "delay and rate together": together}
     rows: list[CalibrationFigure] = []
@@ -193,9 +195,15 @@ async def _brief_rows(
         rate_result = await flood(testbed, tested, seconds, packet_bytes=tested[0].mtu)
     rows: list[CalibrationFigure] = []
     for link in tested:
-        rows.append(_skip_if_off(queue_row(link, _mark(result, link)), _note(result, link)))
-        rows.append(_skip_if_off(rate_row(link, _steady(rate_result, link), ROUGH), _note(rate_result, link)))
-    note = next((text for link in tested if (text := _note(result, link))), "")
+        rows.append(
+            _skip_if_off(queue_row(link, _direction_counters(result, link)), _reason_of_deviation(result, link))
+        )
+        rows.append(
+            _skip_if_off(
+                rate_row(link, _steady_rate(rate_result, link), ROUGH), _reason_of_deviation(rate_result, link)
+            )
+        )
+    note = next((text for link in tested if (text := _reason_of_deviation(result, link))), "")
     loaded = loaded_row(tested, result.loaded_rtts(tested), base_ns, _jitter_ns(links), ROUGH)
     rows.append(_skip_if_off(loaded, no_pings_reason or note))
     return rows
@@ -216,20 +224,20 @@ def _skip_reason(link: LinkUnderTest) -> str:
     return ""
 
 
-def _steady(result: Flood, link: LinkUnderTest) -> tuple[float, float] | None:
+def _steady_rate(result: Flood, link: LinkUnderTest) -> tuple[float, float] | None:
     return steady_rate(
         result.received[link.name], result.begin_ns + link.settings.delay.ns + link.terrestrial_ns + link.fill_ns // 3
     )
 
 
-def _mark(result: Flood, link: LinkUnderTest) -> dict[str, Any]:
+def _direction_counters(result: Flood, link: LinkUnderTest) -> dict[str, Any]:
     return result.marks.get(link.box, {}).get(link.name, {})
 
 
-def _note(result: Flood, link: LinkUnderTest) -> str:
+def _reason_of_deviation(result: Flood, link: LinkUnderTest) -> str:
     if result.overflowed:
         return f"the receiver lost {result.overflowed} packets: this machine is too busy"
-    return offered_note(_mark(result, link), link.flood_bit_s / 8e9 * (result.end_ns - result.begin_ns))
+    return offered_note(_direction_counters(result, link), link.flood_bit_s / 8e9 * (result.end_ns - result.begin_ns))
 
 
 def _with_reason(row: CalibrationFigure, note: str) -> CalibrationFigure:

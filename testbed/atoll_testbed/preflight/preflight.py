@@ -65,10 +65,10 @@ async def check_paths(
     """
     start_ns = time.monotonic_ns()
     measured: RttsByPath = {(check.src, check.dst): [] for check in plan.checks}
-    pings, attempt = plan, 0
+    ping_plan, attempt = plan, 0
     while True:
         attempt += 1
-        for path, rtts in (await measure_paths(testbed, pings, run_dir.path)).items():
+        for path, rtts in (await measure_paths(testbed, ping_plan, run_dir.path)).items():
             measured[path] += rtts
         deviations = judge_paths(plan, measured, testbed.network)
         for deviation in deviations:
@@ -86,7 +86,7 @@ async def check_paths(
             if emulated and any(deviation.terrestrial for deviation in deviations):
                 more += f"\n{_BUSY_HINT}"
             raise RunError(f"the configuration test failed; the experiment's load was not started\n{lines}{more}")
-        pings = retest
+        ping_plan = retest
     raise AssertionError
 
 

@@ -99,11 +99,11 @@ def drop_increase(begin: Mapping[str, DropSample], end: Mapping[str, DropSample]
         is_emulated = name == EMULATION
         unread = sorted({*before.sample["unread"], *after.sample["unread"]})
         uncounted |= dict.fromkeys(unread, "its counters could not be read")
-        in_backlog = increase(before.sample["machine"], after.sample["machine"], "backlog_dropped_packets")
-        if in_backlog is None:
+        backlog_drops = increase(before.sample["machine"], after.sample["machine"], "backlog_dropped_packets")
+        if backlog_drops is None:
             uncounted[name] = "its kernel does not show /proc/net/softnet_stat"
         machines[name] = {
-            "backlog_dropped_packets": in_backlog,
+            "backlog_dropped_packets": backlog_drops,
             "on_cables_packets": _cable_drops(before.sample, after.sample) if is_emulated and not unread else None,
             "backlog_limit_packets": limit if is_emulated else after.sample["machine"]["backlog_limit_packets"],
         }

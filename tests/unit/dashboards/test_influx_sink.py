@@ -390,7 +390,7 @@ async def test_a_sink_that_is_killed_again_and_again_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is said each time, and in the end what to do."""
-    monkeypatch.setattr("atoll_dashboards.influx.sink_supervisor._PAUSE_S", 0.01)
+    monkeypatch.setattr("atoll_dashboards.influx.sink_supervisor._RESTART_PAUSE_S", 0.01)
     monkeypatch.setenv("ATOLL_INFLUX_URL", "http://127.0.0.1:9")
     run_dir = RunDir.create(tmp_path, "geo", 0)
     spool(run_dir.path / SPOOL, 2).close()

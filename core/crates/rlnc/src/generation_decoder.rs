@@ -67,7 +67,7 @@ impl GenerationDecoder {
     /// # Errors
     /// Those of [`BlockDecoder::repair`].
     pub fn recoded(&mut self, coefficients: &[u8], symbol: &[u8]) -> Result<Progress, CodeError> {
-        self.admit(coefficients.len())?;
+        self.grow_to(coefficients.len())?;
         symbol::check_length(symbol.len(), self.longest_packet)?;
         let mut row = self.elimination.spare_row();
         row.extend_from_slice(coefficients);
@@ -80,7 +80,7 @@ impl GenerationDecoder {
         self.elimination.rank() as u16
     }
 
-    fn admit(&mut self, sources: usize) -> Result<(), CodeError> {
+    fn grow_to(&mut self, sources: usize) -> Result<(), CodeError> {
         check_sources(sources, usize::from(self.size))?;
         self.elimination.grow(sources);
         self.count = self.count.max(sources as u16);
@@ -102,7 +102,7 @@ impl BlockDecoder for GenerationDecoder {
     fn systematic(&mut self, index: u16, packet: &[u8]) -> Result<Progress, CodeError> {
         symbol::check_length(symbol::PREFIX + packet.len(), self.longest_packet)?;
         symbol::check_packet(packet)?;
-        self.admit(usize::from(index) + 1)?;
+        self.grow_to(usize::from(index) + 1)?;
         self.elimination
             .learn(usize::from(index), packet)
             .map(Progress::of)
@@ -110,7 +110,7 @@ impl BlockDecoder for GenerationDecoder {
 
     fn repair(&mut self, count: u16, seed: u32, symbol: &[u8]) -> Result<Progress, CodeError> {
         symbol::check_length(symbol.len(), self.longest_packet)?;
-        self.admit(usize::from(count))?;
+        self.grow_to(usize::from(count))?;
         let (generation, mut coefficients) = (self.generation, self.elimination.spare_row());
         coefficients::of_generation(Field::Aes, generation, count, seed, &mut coefficients);
         self.insert(coefficients, symbol)
