@@ -37,119 +37,67 @@ class CoderSettings(BoxSettings):
         *("feedback", "feedback_packets", "in_order_hold"),
     )
 
-    scheme: Literal["rlnc", "reed-solomon", "repetition", "sliding-window", "partial-unit-memory"] = Field(
-        default="rlnc",
-        description="The code, of both coders. sliding-window: repair packets between the packets, each of the last "
-        "`generation` packets before it. partial-unit-memory: repair packets of a generation that combine `memory` "
-        "packets of the one before, too. Default rlnc.",
-    )
-    generation: int = Field(
-        default=30,
-        ge=2,
-        le=1024,
-        description="Packets of a generation; of a sliding window, 512 at most. Default 30.",
-    )
-    memory: Annotated[int, Field(ge=1, le=_MAX_WINDOW)] | None = Field(
-        default=None,
-        validate_default=True,
-        description="Packets of the generation before that repair packets of partial-unit-memory combine; at most "
-        "`generation`, and 512 with it. Default half of `generation`, or what is left of 512.",
-    )
-    redundancy_max: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        default=None,
-        description="Most repair packets of a generation, if they are adapted; default half of `generation`.",
-    )
-    redundancy_fallback: int = Field(
-        default=3,
-        ge=0,
-        le=1024,
-        description="Repair packets of a generation without reports, if they are adapted; at most `redundancy_max`; "
-        "default 3.",
-    )
-    redundancy: _Redundancy = Field(
-        default=3,
-        description="Repair packets of a generation, or of as many packets as a sliding window has. "
-        "adaptive: as many as `residual_loss` needs, by the losses that "
-        "the other coder reports. Default 3.",
-    )
-    residual_loss: Annotated[float, Share("0.0001 %")] = Field(
-        default=0.001, description="Share of packets that may stay lost, if repair packets are adapted; default 0.1 %."
-    )
-    feedback: Annotated[Duration, Between(Duration, "1 ms", "60 s")] | None = Field(
-        default=None,
-        description="Interval at which each coder reports to the other one what arrived; default 100 ms if repair "
-        "packets are adapted, else no reports.",
-    )
-    feedback_packets: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
-        default=None, description="Packets after which a report leaves, if that is before `feedback`; default none."
-    )
-    feedback_timeout: Annotated[Duration, Between(Duration, "10 ms", "600 s")] = Field(
-        default=Duration(3000 * _MS),
-        description="Time after which reports have ended, if packets were sent and none came; default 3 s.",
-    )
-    interleave: int = Field(
-        default=1, ge=1, le=64, description="Generations that packets join in turn, against bursts; default 1."
-    )
-    flush: Annotated[Duration, Between(Duration, "1 ms", "10 s")] = Field(
-        default=Duration(100 * _MS),
-        description="Time after its first packet at which a generation ends that is not whole; default 100 ms.",
-    )
-    defer: Annotated[Duration, Between(Duration, "0 ms", "10 s")] = Field(
-        default=Duration(100 * _MS), description="Time for which `deferred` holds repair packets; default 100 ms."
-    )
-    defer_generations: Annotated[int, Field(ge=0, le=100)] | None = Field(
-        default=None,
-        description="Further generations after which `deferred` releases repair packets, if that is before `defer`; "
-        "default none.",
-    )
-    link_rate: Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")] | None = Field(
-        default=None, description="Rate of the link towards the other coder, for `titrated`."
-    )
-    link_queue: Annotated[Size, Between(Size, "1500 B", "1 GB")] | None = Field(
-        default=None, description="Queue of the link towards the other coder, for `titrated`."
-    )
-    room: Annotated[Size, Between(Size, "1500 B", "1 GB")] | None = Field(
-        default=None,
-        description="Bytes that may wait before the link at most, with a repair packet; default a tenth of "
-        "`link_queue`, and at least 3 kB.",
-    )
-    scheduler: Literal["tail", "interspersed", "deferred", "titrated"] | None = Field(
-        default=None,
-        description=(
-            "When repair packets leave. tail: at the end of their generation; interspersed: between its packets; "
-            "deferred: a fixed time later; titrated: when the queue of the link has room. Default tail; with "
-            "sliding-window, interspersed."
-        ),
-    )
-    stale: Annotated[Duration, Between(Duration, "1 ms", "60 s")] = Field(
-        default=Duration(1000 * _MS), description="Age at which repair packets that wait are dropped; default 1 s."
-    )
-    direction: Literal["both", "to_island", "to_world"] = Field(
-        default="both", description="Direction in which this coder encodes; default both."
-    )
-    in_order_hold: Annotated[Duration, Between(Duration, "0 ms", "10 s")] = Field(
-        default=Duration(0),
-        description="Time for which packets that come after a missing one wait for it, in the order of the tunnel. "
-        "Default 0 ms: none waits.",
-    )
-    small: Annotated[Size, Between(Size, "0 B", "9216 B")] = Field(
-        default=Size(0), description="Packets of so many IP bytes or less are not coded; default 0 B."
-    )
-    flow_threshold: Annotated[Size, Between(Size, "0 B", "1 GB")] = Field(
-        default=Size(0), description="IP bytes at the beginning of each flow that are not coded; default 0 B."
-    )
-    low_priority: bool = Field(
-        default=True, description="Whether repair packets are marked as lower effort (DSCP 1, RFC 8622); default true."
-    )
-    signal: Literal["hide", "mark"] = Field(
-        default="hide",
-        description="Whether hosts learn of losses that were repaired: mark sets CE in recovered packets that are "
-        "capable of ECN; default hide.",
-    )
-    poll: Annotated[Duration, Between(Duration, "0 ms", "4 ms")] = Field(
-        default=Duration(_MS),
-        description="Interval at which packets are taken in virtual time, 0 ms: each at once; default 1 ms.",
-    )
+    scheme: Literal["rlnc", "reed-solomon", "repetition", "sliding-window", "partial-unit-memory"] = "rlnc"
+    """The code, of both coders. sliding-window: repair packets between the packets, each of the last `generation`
+    packets before it. partial-unit-memory: repair packets of a generation that combine `memory` packets of the one
+    before, too. Default rlnc."""
+    generation: int = Field(default=30, ge=2, le=1024)
+    """Packets of a generation; of a sliding window, 512 at most. Default 30."""
+    memory: Annotated[int, Field(ge=1, le=_MAX_WINDOW)] | None = Field(default=None, validate_default=True)
+    """Packets of the generation before that repair packets of partial-unit-memory combine; at most `generation`, and
+    512 with it. Default half of `generation`, or what is left of 512."""
+    redundancy_max: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Most repair packets of a generation, if they are adapted; default half of `generation`."""
+    redundancy_fallback: int = Field(default=3, ge=0, le=1024)
+    """Repair packets of a generation without reports, if they are adapted; at most `redundancy_max`; default 3."""
+    redundancy: _Redundancy = 3
+    """Repair packets of a generation, or of as many packets as a sliding window has. adaptive: as many as
+    `residual_loss` needs, by the losses that the other coder reports. Default 3."""
+    residual_loss: Annotated[float, Share("0.0001 %")] = 0.001
+    """Share of packets that may stay lost, if repair packets are adapted; default 0.1 %."""
+    feedback: Annotated[Duration, Between(Duration, "1 ms", "60 s")] | None = None
+    """Interval at which each coder reports to the other one what arrived; default 100 ms if repair packets are adapted,
+    else no reports."""
+    feedback_packets: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Packets after which a report leaves, if that is before `feedback`; default none."""
+    feedback_timeout: Annotated[Duration, Between(Duration, "10 ms", "600 s")] = Duration(3000 * _MS)
+    """Time after which reports have ended, if packets were sent and none came; default 3 s."""
+    interleave: int = Field(default=1, ge=1, le=64)
+    """Generations that packets join in turn, against bursts; default 1."""
+    flush: Annotated[Duration, Between(Duration, "1 ms", "10 s")] = Duration(100 * _MS)
+    """Time after its first packet at which a generation ends that is not whole; default 100 ms."""
+    defer: Annotated[Duration, Between(Duration, "0 ms", "10 s")] = Duration(100 * _MS)
+    """Time for which `deferred` holds repair packets; default 100 ms."""
+    defer_generations: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Further generations after which `deferred` releases repair packets, if that is before `defer`; default none."""
+    link_rate: Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")] | None = None
+    """Rate of the link towards the other coder, for `titrated`."""
+    link_queue: Annotated[Size, Between(Size, "1500 B", "1 GB")] | None = None
+    """Queue of the link towards the other coder, for `titrated`."""
+    room: Annotated[Size, Between(Size, "1500 B", "1 GB")] | None = None
+    """Bytes that may wait before the link at most, with a repair packet; default a tenth of `link_queue`, and at least
+    3 kB."""
+    scheduler: Literal["tail", "interspersed", "deferred", "titrated"] | None = None
+    """When repair packets leave. tail: at the end of their generation; interspersed: between its packets; deferred: a
+    fixed time later; titrated: when the queue of the link has room. Default tail; with sliding-window, interspersed."""
+    stale: Annotated[Duration, Between(Duration, "1 ms", "60 s")] = Duration(1000 * _MS)
+    """Age at which repair packets that wait are dropped; default 1 s."""
+    direction: Literal["both", "to_island", "to_world"] = "both"
+    """Direction in which this coder encodes; default both."""
+    in_order_hold: Annotated[Duration, Between(Duration, "0 ms", "10 s")] = Duration(0)
+    """Time for which packets that come after a missing one wait for it, in the order of the tunnel. Default 0 ms: none
+    waits."""
+    small: Annotated[Size, Between(Size, "0 B", "9216 B")] = Size(0)
+    """Packets of so many IP bytes or less are not coded; default 0 B."""
+    flow_threshold: Annotated[Size, Between(Size, "0 B", "1 GB")] = Size(0)
+    """IP bytes at the beginning of each flow that are not coded; default 0 B."""
+    low_priority: bool = True
+    """Whether repair packets are marked as lower effort (DSCP 1, RFC 8622); default true."""
+    signal: Literal["hide", "mark"] = "hide"
+    """Whether hosts learn of losses that were repaired: mark sets CE in recovered packets that are capable of ECN;
+    default hide."""
+    poll: Annotated[Duration, Between(Duration, "0 ms", "4 ms")] = Duration(_MS)
+    """Interval at which packets are taken in virtual time, 0 ms: each at once; default 1 ms."""
 
     @field_validator("memory")
     @classmethod

@@ -60,7 +60,8 @@ def write_schemas() -> None:
 def _adapted(schema: Any) -> Any:
     """Adapt pydantic's schema for editors.
 
-    Titles are removed: they repeat the keys and would be shown instead of descriptions. Examples are parsed as YAML.
+    Titles are removed: they repeat the keys and would be shown instead of descriptions. Examples are parsed as YAML,
+    the lines of a description joined.
     Where keys are names, other keys are refused: pydantic leaves them unchecked.
     """
     if isinstance(schema, list):
@@ -73,6 +74,8 @@ def _adapted(schema: Any) -> Any:
             adapted[key] = {name: _adapted(entry) for name, entry in part.items()}
         elif key == "examples":
             adapted[key] = [_YAML.load(example) if isinstance(example, str) else example for example in part]
+        elif key == "description":
+            adapted[key] = "\n\n".join(" ".join(paragraph.split()) for paragraph in part.split("\n\n"))
         elif key != "title":
             adapted[key] = _adapted(part)
     if "patternProperties" in adapted:

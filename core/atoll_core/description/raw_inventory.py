@@ -54,111 +54,80 @@ class RawInterface(ShortForm):
 
     _SHORT: ClassVar[str] = "name"
 
-    name: Nic = Field(description="Its name on the machine.", examples=["eth1"])
-    mac: Mac | None = Field(default=None, description="Expected MAC address; default: the machine's own.")
+    name: Nic = Field(examples=["eth1"])
+    """Its name on the machine."""
+    mac: Mac | None = None
+    """Expected MAC address; default: the machine's own."""
 
 
 class RawSsh(Raw):
     """SSH access to machines without settings of their own. For keys left out, your SSH configuration decides."""
 
-    user: str | None = Field(default=None, description="User on the machines.", examples=["root"])
-    jump: Target | None = Field(
-        default=None, description="Host to go through, [user@]host[:port].", examples=["lab@gateway"]
-    )
-    identity: str | None = Field(
-        default=None, description="File of the private key, relative to this file.", examples=["id_ed25519"]
-    )
-    config: str | None = Field(
-        default=None, description="SSH configuration, relative to this file; default ~/.ssh/config."
-    )
-    known_hosts: str | None = Field(
-        default=None,
-        description="File of host keys, relative to this file; default ~/.ssh/known_hosts.",
-        examples=["known_hosts"],
-    )
-    binary: str = Field(
-        default=".local/bin/atoll-host",
-        min_length=1,
-        description="Path of atoll-host on the machines; default .local/bin/atoll-host in the user's home.",
-    )
-    sudo: bool = Field(
-        default=False, description="Whether atoll-host is started by sudo without a password; default false."
-    )
+    user: str | None = Field(default=None, examples=["root"])
+    """User on the machines."""
+    jump: Target | None = Field(default=None, examples=["lab@gateway"])
+    """Host to go through, [user@]host[:port]."""
+    identity: str | None = Field(default=None, examples=["id_ed25519"])
+    """File of the private key, relative to this file."""
+    config: str | None = None
+    """SSH configuration, relative to this file; default ~/.ssh/config."""
+    known_hosts: str | None = Field(default=None, examples=["known_hosts"])
+    """File of host keys, relative to this file; default ~/.ssh/known_hosts."""
+    binary: str = Field(default=".local/bin/atoll-host", min_length=1)
+    """Path of atoll-host on the machines; default .local/bin/atoll-host in the user's home."""
+    sudo: bool = False
+    """Whether atoll-host is started by sudo without a password; default false."""
 
 
 class RawController(Raw):
     """Address and port of the controller."""
 
-    address: Address = Field(
-        description="Address of this machine on the management network.", examples=["192.168.100.1"]
-    )
-    port: int = Field(default=6653, ge=1, le=65535, description="TCP port; default 6653.")
+    address: Address = Field(examples=["192.168.100.1"])
+    """Address of this machine on the management network."""
+    port: int = Field(default=6653, ge=1, le=65535)
+    """TCP port; default 6653."""
 
 
 class RawInventorySwitch(Raw):
     """A real switch, where it differs from lab.yaml."""
 
-    dpid: int | None = Field(
-        default=None, ge=1, le=2**64 - 1, description="Datapath id; default as in lab.yaml.", examples=[3]
-    )
-    driver: Driver | None = Field(
-        default=None, description="Capability profile in switch-configs; default as in lab.yaml.", examples=["ovs"]
-    )
+    dpid: int | None = Field(default=None, ge=1, le=2**64 - 1, examples=[3])
+    """Datapath id; default as in lab.yaml."""
+    driver: Driver | None = Field(default=None, examples=["ovs"])
+    """Capability profile in switch-configs; default as in lab.yaml."""
 
 
 class RawMachine(Raw):
     """The real machine for one of the lab."""
 
-    ssh: Target = Field(
-        description="SSH address, [user@]host[:port]; the host may be an alias of your SSH configuration.",
-        examples=["10.0.0.11"],
-    )
-    interface: RawInterface | None = Field(
-        default=None, description="Its interface in the experiment network, if it has one.", examples=["eth1"]
-    )
-    interfaces: dict[Key, RawInterface] = Field(
-        default={},
-        description="Several interfaces: by world and island (boxes), or by tap (capture hosts).",
-        examples=["{world: eth1, island: eth2}"],
-    )
-    capacity: Capacity | None = Field(
-        default=None,
-        description="Capacity of an island client relative to the others' (its channels); default as in lab.yaml.",
-        examples=[4],
-    )
-    arch: Literal["x86_64", "aarch64", "armv7l"] | None = Field(
-        default=None,
-        description="As in `uname -m`, for `atoll hosts install`; default: read from the machine.",
-        examples=["aarch64"],
-    )
-    files_in: Literal["memory", "disk"] | None = Field(
-        default=None,
-        description="Where files of a run are until it has ended; default memory for hosts, disk for other machines.",
-        examples=["disk"],
-    )
-    files_limit: FileSize = Field(
-        default=FILES_LIMIT, description="Largest file in memory; default 64 MB.", examples=["256 MB"]
-    )
-    jump: Target | None = Field(
-        default=None,
-        description="Overrides the key of the same name under ssh, for this machine.",
-        examples=["lab@gateway"],
-    )
-    sudo: bool | None = Field(
-        default=None, description="Overrides the key of the same name under ssh, for this machine.", examples=[True]
-    )
+    ssh: Target = Field(examples=["10.0.0.11"])
+    """SSH address, [user@]host[:port]; the host may be an alias of your SSH configuration."""
+    interface: RawInterface | None = Field(default=None, examples=["eth1"])
+    """Its interface in the experiment network, if it has one."""
+    interfaces: dict[Key, RawInterface] = Field(default={}, examples=["{world: eth1, island: eth2}"])
+    """Several interfaces: by world and island (boxes), or by tap (capture hosts)."""
+    capacity: Capacity | None = Field(default=None, examples=[4])
+    """Capacity of an island client relative to the others' (its channels); default as in lab.yaml."""
+    arch: Literal["x86_64", "aarch64", "armv7l"] | None = Field(default=None, examples=["aarch64"])
+    """As in `uname -m`, for `atoll hosts install`; default: read from the machine."""
+    files_in: Literal["memory", "disk"] | None = Field(default=None, examples=["disk"])
+    """Where files of a run are until it has ended; default memory for hosts, disk for other machines."""
+    files_limit: FileSize = Field(default=FILES_LIMIT, examples=["256 MB"])
+    """Largest file in memory; default 64 MB."""
+    jump: Target | None = Field(default=None, examples=["lab@gateway"])
+    """Overrides the key of the same name under ssh, for this machine."""
+    sudo: bool | None = Field(default=None, examples=[True])
+    """Overrides the key of the same name under ssh, for this machine."""
 
 
 class RawInventory(Raw):
     """The real machines and switches for those of a lab.yaml."""
 
-    controller: RawController = Field(
-        description="Address and port of the controller.", examples=["{address: 192.168.100.1}"]
-    )
-    ssh: RawSsh = Field(default=RawSsh(), description="SSH access to the machines.", examples=["{user: root}"])
-    machines: dict[Key, RawMachine] = Field(
-        description="Machines by the name they have in lab.yaml.", examples=["{w1: {ssh: 10.0.0.11, interface: eth1}}"]
-    )
-    switches: dict[Key, RawInventorySwitch] = Field(
-        default={}, description="Switches that differ from lab.yaml, by name.", examples=["{sw-c: {dpid: 4660}}"]
-    )
+    controller: RawController = Field(examples=["{address: 192.168.100.1}"])
+    """Address and port of the controller."""
+    ssh: RawSsh = Field(default=RawSsh(), examples=["{user: root}"])
+    """SSH access to the machines."""
+    machines: dict[Key, RawMachine] = Field(examples=["{w1: {ssh: 10.0.0.11, interface: eth1}}"])
+    """Machines by the name they have in lab.yaml."""
+    switches: dict[Key, RawInventorySwitch] = Field(default={}, examples=["{sw-c: {dpid: 4660}}"])
+    """Switches that differ from lab.yaml, by name."""

@@ -45,46 +45,37 @@ Argv = Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=64)
 class RawNetworks(Raw):
     """The two address ranges; every host is in one of them."""
 
-    world: Prefix = Field(description="IPv4 network of the world end.", examples=["10.10.0.0/16"])
-    island: Prefix = Field(description="IPv4 network of the island end.", examples=["10.20.0.0/16"])
+    world: Prefix = Field(examples=["10.10.0.0/16"])
+    """IPv4 network of the world end."""
+    island: Prefix = Field(examples=["10.20.0.0/16"])
+    """IPv4 network of the island end."""
 
 
 class RawTwin(Raw):
     """How the twin of a hardware switch behaves, where it differs from the profile of the driver; true: as there."""
 
-    flow_mods_per_s: int | None = Field(
-        default=None, ge=0, le=1_000_000, description="Flow-mods taken per second; 0: not limited.", examples=[100]
-    )
-    lag_min: TwinTime | None = Field(
-        default=None, description="The shortest time that the data plane follows behind.", examples=["250 ms"]
-    )
-    lag_max: TwinTime | None = Field(
-        default=None, description="The longest time that the data plane follows behind; 0 s: at once.", examples=["3 s"]
-    )
-    early_barriers: bool | None = Field(
-        default=None, description="Whether barriers are answered before the data plane follows."
-    )
-    statistics: TwinTime | None = Field(
-        default=None, description="Interval at which packet counters are read; 0 s: at each request.", examples=["20 s"]
-    )
-    software_packets_per_s: int | None = Field(
-        default=None,
-        ge=0,
-        le=1_000_000,
-        description="Packets/s of entries in software; 0: not limited.",
-        examples=[100],
-    )
-    max_entries: int | None = Field(default=None, ge=1, le=1_000_000, description="Size of the hardware table.")
-    occupied: int | None = Field(
-        default=None,
-        ge=0,
-        le=1_000_000,
-        description="Entries of access lists and QoS in the hardware table.",
-        examples=[20],
-    )
-    refuses: bool | None = Field(default=None, description="Whether entries that a table cannot take are refused.")
-    reboot: TwinTime | None = Field(default=None, description="Duration of a reboot.", examples=["5 s"])
-    seed: int = Field(default=1, ge=0, le=2**32 - 1, description="Seed of the random lags; default 1.")
+    flow_mods_per_s: int | None = Field(default=None, ge=0, le=1_000_000, examples=[100])
+    """Flow-mods taken per second; 0: not limited."""
+    lag_min: TwinTime | None = Field(default=None, examples=["250 ms"])
+    """The shortest time that the data plane follows behind."""
+    lag_max: TwinTime | None = Field(default=None, examples=["3 s"])
+    """The longest time that the data plane follows behind; 0 s: at once."""
+    early_barriers: bool | None = None
+    """Whether barriers are answered before the data plane follows."""
+    statistics: TwinTime | None = Field(default=None, examples=["20 s"])
+    """Interval at which packet counters are read; 0 s: at each request."""
+    software_packets_per_s: int | None = Field(default=None, ge=0, le=1_000_000, examples=[100])
+    """Packets/s of entries in software; 0: not limited."""
+    max_entries: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Size of the hardware table."""
+    occupied: int | None = Field(default=None, ge=0, le=1_000_000, examples=[20])
+    """Entries of access lists and QoS in the hardware table."""
+    refuses: bool | None = None
+    """Whether entries that a table cannot take are refused."""
+    reboot: TwinTime | None = Field(default=None, examples=["5 s"])
+    """Duration of a reboot."""
+    seed: int = Field(default=1, ge=0, le=2**32 - 1)
+    """Seed of the random lags; default 1."""
 
     @classmethod
     def expanded(cls, value: Any) -> Any:
@@ -98,67 +89,66 @@ class RawTwin(Raw):
 class RawSwitch(Raw):
     """An OpenFlow switch."""
 
-    dpid: int = Field(ge=1, le=2**64 - 1, description="Datapath id, unique in the lab.", examples=[1])
-    driver: Driver = Field(description="Capability profile in switch-configs.", examples=["ovs"])
-    twin: RawTwin | None = Field(
-        default=None,
-        description="In an emulated lab, behave as the hardware of the driver: true, or settings.",
-        examples=["true"],
-    )
+    dpid: int = Field(ge=1, le=2**64 - 1, examples=[1])
+    """Datapath id, unique in the lab."""
+    driver: Driver = Field(examples=["ovs"])
+    """Capability profile in switch-configs."""
+    twin: RawTwin | None = Field(default=None, examples=["true"])
+    """In an emulated lab, behave as the hardware of the driver: true, or settings."""
 
 
 class RawTrunk(Raw):
     """A cable between two switches."""
 
-    from_: Port = Field(alias="from", description="Port at one end, switch/number.", examples=["sw-w1/24"])
-    to: Port = Field(description="Port at the other end, switch/number.", examples=["sw-c/1"])
-    rate: TrunkRate = Field(description="Line rate, each direction.", examples=["1 Gbit/s"])
+    from_: Port = Field(alias="from", examples=["sw-w1/24"])
+    """Port at one end, switch/number."""
+    to: Port = Field(examples=["sw-c/1"])
+    """Port at the other end, switch/number."""
+    rate: TrunkRate = Field(examples=["1 Gbit/s"])
+    """Line rate, each direction."""
 
 
 class RawLearningSwitch(Raw):
     """An ordinary switch, without OpenFlow, behind one port of an OpenFlow switch; only hosts are attached to it."""
 
-    uplink: Port = Field(description="Port of the OpenFlow switch at which its uplink ends.", examples=["sw-i/1"])
-    rate: TrunkRate = Field(description="Line rate of the uplink, each direction.", examples=["1 Gbit/s"])
+    uplink: Port = Field(examples=["sw-i/1"])
+    """Port of the OpenFlow switch at which its uplink ends."""
+    rate: TrunkRate = Field(examples=["1 Gbit/s"])
+    """Line rate of the uplink, each direction."""
 
 
 class RawCable(Raw):
     """Optional keys of any interface."""
 
-    mac: Mac | None = Field(default=None, description="MAC address; default derived from the port.")
-    interface: InterfaceName | None = Field(default=None, description="Interface name, at most 15 characters.")
+    mac: Mac | None = None
+    """MAC address; default derived from the port."""
+    interface: InterfaceName | None = None
+    """Interface name, at most 15 characters."""
 
 
 class RawLeg(RawCable):
     """Optional keys of the interface of a host or box."""
 
-    mtu: Mtu | None = Field(
-        default=None, description="IP bytes of the longest packet on this cable; default 1500.", examples=[1400]
-    )
+    mtu: Mtu | None = Field(default=None, examples=[1400])
+    """IP bytes of the longest packet on this cable; default 1500."""
 
 
 class RawHost(RawLeg):
     """An end host of the experiment network."""
 
-    role: HostRole = Field(strict=False, description="Purpose of the host.", examples=["world-server"])
-    ip: Address = Field(description="IPv4 address, in the network of its end.", examples=["10.10.0.1"])
-    control: Address | None = Field(
-        default=None,
-        description=(
-            "Of a host with one interface: its address for in-band control, in the control network. The machine has it "
-            "before atoll is used."
-        ),
-        examples=["192.168.10.31"],
-    )
-    port: Port = Field(
-        description="Port its cable ends at, of an OpenFlow switch or of a learning switch.", examples=["sw-w1/1"]
-    )
-    interface: InterfaceName | None = Field(default=None, description="Interface name; default HOST-eth0.")
-    capacity: Capacity | None = Field(
-        default=None,
-        description="Capacity of an island client relative to the others' (its channels); default 1.",
-        examples=[4],
-    )
+    role: HostRole = Field(strict=False, examples=["world-server"])
+    """Purpose of the host."""
+    ip: Address = Field(examples=["10.10.0.1"])
+    """IPv4 address, in the network of its end."""
+    control: Address | None = Field(default=None, examples=["192.168.10.31"])
+    """Of a host with one interface: its address for in-band control, in the control network. The machine has it before
+    atoll is used."""
+    port: Port = Field(examples=["sw-w1/1"])
+    """Port its cable ends at, of an OpenFlow switch or of a learning switch."""
+    interface: InterfaceName | None = None
+    """Interface name; default HOST-eth0."""
+    capacity: Capacity | None = Field(default=None, examples=[4])
+    """Capacity of an island client relative to the others' (its channels); default 1."""
 
 
 class RawBoxPort(ShortForm, RawLeg):
@@ -166,15 +156,19 @@ class RawBoxPort(ShortForm, RawLeg):
 
     _SHORT: ClassVar[str] = "port"
 
-    port: Port = Field(description="Switch port this side's cable ends at.", examples=["sw-c/11"])
-    interface: InterfaceName | None = Field(default=None, description="Interface name; default BOX-w or BOX-i.")
+    port: Port = Field(examples=["sw-c/11"])
+    """Switch port this side's cable ends at."""
+    interface: InterfaceName | None = None
+    """Interface name; default BOX-w or BOX-i."""
 
 
 class RawSpare(Raw):
     """A second pair of ports of a routed box; frames that enter by one pair leave by the same."""
 
-    world: RawBoxPort = Field(description="The side that faces the world.", examples=["sw-c/31"])
-    island: RawBoxPort = Field(description="The side that faces the island.", examples=["sw-c/32"])
+    world: RawBoxPort = Field(examples=["sw-c/31"])
+    """The side that faces the world."""
+    island: RawBoxPort = Field(examples=["sw-c/32"])
+    """The side that faces the island."""
 
 
 def _require_grantable(privilege: Privilege) -> Privilege:
@@ -186,31 +180,20 @@ def _require_grantable(privilege: Privilege) -> Privilege:
 class RawProgram(Raw):
     """A program of your own that makes a machine a box; {world} and {island} are replaced by its interfaces' names."""
 
-    start: Argv = Field(
-        description="Command (program and arguments) that runs while the box is in use.",
-        examples=["[pepsal, -i, '{world}']"],
-    )
-    stop: Argv = Field(
-        default=[], description="Command that ends the program; default: SIGTERM ends it.", examples=["[pepctl, stop]"]
-    )
-    report: Argv = Field(
-        default=[], description="Command that prints its statistics after a run.", examples=["[pepctl, statistics]"]
-    )
+    start: Argv = Field(examples=["[pepsal, -i, '{world}']"])
+    """Command (program and arguments) that runs while the box is in use."""
+    stop: Argv = Field(default=[], examples=["[pepctl, stop]"])
+    """Command that ends the program; default: SIGTERM ends it."""
+    report: Argv = Field(default=[], examples=["[pepctl, statistics]"])
+    """Command that prints its statistics after a run."""
     privileges: list[Annotated[Privilege, Field(strict=False), AfterValidator(_require_grantable)]] = Field(
-        default=[],
-        description="Capabilities that its commands keep; default none.",
-        examples=["[net-admin, net-raw]"],
+        default=[], examples=["[net-admin, net-raw]"]
     )
-    needs: dict[str, str] = Field(
-        default={},
-        description="Programs that its commands start, each with how to get it; `atoll check` looks for them.",
-        examples=["{pepsal: docs/pep.md tells how to build it}"],
-    )
-    memory_max: MemorySize | None = Field(
-        default=None,
-        description="The most memory that each process of `start` may write to; default no limit.",
-        examples=["500 MB"],
-    )
+    """Capabilities that its commands keep; default none."""
+    needs: dict[str, str] = Field(default={}, examples=["{pepsal: docs/pep.md tells how to build it}"])
+    """Programs that its commands start, each with how to get it; `atoll check` looks for them."""
+    memory_max: MemorySize | None = Field(default=None, examples=["500 MB"])
+    """The most memory that each process of `start` may write to; default no limit."""
 
 
 def _kind(value: object) -> BoxKind:
@@ -227,192 +210,122 @@ Kind = Annotated[
 class RawBox(Raw):
     """A box of the satellite chain."""
 
-    kind: Kind = Field(description="Kind of the box.", examples=["link"])
-    world: RawBoxPort = Field(description="The side that faces the world.", examples=["sw-c/15"])
-    island: RawBoxPort = Field(description="The side that faces the island.", examples=["sw-c/16"])
-    spare: RawSpare | None = Field(
-        default=None,
-        description="Second pair of ports, which a swap uses to separate packets of the old and the new chain.",
-        examples=["{world: sw-c/31, island: sw-c/32}"],
-    )
-    forwarding: Forwarding | None = Field(
-        default=None,
-        strict=False,
-        description=(
-            "For a program or an external box. transparent: it forwards frames unchanged; routed: it forwards IP "
-            "packets as a router."
-        ),
-        examples=["routed"],
-    )
-    stateful: bool = Field(
-        default=False,
-        description=(
-            "For a program or an external box: whether connections break when their packets no longer pass it; "
-            "default false."
-        ),
-        examples=[True],
-    )
-    conserves_packets: bool | None = Field(
-        default=None,
-        description=(
-            "For a program or an external box: whether each packet leaves it exactly once and unchanged; default: "
-            "unknown, which has the effect of false."
-        ),
-        examples=[True],
-    )
-    conserves_payload: bool = Field(
-        default=True,
-        description=(
-            "For a program or an external box: false if TCP payload may be lost there, or leave in the name of another "
-            "host; default true."
-        ),
-        examples=[False],
-    )
-    residence_max: Residence = Field(
-        default=Duration(0),
-        description=(
-            "For a program or an external box: the longest time for which it holds a packet; swaps and pings wait for "
-            "it; default 0 ms."
-        ),
-        examples=["200 ms"],
-    )
-    mtu: Mtu | None = Field(
-        default=None, description="MTU of all its ports that do not have their own; default 1500.", examples=[1400]
-    )
-    settings: dict[str, Any] = Field(
-        default={},
-        description="Settings of its kind, for all experiments that do not set them; default those of the kind.",
-        examples=["{mode: 'off'}"],
-    )
-    program: RawProgram | None = Field(
-        default=None,
-        description="For a program box: its commands.",
-        examples=["{start: [pepsal, -i, '{world}']}"],
-    )
+    kind: Kind = Field(examples=["link"])
+    """Kind of the box."""
+    world: RawBoxPort = Field(examples=["sw-c/15"])
+    """The side that faces the world."""
+    island: RawBoxPort = Field(examples=["sw-c/16"])
+    """The side that faces the island."""
+    spare: RawSpare | None = Field(default=None, examples=["{world: sw-c/31, island: sw-c/32}"])
+    """Second pair of ports, which a swap uses to separate packets of the old and the new chain."""
+    forwarding: Forwarding | None = Field(default=None, strict=False, examples=["routed"])
+    """For a program or an external box. transparent: it forwards frames unchanged; routed: it forwards IP packets as a
+    router."""
+    stateful: bool = Field(default=False, examples=[True])
+    """For a program or an external box: whether connections break when their packets no longer pass it; default
+    false."""
+    conserves_packets: bool | None = Field(default=None, examples=[True])
+    """For a program or an external box: whether each packet leaves it exactly once and unchanged; default: unknown,
+    which has the effect of false."""
+    conserves_payload: bool = Field(default=True, examples=[False])
+    """For a program or an external box: false if TCP payload may be lost there, or leave in the name of another host;
+    default true."""
+    residence_max: Residence = Field(default=Duration(0), examples=["200 ms"])
+    """For a program or an external box: the longest time for which it holds a packet; swaps and pings wait for it;
+    default 0 ms."""
+    mtu: Mtu | None = Field(default=None, examples=[1400])
+    """MTU of all its ports that do not have their own; default 1500."""
+    settings: dict[str, Any] = Field(default={}, examples=["{mode: 'off'}"])
+    """Settings of its kind, for all experiments that do not set them; default those of the kind."""
+    program: RawProgram | None = Field(default=None, examples=["{start: [pepsal, -i, '{world}']}"])
+    """For a program box: its commands."""
 
 
 class RawLatencyClass(Raw):
     """A terrestrial latency the delay box can impose: on frames with a VLAN id, or between a pair of ports."""
 
-    vlan: int | None = Field(
-        default=None, ge=1, le=4094, description="VLAN id of the class on the trunk, unique in the lab.", examples=[101]
-    )
-    world: RawBoxPort | None = Field(
-        default=None,
-        description="Instead of vlan: the port towards the world's hosts, for switches that cannot rewrite VLAN tags.",
-        examples=["sw-c/25"],
-    )
-    island: RawBoxPort | None = Field(
-        default=None, description="With world: the port towards the chain.", examples=["sw-c/26"]
-    )
-    rtt: Rtt = Field(description="Round-trip time; half of it is added in each direction.", examples=["20 ms"])
-    jitter: JitterAmount | None = Field(
-        default=None,
-        description="Uniform +/- jitter of the delay each way, at most half the rtt; default that of the box.",
-        examples=["1 ms"],
-    )
-    reorder: bool | None = Field(
-        default=None, description="Whether jitter may put packets out of order; default that of the box."
-    )
+    vlan: int | None = Field(default=None, ge=1, le=4094, examples=[101])
+    """VLAN id of the class on the trunk, unique in the lab."""
+    world: RawBoxPort | None = Field(default=None, examples=["sw-c/25"])
+    """Instead of vlan: the port towards the world's hosts, for switches that cannot rewrite VLAN tags."""
+    island: RawBoxPort | None = Field(default=None, examples=["sw-c/26"])
+    """With world: the port towards the chain."""
+    rtt: Rtt = Field(examples=["20 ms"])
+    """Round-trip time; half of it is added in each direction."""
+    jitter: JitterAmount | None = Field(default=None, examples=["1 ms"])
+    """Uniform +/- jitter of the delay each way, at most half the rtt; default that of the box."""
+    reorder: bool | None = None
+    """Whether jitter may put packets out of order; default that of the box."""
 
 
 class RawDelayBox(RawLeg):
     """A box that delays the frames of each latency class."""
 
-    trunk: Port | None = Field(
-        default=None, description="Switch port of the trunk, for classes with a VLAN id.", examples=["sw-c/10"]
-    )
-    rate: TrunkRate = Field(
-        description="Line rate of the trunk, or of each cable of a class, each direction.", examples=["1 Gbit/s"]
-    )
-    classes: dict[Key, RawLatencyClass] = Field(
-        description="Latency classes by name.", examples=["{rtt-20: {vlan: 102, rtt: 20 ms}}"]
-    )
-    jitter: Annotated[float, Share()] = Field(
-        default=0.0,
-        description="Jitter of the classes, as a share of the delay each way; default 0 %.",
-        examples=["5 %"],
-    )
-    reorder: bool = Field(
-        default=False, description="Whether jitter may put packets of a class out of order; default false."
-    )
-    interface: InterfaceName | None = Field(default=None, description="Interface name; default DELAYBOX-t.")
+    trunk: Port | None = Field(default=None, examples=["sw-c/10"])
+    """Switch port of the trunk, for classes with a VLAN id."""
+    rate: TrunkRate = Field(examples=["1 Gbit/s"])
+    """Line rate of the trunk, or of each cable of a class, each direction."""
+    classes: dict[Key, RawLatencyClass] = Field(examples=["{rtt-20: {vlan: 102, rtt: 20 ms}}"])
+    """Latency classes by name."""
+    jitter: Annotated[float, Share()] = Field(default=0.0, examples=["5 %"])
+    """Jitter of the classes, as a share of the delay each way; default 0 %."""
+    reorder: bool = False
+    """Whether jitter may put packets of a class out of order; default false."""
+    interface: InterfaceName | None = None
+    """Interface name; default DELAYBOX-t."""
 
 
 class RawTap(RawCable):
     """An observation point: a port that gets copies of frames, or a splitter in a cable, and its capture host."""
 
-    host: Name = Field(description="Capture host; several taps may share one.", examples=["cap-w"])
-    port: Port | None = Field(default=None, description="Switch port the copies leave by.", examples=["sw-c/21"])
-    cable: Port | None = Field(
-        default=None,
-        description="Instead of port, for a physical tap: the switch port whose cable it splits.",
-        examples=["sw-c/15"],
-    )
-    interface: InterfaceName | None = Field(default=None, description="Interface name; default HOST-TAP.")
-    direction: Literal["both", "to_island"] = Field(
-        default="both", description="Frames that it copies; default both.", examples=["to_island"]
-    )
+    host: Name = Field(examples=["cap-w"])
+    """Capture host; several taps may share one."""
+    port: Port | None = Field(default=None, examples=["sw-c/21"])
+    """Switch port the copies leave by."""
+    cable: Port | None = Field(default=None, examples=["sw-c/15"])
+    """Instead of port, for a physical tap: the switch port whose cable it splits."""
+    interface: InterfaceName | None = None
+    """Interface name; default HOST-TAP."""
+    direction: Literal["both", "to_island"] = Field(default="both", examples=["to_island"])
+    """Frames that it copies; default both."""
 
 
 class RawControl(Raw):
     """In-band control: hosts with one interface are reached through the switches of the experiment."""
 
-    network: Prefix = Field(
-        description="IPv4 network of the control addresses, of no other machine.", examples=["192.168.10.0/24"]
-    )
-    port: Port = Field(
-        description="Switch port to which the machine that runs atoll is attached for in-band control.",
-        examples=["sw-c/24"],
-    )
-    arp: bool = Field(
-        default=True,
-        description=(
-            "Whether control addresses are resolved by ARP, which takes flow entries for ARP; false: the machines have "
-            "permanent neighbours; default true."
-        ),
-        examples=[False],
-    )
+    network: Prefix = Field(examples=["192.168.10.0/24"])
+    """IPv4 network of the control addresses, of no other machine."""
+    port: Port = Field(examples=["sw-c/24"])
+    """Switch port to which the machine that runs atoll is attached for in-band control."""
+    arp: bool = Field(default=True, examples=[False])
+    """Whether control addresses are resolved by ARP, which takes flow entries for ARP; false: the machines have
+    permanent neighbours; default true."""
 
 
 class RawLab(Raw):
     """A laboratory: its switches, cables, hosts, chain boxes, delay boxes and taps."""
 
-    name: Name = Field(description="Name of the laboratory.", examples=["island"])
-    networks: RawNetworks = Field(
-        description="Address ranges of both ends.", examples=["{world: 10.10.0.0/16, island: 10.20.0.0/16}"]
-    )
-    switches: dict[Key, RawSwitch] = Field(
-        description="OpenFlow switches by name.", examples=["{sw-c: {dpid: 3, driver: ovs}}"]
-    )
-    trunks: list[RawTrunk] = Field(
-        default=[],
-        description="Cables between switches.",
-        examples=["[{from: sw-w1/24, to: sw-c/1, rate: 1 Gbit/s}]"],
-    )
+    name: Name = Field(examples=["island"])
+    """Name of the laboratory."""
+    networks: RawNetworks = Field(examples=["{world: 10.10.0.0/16, island: 10.20.0.0/16}"])
+    """Address ranges of both ends."""
+    switches: dict[Key, RawSwitch] = Field(examples=["{sw-c: {dpid: 3, driver: ovs}}"])
+    """OpenFlow switches by name."""
+    trunks: list[RawTrunk] = Field(default=[], examples=["[{from: sw-w1/24, to: sw-c/1, rate: 1 Gbit/s}]"])
+    """Cables between switches."""
     learning_switches: dict[Key, RawLearningSwitch] = Field(
-        default={},
-        description="Ordinary switches by name, each with many hosts behind one port of an OpenFlow switch.",
-        examples=["{lan-1: {uplink: sw-i/1, rate: 1 Gbit/s}}"],
+        default={}, examples=["{lan-1: {uplink: sw-i/1, rate: 1 Gbit/s}}"]
     )
-    control: RawControl | None = Field(
-        default=None,
-        description="In-band control of hosts with one interface.",
-        examples=["{network: 192.168.10.0/24, port: sw-c/24}"],
-    )
-    hosts: dict[Key, RawHost] = Field(
-        description="End hosts by name.", examples=["{w1: {role: world-server, ip: 10.10.0.1, port: sw-w1/1}}"]
-    )
-    boxes: dict[Key, RawBox] = Field(
-        default={},
-        description="Chain boxes by name.",
-        examples=["{sat: {kind: link, world: sw-c/15, island: sw-c/16}}"],
-    )
+    """Ordinary switches by name, each with many hosts behind one port of an OpenFlow switch."""
+    control: RawControl | None = Field(default=None, examples=["{network: 192.168.10.0/24, port: sw-c/24}"])
+    """In-band control of hosts with one interface."""
+    hosts: dict[Key, RawHost] = Field(examples=["{w1: {role: world-server, ip: 10.10.0.1, port: sw-w1/1}}"])
+    """End hosts by name."""
+    boxes: dict[Key, RawBox] = Field(default={}, examples=["{sat: {kind: link, world: sw-c/15, island: sw-c/16}}"])
+    """Chain boxes by name."""
     delay_boxes: dict[Key, RawDelayBox] = Field(
-        default={},
-        description="Delay boxes by name.",
-        examples=["{delay: {trunk: sw-c/10, rate: 1 Gbit/s, classes: {rtt-20: {vlan: 102, rtt: 20 ms}}}}"],
+        default={}, examples=["{delay: {trunk: sw-c/10, rate: 1 Gbit/s, classes: {rtt-20: {vlan: 102, rtt: 20 ms}}}}"]
     )
-    taps: dict[Key, RawTap] = Field(
-        default={}, description="Taps by name.", examples=["{tap-w: {host: cap-w, port: sw-c/21}}"]
-    )
+    """Delay boxes by name."""
+    taps: dict[Key, RawTap] = Field(default={}, examples=["{tap-w: {host: cap-w, port: sw-c/21}}"])
+    """Taps by name."""

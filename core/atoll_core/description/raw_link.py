@@ -36,22 +36,12 @@ class RawJitter(ShortForm):
 
     _SHORT: ClassVar[str] = "amount"
 
-    amount: Delay = Field(
-        description="Half the width of a uniform distribution, the standard deviation of others; at most the delay.",
-        examples=["5 ms"],
-    )
-    distribution: JitterShape = Field(
-        default=JitterShape.UNIFORM,
-        strict=False,
-        description="Distribution around the delay; default uniform.",
-        examples=["normal"],
-    )
-    correlation: Probability = Field(
-        default=0.0,
-        description="Correlation with the packet before; default 0 %.",
-        examples=["25 %"],
-        json_schema_extra={"default": "0 %"},
-    )
+    amount: Delay = Field(examples=["5 ms"])
+    """Half the width of a uniform distribution, the standard deviation of others; at most the delay."""
+    distribution: JitterShape = Field(default=JitterShape.UNIFORM, strict=False, examples=["normal"])
+    """Distribution around the delay; default uniform."""
+    correlation: Probability = Field(default=0.0, examples=["25 %"], json_schema_extra={"default": "0 %"})
+    """Correlation with the packet before; default 0 %."""
 
 
 def _bit_error(value: object) -> float:
@@ -69,51 +59,29 @@ class RawLoss(ShortForm):
 
     _SHORT: ClassVar[str] = "probability"
 
-    probability: Probability | None = Field(
-        default=None, description="Probability that a packet is lost, independently of others.", examples=["0.1 %"]
-    )
+    probability: Probability | None = Field(default=None, examples=["0.1 %"])
+    """Probability that a packet is lost, independently of others."""
     bit_error: (
         Annotated[float, PlainValidator(_bit_error), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})]
         | None
-    ) = Field(
-        default=None,
-        description=(
-            "Probability that a bit is wrong, independently of others. A packet with a wrong bit is lost. The bits "
-            "of a packet are those of the bytes that the link counts (see `counts`)."
-        ),
-        examples=[1e-7],
-    )
-    model: Literal["gilbert-elliott"] | None = Field(
-        default=None, description="Model of bursty loss.", examples=["gilbert-elliott"]
-    )
-    good_to_bad: Probability | None = Field(
-        default=None,
-        description="Probability per packet that the channel changes from good to bad.",
-        examples=["0.1 %"],
-    )
-    bad_to_good: Probability | None = Field(
-        default=None, description="Probability per packet that the channel changes from bad to good.", examples=["20 %"]
-    )
-    loss_good: Probability | None = Field(
-        default=None, description="Loss in the good channel; default 0 %.", examples=["0 %"]
-    )
-    loss_bad: Probability | None = Field(
-        default=None, description="Loss in the bad channel; default 100 %.", examples=["50 %"]
-    )
-    trace: str | None = Field(
-        default=None,
-        description="File with one line per packet, 0 (passes) or 1 (lost), relative to this file; repeats.",
-        examples=["traces/loss.txt"],
-    )
-    where: LossPoint = Field(
-        default=LossPoint.AFTER,
-        strict=False,
-        description=(
-            "Where packets are lost. 'after' (default): at the receiver, so a lost packet has used the link; "
-            "'before': before the queue, so a lost packet does not use the link."
-        ),
-        examples=["before"],
-    )
+    ) = Field(default=None, examples=[1e-7])
+    """Probability that a bit is wrong, independently of others. A packet with a wrong bit is lost. The bits of a packet
+    are those of the bytes that the link counts (see `counts`)."""
+    model: Literal["gilbert-elliott"] | None = Field(default=None, examples=["gilbert-elliott"])
+    """Model of bursty loss."""
+    good_to_bad: Probability | None = Field(default=None, examples=["0.1 %"])
+    """Probability per packet that the channel changes from good to bad."""
+    bad_to_good: Probability | None = Field(default=None, examples=["20 %"])
+    """Probability per packet that the channel changes from bad to good."""
+    loss_good: Probability | None = Field(default=None, examples=["0 %"])
+    """Loss in the good channel; default 0 %."""
+    loss_bad: Probability | None = Field(default=None, examples=["50 %"])
+    """Loss in the bad channel; default 100 %."""
+    trace: str | None = Field(default=None, examples=["traces/loss.txt"])
+    """File with one line per packet, 0 (passes) or 1 (lost), relative to this file; repeats."""
+    where: LossPoint = Field(default=LossPoint.AFTER, strict=False, examples=["before"])
+    """Where packets are lost. 'after' (default): at the receiver, so a lost packet has used the link; 'before': before
+    the queue, so a lost packet does not use the link."""
 
     @model_validator(mode="after")
     def _has_one_kind(self) -> Self:
@@ -140,29 +108,23 @@ class RawLoss(ShortForm):
 class RawCodel(Raw):
     """Controlled delay, RFC 8289."""
 
-    target: CodelTime = Field(
-        default=Duration(5 * 10**6), description="Acceptable standing sojourn time; default 5 ms.", examples=["5 ms"]
-    )
-    interval: CodelTime = Field(
-        default=Duration(100 * 10**6),
-        description="Time for which a sojourn time above target is accepted, about the longest RTT; default 100 ms.",
-        examples=["600 ms"],
-    )
+    target: CodelTime = Field(default=Duration(5 * 10**6), examples=["5 ms"])
+    """Acceptable standing sojourn time; default 5 ms."""
+    interval: CodelTime = Field(default=Duration(100 * 10**6), examples=["600 ms"])
+    """Time for which a sojourn time above target is accepted, about the longest RTT; default 100 ms."""
 
 
 class RawRed(Raw):
     """Random early detection, Floyd and Jacobson 1993."""
 
-    min: Threshold = Field(description="Average queue below which nothing is dropped.", examples=["30 kB"])
-    max: Threshold = Field(
-        description="Average queue above which every packet is dropped; at most the queue.", examples=["90 kB"]
-    )
+    min: Threshold = Field(examples=["30 kB"])
+    """Average queue below which nothing is dropped."""
+    max: Threshold = Field(examples=["90 kB"])
+    """Average queue above which every packet is dropped; at most the queue."""
     probability: Annotated[float, Share("0.000001 %")] = Field(
-        default=0.1,
-        description="Drop probability just below an average queue of max; default 10 %.",
-        examples=["10 %"],
-        json_schema_extra={"default": "10 %"},
+        default=0.1, examples=["10 %"], json_schema_extra={"default": "10 %"}
     )
+    """Drop probability just below an average queue of max; default 10 %."""
     weight: Annotated[
         float, Positive(1, f"is not a weight; write a number above 0 and up to 1, such as {_RED_WEIGHT}")
     ] = Field(
@@ -175,12 +137,10 @@ class RawRed(Raw):
 class RawAqm(Raw):
     """Active queue management instead of drop-tail; ``codel`` is short for {codel: {}}, ``drop-tail`` means none."""
 
-    codel: RawCodel | None = Field(
-        default=None, description="Controlled delay.", examples=["{target: 5 ms, interval: 600 ms}"]
-    )
-    red: RawRed | None = Field(
-        default=None, description="Random early detection.", examples=["{min: 30 kB, max: 90 kB}"]
-    )
+    codel: RawCodel | None = Field(default=None, examples=["{target: 5 ms, interval: 600 ms}"])
+    """Controlled delay."""
+    red: RawRed | None = Field(default=None, examples=["{min: 30 kB, max: 90 kB}"])
+    """Random early detection."""
 
     @classmethod
     def expanded(cls, value: Any) -> Any:
@@ -213,10 +173,10 @@ class RawLowPriority(ShortForm):
 
     _SHORT: ClassVar[str] = "queue"
 
-    queue: Queue = Field(description="Capacity of the byte queue, at least one MTU.", examples=["200 kB"])
-    queue_packets: int | None = Field(
-        default=None, ge=1, le=1_000_000, description="Additional limit of this queue, in packets.", examples=[100]
-    )
+    queue: Queue = Field(examples=["200 kB"])
+    """Capacity of the byte queue, at least one MTU."""
+    queue_packets: int | None = Field(default=None, ge=1, le=1_000_000, examples=[100])
+    """Additional limit of this queue, in packets."""
 
 
 def _drop_tail_as_none(value: Any) -> Any:
@@ -226,51 +186,46 @@ def _drop_tail_as_none(value: Any) -> Any:
 class RawDirection(Raw):
     """One direction of a satellite link."""
 
-    rate: LinkRate = Field(description="Rate at which packets are serialised.", examples=["16 Mbit/s"])
-    delay: Delay = Field(description="Propagation delay, one way.", examples=["250 ms"])
-    queue: Queue = Field(description="Capacity of the byte queue, at least one MTU.", examples=["100 kB"])
-    queue_packets: int | None = Field(
-        default=None, ge=1, le=1_000_000, description="Additional limit of the queue, in packets.", examples=[100]
-    )
+    rate: LinkRate = Field(examples=["16 Mbit/s"])
+    """Rate at which packets are serialised."""
+    delay: Delay = Field(examples=["250 ms"])
+    """Propagation delay, one way."""
+    queue: Queue = Field(examples=["100 kB"])
+    """Capacity of the byte queue, at least one MTU."""
+    queue_packets: int | None = Field(default=None, ge=1, le=1_000_000, examples=[100])
+    """Additional limit of the queue, in packets."""
     low_priority: RawLowPriority | None = Field(
-        default=None,
-        description=(
-            "A second queue for packets marked LE (RFC 8622, DSCP 1), which is served while the first one is empty: "
-            "its capacity, or a mapping; default none, so that they wait with all others."
-        ),
-        examples=["200 kB", "{queue: 200 kB, queue_packets: 100}"],
+        default=None, examples=["200 kB", "{queue: 200 kB, queue_packets: 100}"]
     )
+    """A second queue for packets marked LE (RFC 8622, DSCP 1), which is served while the first one is empty: its
+    capacity, or a mapping; default none, so that they wait with all others."""
     jitter: RawJitter | None = Field(
-        default=None,
-        description="Jitter around the delay: a uniform +/- duration, or a mapping; default none.",
-        examples=["5 ms", "{distribution: normal, amount: 5 ms, correlation: 25 %}"],
+        default=None, examples=["5 ms", "{distribution: normal, amount: 5 ms, correlation: 25 %}"]
     )
-    reorder: bool = Field(
-        default=False, description="Whether jitter may put packets out of order; default false.", examples=[False]
-    )
+    """Jitter around the delay: a uniform +/- duration, or a mapping; default none."""
+    reorder: bool = Field(default=False, examples=[False])
+    """Whether jitter may put packets out of order; default false."""
     loss: RawLoss | None = Field(
         default=None,
-        description="Loss at the receiver: a share of the packets, or a mapping; default none.",
         examples=["0.1 %", "{bit_error: 1e-7}", "{model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %}"],
     )
+    """Loss at the receiver: a share of the packets, or a mapping; default none."""
     aqm: Annotated[RawAqm | None, BeforeValidator(_drop_tail_as_none)] = Field(
-        default=None,
-        description="Active queue management; default drop-tail.",
-        examples=["codel", "{red: {min: 30 kB, max: 90 kB}}"],
+        default=None, examples=["codel", "{red: {min: 30 kB, max: 90 kB}}"]
     )
-    trace: str | None = Field(
-        default=None,
-        description="CSV file with rate, delay, loss and blockage as functions of time, relative to this file.",
-        examples=["traces/geo-rain.csv"],
-    )
+    """Active queue management; default drop-tail."""
+    trace: str | None = Field(default=None, examples=["traces/geo-rain.csv"])
+    """CSV file with rate, delay, loss and blockage as functions of time, relative to this file."""
 
 
 class RawDirectionChange(Raw):
     """One direction of a link from a change on; keys that are left out stay unchanged."""
 
-    rate: LinkRate | None = Field(default=None, description="Rate from then on.", examples=["8 Mbit/s"])
-    delay: Delay | None = Field(default=None, description="Propagation delay from then on.", examples=["270 ms"])
-    queue: Queue | None = Field(default=None, description="Byte queue from then on.", examples=["50 kB"])
-    loss: RawLoss | None = Field(
-        default=None, description="Loss of the link from then on; null for none.", examples=["0.1 %"]
-    )
+    rate: LinkRate | None = Field(default=None, examples=["8 Mbit/s"])
+    """Rate from then on."""
+    delay: Delay | None = Field(default=None, examples=["270 ms"])
+    """Propagation delay from then on."""
+    queue: Queue | None = Field(default=None, examples=["50 kB"])
+    """Byte queue from then on."""
+    loss: RawLoss | None = Field(default=None, examples=["0.1 %"])
+    """Loss of the link from then on; null for none."""

@@ -99,62 +99,55 @@ WarmUp = Annotated[
 class RawStop(Raw):
     """When a combination has repetitions enough, instead of a fixed number of them."""
 
-    figure: str = Field(description="The figure whose median is to be known.", examples=["goodput"])
-    half_width: Annotated[float, Share("0.1 %")] = Field(
-        description="Half the width of the median's interval, as a share of the median, at which no more are made.",
-        examples=["5 %"],
-    )
-    min: int = Field(default=6, ge=6, le=MAX_REPETITIONS, description="Repetitions at least; default 6.", examples=[6])
-    max: int = Field(ge=6, le=MAX_REPETITIONS, description="Repetitions at most.", examples=[30])
-    step: int = Field(
-        default=2,
-        ge=1,
-        le=MAX_REPETITIONS,
-        description="Repetitions from one look to the next; default 2.",
-        examples=[2],
-    )
+    figure: str = Field(examples=["goodput"])
+    """The figure whose median is to be known."""
+    half_width: Annotated[float, Share("0.1 %")] = Field(examples=["5 %"])
+    """Half the width of the median's interval, as a share of the median, at which no more are made."""
+    min: int = Field(default=6, ge=6, le=MAX_REPETITIONS, examples=[6])
+    """Repetitions at least; default 6."""
+    max: int = Field(ge=6, le=MAX_REPETITIONS, examples=[30])
+    """Repetitions at most."""
+    step: int = Field(default=2, ge=1, le=MAX_REPETITIONS, examples=[2])
+    """Repetitions from one look to the next; default 2."""
 
 
 class RawControlVariate(Raw):
     """The control variate of means: the mean size of the first flows of each channel."""
 
-    flows: int = Field(ge=1, le=10_000, description="The number of first flows of each channel.", examples=[20])
-    largest: Annotated[Size, Between(Size, "1 B", "1000000 GB")] = Field(
-        default=Size(10**6),
-        description="Larger flows count as this large; default 1 MB.",
-        examples=["1 MB"],
-    )
+    flows: int = Field(ge=1, le=10_000, examples=[20])
+    """The number of first flows of each channel."""
+    largest: Annotated[Size, Between(Size, "1 B", "1000000 GB")] = Field(default=Size(10**6), examples=["1 MB"])
+    """Larger flows count as this large; default 1 MB."""
 
 
 class RawSearch(Raw):
     """A search for the capacity of a queue, instead of a grid of capacities."""
 
-    over: str = Field(
-        description="The setting that is searched: the queue of the slowest link to the island.",
-        examples=["links.sat.to_island.queue"],
-    )
-    from_: Queue = Field(alias="from", description="The smallest capacity.", examples=["30 kB"])
-    to: Queue = Field(description="The largest capacity.", examples=["800 kB"])
-    resolution: Queue = Field(description="The step from one capacity to the next.", examples=["10 kB"])
+    over: str = Field(examples=["links.sat.to_island.queue"])
+    """The setting that is searched: the queue of the slowest link to the island."""
+    from_: Queue = Field(alias="from", examples=["30 kB"])
+    """The smallest capacity."""
+    to: Queue = Field(examples=["800 kB"])
+    """The largest capacity."""
+    resolution: Queue = Field(examples=["10 kB"])
+    """The step from one capacity to the next."""
     for_: list[Literal["transfer", "oscillation", "utilisation", "standing queue", "voice"]] = Field(
         default=["transfer", "oscillation", "utilisation", "standing queue", "voice"],
         alias="for",
         min_length=1,
-        description="The criteria of a good queue (docs/regimes.md); default all.",
         examples=["[transfer, oscillation, utilisation]"],
     )
+    """The criteria of a good queue (docs/regimes.md); default all."""
 
 
 class RawPrimary(Raw):
     """The figure that a study is made for, named before its runs."""
 
-    figure: str = Field(description="The figure, by its name in comparisons.", examples=["goodput"])
-    margin: Annotated[float, Share("0.1 %")] | None = Field(
-        default=None,
-        description="Deviation from the baseline, as a share of it, below which configurations are equivalent; "
-        "default: equivalence is not tested.",
-        examples=["5 %"],
-    )
+    figure: str = Field(examples=["goodput"])
+    """The figure, by its name in comparisons."""
+    margin: Annotated[float, Share("0.1 %")] | None = Field(default=None, examples=["5 %"])
+    """Deviation from the baseline, as a share of it, below which configurations are equivalent; default: equivalence is
+    not tested."""
 
 
 def _read_published(given: object) -> str:
@@ -171,110 +164,66 @@ PublishedValue = Annotated[
 class RawPublished(Raw):
     """A published figure of a set-up, to be compared with its runs."""
 
-    figure: str = Field(description="The figure, by its name in comparisons.", examples=["transfer time"])
-    of: dict[str, Any] = Field(
-        default={},
-        description="Levels of the combinations that it is of, by factor; default all.",
-        examples=["{links.sat.to_island.queue: 100 kB}"],
-    )
-    relative_to: dict[str, Any] = Field(
-        default={},
-        description="Levels with which the figure is divided by that of the combination with these, seed by seed.",
-        examples=["{links.sat.to_island.queue: 200 kB}"],
-    )
-    value: PublishedValue = Field(
-        description="The published value with the figure's unit; after above or below a bound of it.",
-        examples=["41 s", "above 120 s", "33 %"],
-    )
-    source: str = Field(description="Where it is published.", examples=["the laboratory's paper of 2017, figure 3"])
+    figure: str = Field(examples=["transfer time"])
+    """The figure, by its name in comparisons."""
+    of: dict[str, Any] = Field(default={}, examples=["{links.sat.to_island.queue: 100 kB}"])
+    """Levels of the combinations that it is of, by factor; default all."""
+    relative_to: dict[str, Any] = Field(default={}, examples=["{links.sat.to_island.queue: 200 kB}"])
+    """Levels with which the figure is divided by that of the combination with these, seed by seed."""
+    value: PublishedValue = Field(examples=["41 s", "above 120 s", "33 %"])
+    """The published value with the figure's unit; after above or below a bound of it."""
+    source: str = Field(examples=["the laboratory's paper of 2017, figure 3"])
+    """Where it is published."""
 
 
 class RawStudy(Raw):
     """A study: an experiment, factors whose levels are combined, and repetitions with other seeds."""
 
-    name: Name = Field(description="Name of the study; its directory is runs/studies/NAME.", examples=["queues"])
-    experiment: str = Field(description="Path of the experiment, relative to this file.", examples=["../geo.yaml"])
-    platform: Literal["virtual", "mininet", "hardware"] = Field(
-        default="virtual", description="Platform of the runs; default virtual.", examples=["virtual"]
-    )
-    backend: Literal["engine", "tc"] | None = Field(
-        default=None, description="Link emulator; default tc in virtual time, else engine.", examples=["engine"]
-    )
-    set: dict[str, Any] = Field(
-        default={},
-        description="Settings of all runs, by their keys as in --set.",
-        examples=["{duration: 30 s, traffic.channels: 40}"],
-    )
+    name: Name = Field(examples=["queues"])
+    """Name of the study; its directory is runs/studies/NAME."""
+    experiment: str = Field(examples=["../geo.yaml"])
+    """Path of the experiment, relative to this file."""
+    platform: Literal["virtual", "mininet", "hardware"] = Field(default="virtual", examples=["virtual"])
+    """Platform of the runs; default virtual."""
+    backend: Literal["engine", "tc"] | None = Field(default=None, examples=["engine"])
+    """Link emulator; default tc in virtual time, else engine."""
+    set: dict[str, Any] = Field(default={}, examples=["{duration: 30 s, traffic.channels: 40}"])
+    """Settings of all runs, by their keys as in --set."""
     factors: dict[str, Levels] = Field(
-        default={},
-        description=(
-            "Settings that differ between runs: each factor is a setting with a list of values, or has named "
-            "variants with their settings. All levels are combined with all levels of the other factors."
-        ),
-        examples=["{tcp.congestion_control: [cubic, bbr], load: {light: {traffic.channels: 5}}}"],
+        default={}, examples=["{tcp.congestion_control: [cubic, bbr], load: {light: {traffic.channels: 5}}}"]
     )
-    design: Literal["full", "screening"] = Field(
-        default="full",
-        description="full (default): all levels are combined with all. screening: of factors with two levels each, the "
-        "combinations of a design of resolution IV, about twice as many as factors.",
-        examples=["screening"],
-    )
-    repetitions: int | None = Field(
-        default=None,
-        ge=1,
-        le=MAX_REPETITIONS,
-        description="Runs of each combination, with seeds from that of the experiment on; default 1.",
-        examples=[6],
-    )
+    """Settings that differ between runs: each factor is a setting with a list of values, or has named variants with
+    their settings. All levels are combined with all levels of the other factors."""
+    design: Literal["full", "screening"] = Field(default="full", examples=["screening"])
+    """full (default): all levels are combined with all. screening: of factors with two levels each, the combinations of
+    a design of resolution IV, about twice as many as factors."""
+    repetitions: int | None = Field(default=None, ge=1, le=MAX_REPETITIONS, examples=[6])
+    """Runs of each combination, with seeds from that of the experiment on; default 1."""
     seeds: list[Seed] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=MAX_REPETITIONS,
-        description="Seeds of the runs of each combination, instead of repetitions.",
-        examples=["[1, 2, 3, 4, 5, 6]"],
+        default=None, min_length=1, max_length=MAX_REPETITIONS, examples=["[1, 2, 3, 4, 5, 6]"]
     )
-    order_seed: Seed = Field(
-        default=1, description="Seed of the order of the runs within each repetition; default 1.", examples=[1]
-    )
-    baseline: dict[str, Any] = Field(
-        default={},
-        description="Levels that other levels are compared with, by factor; default the first level of the first "
-        "factor.",
-        examples=["{tcp.congestion_control: cubic}"],
-    )
-    figures: list[str] = Field(
-        default=[], description="Figures that are shown; default the usual ones.", examples=["[goodput, transfer time]"]
-    )
-    warm_up: WarmUp | None = Field(
-        default=None,
-        description="The beginning of each run that time averages leave out: a duration, or mser-5; default none.",
-        examples=["mser-5", "10 s"],
-    )
-    stop: RawStop | None = Field(
-        default=None,
-        description="Repetitions until the median of a figure is known, instead of repetitions.",
-        examples=["{figure: goodput, half_width: 5 %, max: 30}"],
-    )
+    """Seeds of the runs of each combination, instead of repetitions."""
+    order_seed: Seed = Field(default=1, examples=[1])
+    """Seed of the order of the runs within each repetition; default 1."""
+    baseline: dict[str, Any] = Field(default={}, examples=["{tcp.congestion_control: cubic}"])
+    """Levels that other levels are compared with, by factor; default the first level of the first factor."""
+    figures: list[str] = Field(default=[], examples=["[goodput, transfer time]"])
+    """Figures that are shown; default the usual ones."""
+    warm_up: WarmUp | None = Field(default=None, examples=["mser-5", "10 s"])
+    """The beginning of each run that time averages leave out: a duration, or mser-5; default none."""
+    stop: RawStop | None = Field(default=None, examples=["{figure: goodput, half_width: 5 %, max: 30}"])
+    """Repetitions until the median of a figure is known, instead of repetitions."""
     search: RawSearch | None = Field(
-        default=None,
-        description="Find the capacity of a queue that meets criteria, for each combination of the factors.",
-        examples=["{over: links.sat.to_island.queue, from: 30 kB, to: 800 kB, resolution: 10 kB}"],
+        default=None, examples=["{over: links.sat.to_island.queue, from: 30 kB, to: 800 kB, resolution: 10 kB}"]
     )
-    control: RawControlVariate | None = Field(
-        default=None,
-        description="Correct means by the sizes of the first flows of each channel; default no.",
-        examples=["{flows: 20}"],
-    )
-    primary: RawPrimary | None = Field(
-        default=None,
-        description="The figure that conclusions are to rest on; default: all shown figures alike.",
-        examples=["{figure: goodput, margin: 5 %}"],
-    )
+    """Find the capacity of a queue that meets criteria, for each combination of the factors."""
+    control: RawControlVariate | None = Field(default=None, examples=["{flows: 20}"])
+    """Correct means by the sizes of the first flows of each channel; default no."""
+    primary: RawPrimary | None = Field(default=None, examples=["{figure: goodput, margin: 5 %}"])
+    """The figure that conclusions are to rest on; default: all shown figures alike."""
     published: list[RawPublished] = Field(
-        default=[],
-        description="Published figures that the runs are compared with.",
-        examples=["[{figure: transfer time, value: 41 s, source: the paper of 2017}]"],
+        default=[], examples=["[{figure: transfer time, value: 41 s, source: the paper of 2017}]"]
     )
-    limits: RawStudyLimits = Field(
-        default=RawStudyLimits(), description="Bounds of the work.", examples=["{attempts: 3}"]
-    )
+    """Published figures that the runs are compared with."""
+    limits: RawStudyLimits = Field(default=RawStudyLimits(), examples=["{attempts: 3}"])
+    """Bounds of the work."""

@@ -51,13 +51,10 @@ class RawThink(ShortForm):
 
     _SHORT: ClassVar[str] = "mean"
 
-    mean: ThinkDuration = Field(description="Mean pause.", examples=["2 s"])
-    distribution: ThinkShape = Field(
-        default=ThinkShape.CONSTANT,
-        strict=False,
-        description="Distribution of the pauses: constant or exponential.",
-        examples=["exponential"],
-    )
+    mean: ThinkDuration = Field(examples=["2 s"])
+    """Mean pause."""
+    distribution: ThinkShape = Field(default=ThinkShape.CONSTANT, strict=False, examples=["exponential"])
+    """Distribution of the pauses: constant or exponential."""
 
 
 class RawFlowSizes(ShortForm):
@@ -65,17 +62,10 @@ class RawFlowSizes(ShortForm):
 
     _SHORT: ClassVar[str] = "distribution"
 
-    distribution: FlowSizesText = Field(
-        default=PUBLISHED,
-        description="Distribution of flow sizes: published, one size, or a file relative to this one.",
-        examples=["published", "10 kB", "sizes.csv"],
-    )
-    counts: SizeMeaning = Field(
-        default=SizeMeaning.PAYLOAD,
-        strict=False,
-        description="Meaning of the sizes: TCP payload, or the IP bytes of a recorded flow, headers included.",
-        examples=["ip"],
-    )
+    distribution: FlowSizesText = Field(default=PUBLISHED, examples=["published", "10 kB", "sizes.csv"])
+    """Distribution of flow sizes: published, one size, or a file relative to this one."""
+    counts: SizeMeaning = Field(default=SizeMeaning.PAYLOAD, strict=False, examples=["ip"])
+    """Meaning of the sizes: TCP payload, or the IP bytes of a recorded flow, headers included."""
 
 
 CHUNK_WITHOUT_RATE = "write_chunk has no write_rate to keep; add 'write_rate: 2 Mbit/s'"
@@ -84,35 +74,22 @@ CHUNK_WITHOUT_RATE = "write_chunk has no write_rate to keep; add 'write_rate: 2 
 class RawGroup(Raw):
     """The load of some clients; keys that are left out are those of ``traffic``, null: none."""
 
-    clients: list[str] = Field(description="Island clients, each in one group at most.", examples=["[i1, i2]"])
-    channels: int | None = Field(
-        ge=0, le=MAX_CHANNELS, default=None, description="Channels over the clients of the group.", examples=[10]
-    )
+    clients: list[str] = Field(examples=["[i1, i2]"])
+    """Island clients, each in one group at most."""
+    channels: int | None = Field(ge=0, le=MAX_CHANNELS, default=None, examples=[10])
+    """Channels over the clients of the group."""
     flow_sizes: RawFlowSizes | None = Field(
-        default=None,
-        description="Distribution of flow sizes and the meaning of the sizes.",
-        examples=["published", "10 kB", "{distribution: sizes.csv, counts: ip}"],
+        default=None, examples=["published", "10 kB", "{distribution: sizes.csv, counts: ip}"]
     )
-    pro_rate: ProRateSize | None = Field(
-        default=None,
-        description="Flows smaller than this are combined to connections of this size.",
-        examples=["200 B"],
-    )
-    think_time: RawThink | None = Field(
-        default=None,
-        description="Pause of a channel after each flow, in place of flows_per_s.",
-        examples=["2 s", "{mean: 2 s, distribution: exponential}"],
-    )
-    flows_per_s: FlowsPerSecond | None = Field(
-        default=None,
-        description="Open loop, in place of think_time: flows started per second, over the channels of the group.",
-        examples=[50],
-    )
-    timeout: FlowTimeout | None = Field(
-        default=None,
-        description="A flow that has been connected without a byte for so long has failed.",
-        examples=["30 s"],
-    )
+    """Distribution of flow sizes and the meaning of the sizes."""
+    pro_rate: ProRateSize | None = Field(default=None, examples=["200 B"])
+    """Flows smaller than this are combined to connections of this size."""
+    think_time: RawThink | None = Field(default=None, examples=["2 s", "{mean: 2 s, distribution: exponential}"])
+    """Pause of a channel after each flow, in place of flows_per_s."""
+    flows_per_s: FlowsPerSecond | None = Field(default=None, examples=[50])
+    """Open loop, in place of think_time: flows started per second, over the channels of the group."""
+    timeout: FlowTimeout | None = Field(default=None, examples=["30 s"])
+    """A flow that has been connected without a byte for so long has failed."""
 
     @model_validator(mode="before")
     @classmethod
@@ -127,50 +104,31 @@ class RawGroup(Raw):
 class RawTraffic(Raw):
     """The load."""
 
-    channels: int = Field(
-        ge=0, le=MAX_CHANNELS, description="Channels over all island clients; 0: no load.", examples=[20]
-    )
+    channels: int = Field(ge=0, le=MAX_CHANNELS, examples=[20])
+    """Channels over all island clients; 0: no load."""
     flow_sizes: RawFlowSizes = Field(
-        default=RawFlowSizes(),
-        description="Distribution of flow sizes and the meaning of the sizes: text, or a mapping.",
-        examples=["published", "10 kB", "{distribution: sizes.csv, counts: ip}"],
+        default=RawFlowSizes(), examples=["published", "10 kB", "{distribution: sizes.csv, counts: ip}"]
     )
-    pro_rate: ProRateSize | None = Field(
-        default=None,
-        description="Flows smaller than this are combined to connections of this size; default none.",
-        examples=["200 B"],
-    )
-    think_time: RawThink | None = Field(
-        default=None,
-        description="Pause of a channel after each flow: a duration, or a mapping; default none.",
-        examples=["2 s", "{mean: 2 s, distribution: exponential}"],
-    )
-    flows_per_s: FlowsPerSecond | None = Field(
-        default=None,
-        description="Open loop: flows started per second, over all channels, independently of earlier flows.",
-        examples=[50],
-    )
-    write_rate: WriteRate | None = Field(
-        default=None,
-        description="Largest rate at which a server sends on one connection; default no limit.",
-        examples=["2 Mbit/s"],
-    )
-    write_chunk: WriteChunk | None = Field(
-        default=None,
-        description="Keep write_rate by writes of this size with pauses, in bursts; default paced by the kernel.",
-        examples=["64 kB"],
-    )
-    timeout: FlowTimeout = Field(
-        default=FLOW_TIMEOUT,
-        description="A flow that has been connected without a byte for so long has failed; default 3 min.",
-        examples=["30 s"],
-    )
-    port: int = Field(ge=1, le=65535, default=5001, description="TCP port of the world servers; default 5001.")
+    """Distribution of flow sizes and the meaning of the sizes: text, or a mapping."""
+    pro_rate: ProRateSize | None = Field(default=None, examples=["200 B"])
+    """Flows smaller than this are combined to connections of this size; default none."""
+    think_time: RawThink | None = Field(default=None, examples=["2 s", "{mean: 2 s, distribution: exponential}"])
+    """Pause of a channel after each flow: a duration, or a mapping; default none."""
+    flows_per_s: FlowsPerSecond | None = Field(default=None, examples=[50])
+    """Open loop: flows started per second, over all channels, independently of earlier flows."""
+    write_rate: WriteRate | None = Field(default=None, examples=["2 Mbit/s"])
+    """Largest rate at which a server sends on one connection; default no limit."""
+    write_chunk: WriteChunk | None = Field(default=None, examples=["64 kB"])
+    """Keep write_rate by writes of this size with pauses, in bursts; default paced by the kernel."""
+    timeout: FlowTimeout = Field(default=FLOW_TIMEOUT, examples=["30 s"])
+    """A flow that has been connected without a byte for so long has failed; default 3 min."""
+    port: int = Field(ge=1, le=65535, default=5001)
+    """TCP port of the world servers; default 5001."""
     groups: dict[Key, RawGroup] = Field(
         default={},
-        description="Clients with a load of their own, by the names of groups; the other clients have the keys above.",
         examples=["{coded: {clients: [i1, i2], channels: 10}, plain: {clients: [i3, i4], flow_sizes: 10 kB}}"],
     )
+    """Clients with a load of their own, by the names of groups; the other clients have the keys above."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -211,61 +169,44 @@ class RawTraffic(Raw):
 class RawUdp(Raw):
     """UDP flows from the world's special server to hosts of the island."""
 
-    rate: UdpRate = Field(description="IP bytes a second of all flows together.", examples=["2 Mbit/s"])
-    receivers: Literal["special", "clients"] = Field(
-        default="special",
-        description=(
-            "special: the island's special host receives every flow. clients: the island clients receive the flows in "
-            "turn. Default special."
-        ),
-        examples=["clients"],
-    )
-    flow_sizes: FlowSizesText = Field(
-        default=PUBLISHED,
-        description="Distribution of flow sizes (IP bytes): published, one size, or a file relative to this one.",
-        examples=["published", "10 kB", "sizes.csv"],
-    )
-    packet: PacketSize = Field(
-        default=Size(1500),
-        description=(
-            "IP bytes of each packet; the last packet of a flow can be smaller. Default 1500 B, or the path's MTU "
-            "if that is smaller."
-        ),
-        examples=["1200 B"],
-    )
-    parallel: int = Field(
-        ge=1, le=1000, default=4, description="Number of simultaneous flows; default 4.", examples=[4]
-    )
-    port: int = Field(ge=1, le=65535, default=5301, description="UDP port of the receiver; default 5301.")
+    rate: UdpRate = Field(examples=["2 Mbit/s"])
+    """IP bytes a second of all flows together."""
+    receivers: Literal["special", "clients"] = Field(default="special", examples=["clients"])
+    """special: the island's special host receives every flow. clients: the island clients receive the flows in turn.
+    Default special."""
+    flow_sizes: FlowSizesText = Field(default=PUBLISHED, examples=["published", "10 kB", "sizes.csv"])
+    """Distribution of flow sizes (IP bytes): published, one size, or a file relative to this one."""
+    packet: PacketSize = Field(default=Size(1500), examples=["1200 B"])
+    """IP bytes of each packet; the last packet of a flow can be smaller. Default 1500 B, or the path's MTU if that is
+    smaller."""
+    parallel: int = Field(ge=1, le=1000, default=4, examples=[4])
+    """Number of simultaneous flows; default 4."""
+    port: int = Field(ge=1, le=65535, default=5301)
+    """UDP port of the receiver; default 5301."""
 
 
 class RawGroupChange(Raw):
     """The load of a group from a change on; keys that are left out stay unchanged."""
 
-    channels: int | None = Field(
-        ge=0, le=MAX_CHANNELS, default=None, description="Channels from then on; default those before.", examples=[40]
-    )
+    channels: int | None = Field(ge=0, le=MAX_CHANNELS, default=None, examples=[40])
+    """Channels from then on; default those before."""
     flow_sizes: RawFlowSizes | None = Field(
-        default=None,
-        description="Sizes of the flows that begin from then on; default those before.",
-        examples=["published", "10 kB", "{distribution: sizes.csv, counts: ip}"],
+        default=None, examples=["published", "10 kB", "{distribution: sizes.csv, counts: ip}"]
     )
-    flows_per_s: FlowsPerSecond | None = Field(
-        default=None, description="Of an open loop: flows started per second from then on.", examples=[100]
-    )
+    """Sizes of the flows that begin from then on; default those before."""
+    flows_per_s: FlowsPerSecond | None = Field(default=None, examples=[100])
+    """Of an open loop: flows started per second from then on."""
 
 
 class RawTrafficChange(RawGroupChange):
     """The load from a change on; keys that are left out stay unchanged."""
 
-    groups: dict[Key, RawGroupChange] = Field(
-        default={},
-        description="The load of groups from then on; a group without a key of its own follows that of traffic.",
-        examples=["{coded: {channels: 40}}"],
-    )
+    groups: dict[Key, RawGroupChange] = Field(default={}, examples=["{coded: {channels: 40}}"])
+    """The load of groups from then on; a group without a key of its own follows that of traffic."""
 
 
 class RawUdpChange(Raw):
     """UDP from a change on."""
 
-    rate: UdpRate = Field(description="IP bytes a second of all flows together, from then on.", examples=["4 Mbit/s"])
+    rate: UdpRate = Field(examples=["4 Mbit/s"])
+    """IP bytes a second of all flows together, from then on."""

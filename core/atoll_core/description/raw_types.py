@@ -12,7 +12,7 @@ from decimal import Decimal
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
 from typing import Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, WithJsonSchema, model_validator
 from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
@@ -49,9 +49,11 @@ def refusal(value: Any, reason: str) -> ValueError:
 
 
 class Raw(BaseModel):
-    """Base of all raw mappings: no unknown keys, no conversion between YAML's types."""
+    """Base of all raw mappings: no unknown keys, no conversion between YAML's types. A key's docstring describes it."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     @classmethod
     def expanded(cls, value: Any) -> Any:
@@ -72,9 +74,8 @@ class BoxSettings(Raw):
 
     SAME_IN_PAIR: ClassVar[tuple[str, ...]] = ()
 
-    mode: Literal["on", "off"] = Field(
-        default="on", description="off: the program of the box is not started, it only forwards; default on."
-    )
+    mode: Literal["on", "off"] = "on"
+    """off: the program of the box is not started, it only forwards; default on."""
 
     @classmethod
     def described(cls, recorded: Mapping[str, Any]) -> dict[str, Any]:
