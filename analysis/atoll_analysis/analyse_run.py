@@ -208,7 +208,7 @@ def _links(
         "clamped_packets": sum(part.clamped_packets for box in measured for part in box.parts),
         "clamped_max_ms": max((part.clamped_max_ns / 1e6 for box in measured for part in box.parts), default=0.0),
         "standing_queue": standing_queue(
-            intervals, data.over_time(bottleneck), full_size_bytes(data, bottleneck), standing_window_s(data)
+            intervals, data.link_over_time(bottleneck), full_size_bytes(data, bottleneck), standing_window_s(data)
         )
         if bottleneck
         else None,
@@ -324,7 +324,7 @@ def _ended_connections(
 
 def _link_figures(data: RunData, tables: Tables, link: Link, bursts: LossBursts | None) -> LinkFigures:
     to_island, to_world = data.direction(link, "to_island"), data.direction(link, "to_world")
-    over_time, window = data.over_time(link), data.window
+    link_over_time, window = data.link_over_time(link), data.window
     # How much a late departure can push from one window into the next is unknown where lateness is not measured.
     unbounded = to_island is not None and to_island.lateness_max_ns is None and not data.in_virtual_time
     slack = VIRTUAL_SLACK if data.in_virtual_time else TIMER_SLACK
@@ -334,8 +334,8 @@ def _link_figures(data: RunData, tables: Tables, link: Link, bursts: LossBursts 
     return LinkFigures(
         chains=list(dict.fromkeys(chain.name for chain in data.experiment.all_chains if link.box in chain.hops)),
         rate_bit_s=link.to_island.rate.bit_s,
-        mean_rate_bit_s=over_time.mean_rate(window.start_ns, window.end_ns).bit_s if window else None,
-        least_rate_bit_s=over_time.rate_range(window.start_ns, window.end_ns)[0].bit_s if window else None,
+        mean_rate_bit_s=link_over_time.mean_rate(window.start_ns, window.end_ns).bit_s if window else None,
+        least_rate_bit_s=link_over_time.rate_range(window.start_ns, window.end_ns)[0].bit_s if window else None,
         queue_bytes=link.to_island.queue.bytes,
         queue_max_bytes=to_island.queue_max_bytes if to_island else None,
         mean_packet_bytes=to_island.in_bytes / to_island.in_packets if to_island and to_island.in_packets else None,
@@ -349,7 +349,7 @@ def _link_figures(data: RunData, tables: Tables, link: Link, bursts: LossBursts 
         queue_full_s=observables.queue_full_s(tables, link),
         windows_over_rate=None
         if unbounded
-        else observables.windows_over_rate(tables, link, over_time, mtu, data.lateness_max_ns or 0, bucket),
+        else observables.windows_over_rate(tables, link, link_over_time, mtu, data.lateness_max_ns or 0, bucket),
         scheduled_windows_over_rate=to_island.scheduled_windows_over_rate if to_island else None,
         utilisation=_utilisation(data, tables, link),
     )
@@ -405,7 +405,7 @@ def _long_flows(data: RunData, flows: pl.LazyFrame) -> float | None:
     link, window = data.bottleneck, data.window
     if link is None or window is None or data.base_rtt_ns is None:
         return None
-    mean_rate = data.over_time(link).mean_rate(window.start_ns, window.end_ns)
+    mean_rate = data.link_over_time(link).mean_rate(window.start_ns, window.end_ns)
     product_bytes = mean_rate.bit_s * data.base_rtt_ns // (8 * 10**9)
     return long_flows(flows, product_bytes, window.start_ns, window.end_ns)
 
@@ -450,7 +450,7 @@ def _utilisation(data: RunData, tables: Tables, link: Link) -> float | None:
     if window is None or window.seconds <= 0:
         return None
     sent = observables.sent_by_link(tables, data, link, window)
-    return None if sent is None else sent / observables.capacity_bytes(data.over_time(link), link, window)
+    return None if sent is None else sent / observables.capacity_bytes(data.link_over_time(link), link, window)
 
 
 def _sojourn_bounds(data: RunData) -> dict[str, float | None]:

@@ -30,8 +30,8 @@ POINTS_PER_EVENT = 64
 class EventListener:
     """The queue of one subscriber. ``drop``: called once if it falls too far behind; it gets nothing more then."""
 
-    def __init__(self, backlog: list[EventJson], *, samples: bool, drop: Callable[[], None]) -> None:
-        self.samples = samples
+    def __init__(self, backlog: list[EventJson], *, takes_samples: bool, drop: Callable[[], None]) -> None:
+        self.takes_samples = takes_samples
         self.last = 0
         """Number of the last event taken, 0 before the first."""
         self._queue = deque(backlog)
@@ -93,7 +93,7 @@ class EventLog:
     @property
     def has_sample_listeners(self) -> bool:
         """Whether any subscriber takes samples."""
-        return any(listener.samples for listener in self._listeners)
+        return any(listener.takes_samples for listener in self._listeners)
 
     def add(self, kind: str, /, **fields: Any) -> EventJson:
         """Add an event of a ``type``, with its text, and return it."""
@@ -124,9 +124,9 @@ class EventLog:
             return [with_text(gap), *events]
         return events
 
-    def subscribe(self, after: int, name: str, *, samples: bool, drop: Callable[[], None]) -> EventListener:
+    def subscribe(self, after: int, name: str, *, takes_samples: bool, drop: Callable[[], None]) -> EventListener:
         """Subscribe, beginning with the events after ``after``. ``name``: for the event if it is dropped."""
-        listener = EventListener(self.since(after), samples=samples, drop=drop)
+        listener = EventListener(self.since(after), takes_samples=takes_samples, drop=drop)
         self._listeners[listener] = name
         return listener
 
@@ -143,7 +143,7 @@ class EventLog:
     def _send(self, event: EventJson, *, sample: bool) -> None:
         dropped: list[tuple[EventListener, str]] = []
         for listener, name in self._listeners.items():
-            if (listener.samples or not sample) and not listener.put(event):
+            if (listener.takes_samples or not sample) and not listener.put(event):
                 dropped.append((listener, name))
         for listener, _ in dropped:
             del self._listeners[listener]

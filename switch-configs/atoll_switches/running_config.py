@@ -13,7 +13,7 @@ from atoll_core.errors import PlanError
 from atoll_switches.configuration import port_ranges
 
 _CONTEXTS = re.compile(r"(vlan \d+|openflow|instance .+|interface .+)$")
-_VLAN_PORTS = re.compile(r"(?P<how>untagged|tagged) (?P<ports>\S+)$")
+_VLAN_PORTS = re.compile(r"(?P<tagging>untagged|tagged) (?P<ports>\S+)$")
 _UNIT = r"(?:\d+/)?[A-Z]?"  # member of a stack, module
 _PORT_RANGE = re.compile(rf"(?P<unit>{_UNIT})(?P<first>\d+)(?:-{_UNIT}(?P<last>\d+))?$")
 _FIRST_MEMBER = "1/"  # of a stack: its ports have the same numbers in OpenFlow
@@ -26,7 +26,7 @@ _PORT_COMMAND = re.compile(
 )
 # Commands in `interface` that let a port work as it does without them.
 _HARMLESS_COMMAND = re.compile(r"name |enable$|speed-duplex auto$|(no )?power-over-ethernet|no (lacp|disable)$")
-_VLAN_MEMBERSHIP = re.compile(r"(?P<how>untagged|tagged) vlan (?P<vlans>\S+)$")  # of newer switches, in `interface`
+_VLAN_MEMBERSHIP = re.compile(r"(?P<tagging>untagged|tagged) vlan (?P<vlans>\S+)$")  # of newer switches, in `interface`
 
 # Additions of a terminal to the text: control sequences, its pager, the prompt with a command.
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|-- MORE --[^\x1b\n]*|\r")
@@ -67,7 +67,7 @@ def config_differences(required: str, running: str) -> tuple[ConfigDifference, .
     if not any(command.startswith("vlan ") for _, command in actual):
         raise PlanError("no VLAN was found: this is not what `show running-config` of a ProCurve prints")
     missing = {ConfigDifference(*each, missing=True) for each in needed - actual if not _is_default(*each, actual)}
-    differences = sorted(missing | set(_disturbing(needed, actual)))
+    differences = sorted(missing | set(_disturbing_commands(needed, actual)))
     _refuse_unknown_ports(differences)
     return tuple(sorted(_with_port_lists(differences)))
 
@@ -94,23 +94,25 @@ def _with_port_lists(differences: Iterable[ConfigDifference]) -> Iterator[Config
     """The differences with the ports of each kind in one list, as switches write it."""
     ports: dict[tuple[_Context, str, bool, str], list[int]] = {}
     for difference in differences:
-        how, _, port = difference.command.partition(" ")
+        tagging, _, port = difference.command.partition(" ")
         if _VLAN_PORTS.match(difference.command) and (port_range := _PORT_RANGE.match(port)):
-            ports.setdefault((difference.context, how, difference.missing, port_range["unit"]), []).append(
+            ports.setdefault((difference.context, tagging, difference.missing, port_range["unit"]), []).append(
                 int(port_range["first"])
             )
         else:
             yield difference
-    for (context, how, missing, unit), numbers in ports.items():
+    for (context, tagging, missing, unit), numbers in ports.items():
         port_list = re.sub(r"\d+", rf"{unit}\g<0>", port_ranges(sorted(numbers)))
-        yield ConfigDifference(context, f"{how} {port_list}", missing)
+        yield ConfigDifference(context, f"{tagging} {port_list}", missing)
 
 
 def _is_default(context: _Context, command: str, actual: set[tuple[_Context, str]]) -> bool:
     return command in _DEFAULTS and (context, _DEFAULTS[command]) not in actual
 
 
-def _disturbing(needed: set[tuple[_Context, str]], actual: set[tuple[_Context, str]]) -> Iterator[ConfigDifference]:
+def _disturbing_commands(
+    needed: set[tuple[_Context, str]], actual: set[tuple[_Context, str]]
+) -> Iterator[ConfigDifference]:
     """Commands of the switch that disturb: in a context of the lab, or about one of its ports."""
     contexts = {context for context, _ in needed if context}
     ports = {command.split()[1] for _, command in needed if _VLAN_PORTS.match(command)}
@@ -181,7 +183,7 @@ def _interface_command(port: str, command: str) -> Iterator[tuple[_Context, str]
         yield (f"interface {port}",), command
         return
     for vlan in _port_names(membership["vlans"]):
-        yield (f"vlan {vlan}",), f"{membership['how']} {port}"
+        yield (f"vlan {vlan}",), f"{membership['tagging']} {port}"
 
 
 def _unquoted(words: str) -> str:
@@ -193,7 +195,7 @@ def _one_per_port(command: str) -> Iterator[str]:
     if command == "spanning-tree enable":
         command = "spanning-tree"
     ports = _VLAN_PORTS.match(command)
-    yield from (f"{ports['how']} {port}" for port in _port_names(ports["ports"])) if ports else (command,)
+    yield from (f"{ports['tagging']} {port}" for port in _port_names(ports["ports"])) if ports else (command,)
 
 
 def _port_names(ports: str) -> Iterator[str]:

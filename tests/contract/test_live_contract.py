@@ -93,7 +93,7 @@ def test_what_is_told_has_the_keys_of_the_examples(project: Path, tmp_path: Path
     assert replay.summary.model_dump().keys() == listed["replays"][0].keys()
     tail = replay.tail()
     assert tail is not None
-    message = replay.message(next(iter(tail.frames())), 0, 2**63)
+    message = replay.points_sample(next(iter(tail.frames())), 0, 2**63)
     tail.close()
     assert message is not None
     assert message.keys() == answer("GET /v1/replays/{id}/points")[0].keys()

@@ -33,7 +33,7 @@ def test_a_frame_is_told_or_refused(replay: Replay, frame: bytes) -> None:
     """Refusals name the file; no error but theirs comes out."""
     message, refusal = None, ""
     try:
-        message = replay.message(frame, 0, 2**63)
+        message = replay.points_sample(frame, 0, 2**63)
     except RunDirError as error:
         refusal = str(error)
     assert refusal == "" or f"{SPOOL}: damaged: " in refusal
@@ -43,6 +43,6 @@ def test_a_frame_is_told_or_refused(replay: Replay, frame: bytes) -> None:
 
 
 def test_figures_that_are_no_numbers_are_left_out_here_too(replay: Replay, tmp_path: Path) -> None:
-    message = replay.message(b"link,box=sat x=nan,y=1i 17\nlink x=inf 17\n", 0, 2**63)
+    message = replay.points_sample(b"link,box=sat x=nan,y=1i 17\nlink x=inf 17\n", 0, 2**63)
     assert message is not None
     assert message["points"] == [["link", {"box": "sat"}, {"y": 1}, 17]]

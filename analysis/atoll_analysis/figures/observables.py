@@ -60,7 +60,7 @@ def totals(tables: Tables, capture: str, window: Window | None = None, excluded:
 
 
 def windows_over_rate(
-    tables: Tables, link: Link, over_time: LinkOverTime, mtu: int, lateness_max_ns: int, bucket_bytes: int = 0
+    tables: Tables, link: Link, link_over_time: LinkOverTime, mtu: int, lateness_max_ns: int, bucket_bytes: int = 0
 ) -> int | None:
     """100 ms windows at the link's output port that hold more than the rate allows; None without that capture.
 
@@ -80,20 +80,20 @@ def windows_over_rate(
     jitter_ns = link.to_island.jitter.bound.ns if link.to_island.jitter else 0
     before_ns = WINDOW_NS + greatest.ns + jitter_ns
     after_ns = 2 * WINDOW_NS - least.ns + jitter_ns
-    rates = (over_time.rate_range(begin_ns - before_ns, begin_ns + after_ns) for begin_ns in sent["window"])
+    rates = (link_over_time.rate_range(begin_ns - before_ns, begin_ns + after_ns) for begin_ns in sent["window"])
     bit_s = pl.Series([highest.bit_s for _, highest in rates], dtype=pl.Int64)
     span_ns = WINDOW_NS + lateness_max_ns + 2 * jitter_ns  # from one packet delayed most to one delayed least
     allowed = (bit_s / 8 * span_ns / 1e9 + packet + max(packet, bucket_bytes)).to_numpy().copy()
     begins_ns = sent["window"].to_numpy()
-    for first_ns, last_ns, octets in over_time.compressions():
+    for first_ns, last_ns, octets in link_over_time.compressions():
         allowed[(first_ns - 2 * WINDOW_NS < begins_ns) & (begins_ns < last_ns + WINDOW_NS)] += octets
     return int((sent["octets"].to_numpy() > allowed).sum())
 
 
-def capacity_bytes(over_time: LinkOverTime, link: Link, window: Window) -> float:
+def capacity_bytes(link_over_time: LinkOverTime, link: Link, window: Window) -> float:
     """Return the capacity of a link for what it delivers in a time: it sends this one propagation delay earlier."""
     delay_ns = link.to_island.delay.ns
-    return over_time.capacity_bytes(window.start_ns - delay_ns, window.end_ns - delay_ns)
+    return link_over_time.capacity_bytes(window.start_ns - delay_ns, window.end_ns - delay_ns)
 
 
 def sent_by_link(tables: Tables, data: RunData, link: Link, window: Window) -> int | None:

@@ -27,7 +27,7 @@ class StandingQueue(TypedDict):
 
 
 def standing_queue(
-    intervals: pl.DataFrame, over_time: LinkOverTime, packet_bytes: int, window_s: float
+    intervals: pl.DataFrame, link_over_time: LinkOverTime, packet_bytes: int, window_s: float
 ) -> StandingQueue | None:
     """Return the figures of one link's rows of the table ``queue``; None if there is no span of ``window_s``."""
     intervals = intervals.drop_nulls("floor_bytes")
@@ -35,7 +35,7 @@ def standing_queue(
         return None
     end_ns, seconds, height = intervals["t_ns"], intervals["seconds"], intervals["floor_bytes"]
     begin_ns = end_ns - (seconds * 1e9).round().cast(pl.Int64)
-    rate_bit_s = pl.Series([over_time.mean_rate(*span).bit_s for span in zip(begin_ns, end_ns, strict=True)])
+    rate_bit_s = pl.Series([link_over_time.mean_rate(*span).bit_s for span in zip(begin_ns, end_ns, strict=True)])
     threshold_bytes = (TARGET_MS / 8e3 * rate_bit_s).round().clip(packet_bytes).cast(pl.Int64)
     standing = height > threshold_bytes
     times = pl.DataFrame({"run": standing.rle_id(), "standing": standing, "seconds": seconds})

@@ -18,7 +18,7 @@ least this: ten counters, and a queue that stays for less is no standing queue o
 
 
 def queue_intervals(
-    counters: pl.LazyFrame, over_time: LinkOverTime, packet_bytes: int, window_s: float
+    counters: pl.LazyFrame, link_over_time: LinkOverTime, packet_bytes: int, window_s: float
 ) -> pl.DataFrame:
     """Return a row for each interval: t_ns (its end), seconds, least_bytes, most_bytes, idle, full, floor_bytes.
 
@@ -34,8 +34,8 @@ def queue_intervals(
     queued = pl.col("queue_bytes") + low_priority.fill_null(0)
     sent = pl.col("in_bytes") - (pl.col("dropped_bytes") - pl.col("lost_after_bytes").fill_null(0)) - queued
     # A packet may be half within the interval at each end.
-    capacity = capacity_bytes(rows["t_ns"].shift(), rows["t_ns"], over_time) - 2 * packet_bytes
-    queue_bytes = pl.Series([over_time.at(t_ns).queue.bytes for t_ns in rows["t_ns"]], dtype=pl.Int64)
+    capacity = capacity_bytes(rows["t_ns"].shift(), rows["t_ns"], link_over_time) - 2 * packet_bytes
+    queue_bytes = pl.Series([link_over_time.at(t_ns).queue.bytes for t_ns in rows["t_ns"]], dtype=pl.Int64)
     idle = pl.coalesce(pl.col("idle_ns").diff() > 0, sent.diff() < capacity).fill_null(value=False)
     most_bytes = pl.max_horizontal("queue_max_bytes", "queue_bytes")
     has_dropped = pl.col("dropped_queue_packets").diff().fill_null(0) > 0
@@ -55,10 +55,12 @@ def queue_intervals(
     return intervals.with_columns(floor_bytes=floor)
 
 
-def capacity_bytes(begin_ns: pl.Series, end_ns: pl.Series, over_time: LinkOverTime) -> pl.Series:
+def capacity_bytes(begin_ns: pl.Series, end_ns: pl.Series, link_over_time: LinkOverTime) -> pl.Series:
     """Return the capacity of a link in each interval; null if an end is null."""
     spans = zip(begin_ns, end_ns, strict=True)
-    return pl.Series([None if None in span else over_time.capacity_bytes(*span) for span in spans], dtype=pl.Float64)
+    return pl.Series(
+        [None if None in span else link_over_time.capacity_bytes(*span) for span in spans], dtype=pl.Float64
+    )
 
 
 def standing_window_s(data: RunData) -> float:

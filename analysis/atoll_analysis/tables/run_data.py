@@ -94,9 +94,11 @@ class RunData:
     def bottleneck(self) -> Link | None:
         """The slowest link towards the island, as :meth:`RunTopology.slowest_link` chooses it."""
         span = self.window or Window(0, self.experiment.duration.ns)
-        return self.topology.slowest_link(lambda link: self.over_time(link).capacity_bytes(span.start_ns, span.end_ns))
+        return self.topology.slowest_link(
+            lambda link: self.link_over_time(link).capacity_bytes(span.start_ns, span.end_ns)
+        )
 
-    def over_time(self, link: Link) -> LinkOverTime:
+    def link_over_time(self, link: Link) -> LinkOverTime:
         """A link's direction to the island over CLOCK_REALTIME; without a measurement, since the load began."""
         origin_ns = self.window.start_ns if self.window else 0
         return to_island_over_time(self.experiment, self.events, origin_ns, link.box)

@@ -389,7 +389,9 @@ def _queue(tables: Tables, data: RunData) -> pl.LazyFrame:
         return intervals[0]
     for link in data.topology.links:
         counters = in_window(tables, link.box, data.window)
-        rows = queue_intervals(counters, data.over_time(link), full_size_bytes(data, link), standing_window_s(data))
+        rows = queue_intervals(
+            counters, data.link_over_time(link), full_size_bytes(data, link), standing_window_s(data)
+        )
         intervals.append(rows.lazy().select(pl.lit(link.box).alias("link"), pl.all()))
     return pl.concat(intervals)
 

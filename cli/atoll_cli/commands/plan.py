@@ -23,7 +23,7 @@ from atoll_core.plan.tc_settings import burst_lines, timer_slack
 from atoll_core.platforms import MININET, VIRTUAL
 from atoll_dashboards.diagram.lab_diagram import graph
 from atoll_switches.capability_profile import drivers, refuse_unsupported, unverified
-from atoll_testbed.preflight.requirements import require_platform_controls
+from atoll_testbed.preflight.requirements import require_tcp_settings
 
 
 def print_plan(
@@ -45,7 +45,7 @@ def print_plan(
     """
     require_ending("--graph", drawing, [".svg"])
     if platform == VIRTUAL:
-        require_platform_controls(described[1], platform)
+        require_tcp_settings(described[1], platform)
     if driver is not None:
         described = _with_driver(described[0], driver), described[1]
     slack = timer_slack(platform)

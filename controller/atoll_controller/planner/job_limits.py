@@ -67,7 +67,7 @@ def _content_bytes(direction: LinkDirection) -> int:
 _NETWORK_PRIVILEGES = (Privilege.NET_ADMIN, Privilege.NET_RAW, Privilege.SYS_NICE, Privilege.IPC_LOCK)
 """Of a box: traffic control, packet sockets, departures in time."""
 
-_PRIVILEGES: dict[str, tuple[Privilege, ...]] = {
+_PRIVILEGES_BY_SUBCOMMAND: dict[str, tuple[Privilege, ...]] = {
     "link": _NETWORK_PRIVILEGES,
     "delay": _NETWORK_PRIVILEGES,
     "tc": _NETWORK_PRIVILEGES,
@@ -78,7 +78,7 @@ _PRIVILEGES: dict[str, tuple[Privilege, ...]] = {
 }
 
 _FIRST_FREE_PORT = 1024  # ip(7), "ip_unprivileged_port_start"
-_UNRESTRICTED = "reno"  # tcp(7), "tcp_allowed_congestion_control"
+_UNRESTRICTED_CONTROL = "reno"  # tcp(7), "tcp_allowed_congestion_control"
 
 RESET_CONNECTIONS = (Privilege.NET_ADMIN,)
 """To close the sockets of others (ss(8))."""
@@ -86,7 +86,7 @@ RESET_CONNECTIONS = (Privilege.NET_ADMIN,)
 
 def privileges_of_subcommand(subcommand: str) -> tuple[Privilege, ...]:
     """The capabilities of a subcommand of ``atoll-host`` that do not depend on its configuration."""
-    return _PRIVILEGES.get(subcommand, ())
+    return _PRIVILEGES_BY_SUBCOMMAND.get(subcommand, ())
 
 
 def privileges_of_port(port: int) -> tuple[Privilege, ...]:
@@ -96,5 +96,5 @@ def privileges_of_port(port: int) -> tuple[Privilege, ...]:
 
 def privileges_of_tcp(congestion_control: str, port: int = _FIRST_FREE_PORT) -> tuple[Privilege, ...]:
     """The capabilities for choosing a congestion control, which the kernel may restrict, and listening on a port."""
-    choice = () if congestion_control == _UNRESTRICTED else (Privilege.NET_ADMIN,)
+    choice = () if congestion_control == _UNRESTRICTED_CONTROL else (Privilege.NET_ADMIN,)
     return (*choice, *privileges_of_port(port))

@@ -147,11 +147,12 @@ def _emulator_jobs(network: Network, experiment: Experiment, backend: Backend, s
     links = zip(experiment.links, experiment.links_over_time, strict=True)
     if backend is Backend.TC:
         yield from (
-            _tc_job("link", link_settings(network.box(link.box), link, slack, over_time)) for link, over_time in links
+            _tc_job("link", link_settings(network.box(link.box), link, slack, changing_link))
+            for link, changing_link in links
         )
         yield from (_tc_job("delay", delay_settings(box)) for box in delays)
     else:
-        yield from (_link_job(network, experiment, link, over_time) for link, over_time in links)
+        yield from (_link_job(network, experiment, link, changing_link) for link, changing_link in links)
         yield from (_delay_job(experiment, box) for box in delays)
 
 
@@ -159,7 +160,7 @@ def _tc_job(kind: str, settings: TcSettings) -> JobSpec:
     return host_job(f"{kind}-{settings.box}", settings.box, Phase.SERVICE, "tc", settings.config, MEMORY_CAP)
 
 
-def _link_job(network: Network, experiment: Experiment, link: Link, over_time: Link) -> JobSpec:
+def _link_job(network: Network, experiment: Experiment, link: Link, changing_link: Link) -> JobSpec:
     box = network.box(link.box)
     config = {
         "world": box.world.name,
@@ -171,7 +172,7 @@ def _link_job(network: Network, experiment: Experiment, link: Link, over_time: L
         "to_world": direction_config(link.to_world),
         **_stall_limit(experiment),
     }
-    return host_job(f"link-{box.name}", box.name, Phase.SERVICE, "link", config, limits_of_link(over_time))
+    return host_job(f"link-{box.name}", box.name, Phase.SERVICE, "link", config, limits_of_link(changing_link))
 
 
 def _delay_job(experiment: Experiment, box: DelayBox) -> JobSpec:

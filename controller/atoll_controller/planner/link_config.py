@@ -38,7 +38,7 @@ def direction_config(direction: LinkDirection) -> dict[str, Any]:
     if direction.aqm:
         config["aqm"] = _aqm(direction.aqm)
     if direction.trace:
-        config["trace"] = [_row(row) for row in direction.trace.rows]
+        config["trace"] = [_trace_row(row) for row in direction.trace.rows]
     return config
 
 
@@ -47,8 +47,8 @@ def _jitter(jitter: Jitter | None) -> dict[str, Any]:
         return {"jitter_ns": 0}
     if jitter.distribution is JitterShape.UNIFORM and not jitter.correlation:
         return {"jitter_ns": jitter.amount.ns}
-    kind = {"kind": jitter.distribution.value, "amount_ns": jitter.amount.ns, "correlation": jitter.correlation}
-    return {"jitter": kind}
+    model = {"kind": jitter.distribution.value, "amount_ns": jitter.amount.ns, "correlation": jitter.correlation}
+    return {"jitter": model}
 
 
 def _low_priority(low: LowPriority) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _aqm(aqm: Aqm) -> dict[str, Any]:
     }
 
 
-def _row(row: TraceRow) -> dict[str, Any]:
+def _trace_row(row: TraceRow) -> dict[str, Any]:
     config: dict[str, Any] = {"t_ns": row.t.ns}
     if row.rate is not None:
         config["rate_bit_s"] = row.rate.bit_s

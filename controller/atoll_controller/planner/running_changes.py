@@ -40,12 +40,12 @@ def link_requests(
 
     Raises PlanError if the backend cannot do that.
     """
-    for old_link, link, over_time in zip(before.links, after.links, experiment.links_over_time, strict=False):
+    for old_link, link, changing_link in zip(before.links, after.links, experiment.links_over_time, strict=False):
         if old_link == link:
             continue
         if backend is Backend.TC:
             box = network.box(link.box)
-            old, new = (link_settings(box, item, slack, over_time).config for item in (old_link, link))
+            old, new = (link_settings(box, item, slack, changing_link).config for item in (old_link, link))
             try:
                 yield link.box, _tc_request(old, new)
             except PlanError:

@@ -9,7 +9,7 @@ from atoll_core.experiment.trunk_load import bandwidth_delay_product
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.units import Duration, Size
 
-_SLOW_RATE_SHARE = 4  # the proposed duration is enough for a transfer at a quarter of the link's rate
+_SLOW_RATE_DIVISOR = 4  # the proposed duration is enough for a transfer at a quarter of the link's rate
 _LEAST_RTTS = 30  # of a run, as for the capacity of a queue (docs/regimes.md)
 
 
@@ -42,7 +42,7 @@ def propose_transfer(network: Network, experiment: Experiment) -> TransferPropos
     in_flight = bandwidth_delay_product(slowest.rate, rtt).bytes + slowest.queue.bytes
     slow_start, size = Size(_two_digits(4 * in_flight)), Size(_two_digits(8 * in_flight))
     start_s = max((transfer.start.s for transfer in experiment.all_transfers), default=0.0)
-    transfer_s = _SLOW_RATE_SHARE * 8 * size.bytes / slowest.rate.bit_s
+    transfer_s = _SLOW_RATE_DIVISOR * 8 * size.bytes / slowest.rate.bit_s
     seconds = math.ceil(max(start_s + transfer_s, _LEAST_RTTS * rtt.s))
     return TransferProposal(slow_start, size, Duration(seconds * 10**9))
 

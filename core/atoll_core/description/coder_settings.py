@@ -12,12 +12,12 @@ from atoll_core.units import Duration, Rate, Size
 _MS = 10**6
 _MAX_REPAIRS = 1024
 _SLIDING_WINDOW, _PARTIAL_UNIT_MEMORY = "sliding-window", "partial-unit-memory"
-_WINDOWS = (_SLIDING_WINDOW, _PARTIAL_UNIT_MEMORY)
+_WINDOW_SCHEMES = (_SLIDING_WINDOW, _PARTIAL_UNIT_MEMORY)
 _MAX_WINDOW = 512
 """The decoder remembers 1024 packets: repair packets of the largest window may be late by as many packets as it has."""
 
 
-def _check(value: object) -> object:
+def _number_or_adaptive(value: object) -> object:
     """Refuse with one message what is neither of the two forms."""
     is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_REPAIRS
     if not is_number and value != "adaptive":
@@ -26,7 +26,9 @@ def _check(value: object) -> object:
     return value
 
 
-_Redundancy = Annotated[Annotated[int, Field(ge=0, le=_MAX_REPAIRS)] | Literal["adaptive"], BeforeValidator(_check)]
+_Redundancy = Annotated[
+    Annotated[int, Field(ge=0, le=_MAX_REPAIRS)] | Literal["adaptive"], BeforeValidator(_number_or_adaptive)
+]
 
 
 class CoderSettings(BoxSettings):
@@ -122,7 +124,7 @@ class CoderSettings(BoxSettings):
     @classmethod
     def _fits_the_scheme(cls, value: int | None, info: ValidationInfo) -> int | None:
         scheme = info.data.get("scheme")
-        if scheme not in _WINDOWS or value is None:
+        if scheme not in _WINDOW_SCHEMES or value is None:
             return value
         most = _MAX_WINDOW - (scheme == _PARTIAL_UNIT_MEMORY)
         if info.field_name == "generation" and value > most:
@@ -151,7 +153,7 @@ class CoderSettings(BoxSettings):
         values: dict[str, Any] = info.data
         if redundancy != "adaptive" or "generation" not in values:
             return redundancy
-        if values.get("scheme") in {"repetition", *_WINDOWS}:
+        if values.get("scheme") in {"repetition", *_WINDOW_SCHEMES}:
             msg = f"repair packets of {values['scheme']} cannot be adapted; write scheme: rlnc or reed-solomon, "
             msg += "or a number"
             raise ValueError(msg)

@@ -26,7 +26,7 @@ CodelTime = Annotated[Duration, Between(Duration, "1 us", "60 s")]
 Probability = Annotated[float, Share()]
 
 _LOSS_KINDS = ("probability", "bit_error", "model", "trace")
-_GILBERT_ELLIOTT = ("good_to_bad", "bad_to_good", "loss_good", "loss_bad")
+_CHANNEL_KEYS = ("good_to_bad", "bad_to_good", "loss_good", "loss_bad")
 _DROP_TAIL = "drop-tail"  # a queue without an AQM
 _RED_WEIGHT = 0.002  # Floyd and Jacobson 1993, section 6
 
@@ -86,7 +86,7 @@ class RawLoss(ShortForm):
     @model_validator(mode="after")
     def _has_one_kind(self) -> Self:
         kinds = [key for key in _LOSS_KINDS if getattr(self, key) is not None]
-        channel_keys = [key for key in _GILBERT_ELLIOTT if getattr(self, key) is not None]
+        channel_keys = [key for key in _CHANNEL_KEYS if getattr(self, key) is not None]
         if len(kinds) > 1:
             msg = f"{listed(kinds)} exclude each other; keep one of them"
             raise ValueError(msg)
@@ -97,7 +97,7 @@ class RawLoss(ShortForm):
         if not kinds:
             msg = f"the kind of loss is missing; add one of {listed(_LOSS_KINDS, 'or')}, such as 'probability: 0.1 %'"
             raise ValueError(msg)
-        missing = [key for key in _GILBERT_ELLIOTT[:2] if getattr(self, key) is None]
+        missing = [key for key in _CHANNEL_KEYS[:2] if getattr(self, key) is None]
         if self.model and missing:
             examples = [f"{key}: {(type(self).model_fields[key].examples or [''])[0]}" for key in missing]
             msg = f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} missing; add '{', '.join(examples)}'"

@@ -76,7 +76,7 @@ def with_error_report(handle: Callable[[E], object], report: Callable[[str], obj
     """``handle``, for a subscription that is never closed: its errors are reported, an equal one after another once."""
     last_error = ""
 
-    def wrapper(event: E) -> None:
+    def handle_and_report(event: E) -> None:
         nonlocal last_error
         try:
             handle(event)
@@ -86,4 +86,4 @@ def with_error_report(handle: Callable[[E], object], report: Callable[[str], obj
                 report(f"an event was not taken: {text}")
             raise
 
-    return wrapper
+    return handle_and_report

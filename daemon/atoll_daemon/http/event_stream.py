@@ -64,7 +64,9 @@ async def _send_events(request: web.Request, log: EventLog, query: EventsRequest
     transport = request.transport
     if transport is None:
         return
-    listener = log.subscribe(_last_received(log, query), _name(request), samples=query.samples, drop=transport.abort)
+    listener = log.subscribe(
+        _last_received(log, query), _name(request), takes_samples=query.samples, drop=transport.abort
+    )
     hello = {"type": "hello", "seq": log.seq, "oldest": log.oldest}
     try:
         with contextlib.suppress(ConnectionError):

@@ -148,7 +148,7 @@ class Replay:
         has_logs = (run / COUNTERS_FILE).exists() and (run / _EVENTS_FILE).exists()
         return RawLogTail(run, read_request(self._dir).network) if has_logs else None
 
-    def message(
+    def points_sample(
         self, frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str] = frozenset()
     ) -> JsonObject | None:
         """The points of a frame of the spool between two times as a ``points`` sample; None if there are none.

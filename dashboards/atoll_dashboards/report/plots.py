@@ -52,13 +52,13 @@ class Plot:
     title: str
     caption: str
     draw: Callable[[Sources], Figure | None]
-    over_time: bool = False  # scheduled changes are drawn into it
+    marks_changes: bool = False  # scheduled changes are drawn into it
 
     def figure(self, sources: Sources) -> Figure | None:
         """The figure, in the common style; None where the run has nothing to show."""
         with common_style():
             figure = self.draw(sources)
-            if figure is not None and self.over_time:
+            if figure is not None and self.marks_changes:
                 _mark_changes(figure, sources)
             return figure
 
@@ -118,8 +118,8 @@ def other_links(sources: Sources) -> Figure | None:
         t_s = counters["t_s"].to_numpy() - WINDOW_S
         _area(axes, t_s, counters["queue_max_bytes"] / 1e3, ORANGE, 0.5, "largest queue in 100 ms")
         dropped = counters["dropped_packets"].fill_null(0).to_numpy() > 0
-        over_time, begin_ns = sources.over_time(link), sources.measured_ns[0]
-        capacities_kb = [over_time.at(begin_ns + round(1e9 * t)).queue.bytes / 1e3 for t in t_s[dropped]]
+        link_over_time, begin_ns = sources.link_over_time(link), sources.measured_ns[0]
+        capacities_kb = [link_over_time.at(begin_ns + round(1e9 * t)).queue.bytes / 1e3 for t in t_s[dropped]]
         axes.plot(t_s[dropped], capacities_kb, "|", color=VERMILLION, markersize=7, label="drops")
         axes.set_ylabel(f"{link.box} (kB)")
         _time_axis(axes, sources, _queue_limit(axes, sources, link))
@@ -324,7 +324,7 @@ def flows(sources: Sources) -> Figure | None:
         # One round trip to connect, one to ask and be answered, then nothing but serialisation, by link or server.
         write_rate = sources.experiment.traffic.write_rate
         rtt_s = (link.to_island.delay.ns + link.to_world.delay.ns) / 1e9
-        bounds = sources.over_time(link).rate_range(*sources.measured_ns)
+        bounds = sources.link_over_time(link).rate_range(*sources.measured_ns)
         rates = sorted({min(rate, write_rate or rate) for rate in bounds}, reverse=True)
         for rate, dashes in zip(rates, ((4, 3), (1, 2)), strict=False):
             alone_s = 2 * rtt_s + 8 * sizes / rate.bit_s
@@ -451,14 +451,14 @@ PLOTS = (
         "IP bytes (throughput) and new TCP payload (goodput) reaching the island, per 100 ms; dashed: the rate of "
         "the link at each instant.",
         rates,
-        over_time=True,
+        marks_changes=True,
     ),
     Plot(
         "chains",
         "Chains",
         "Goodput of each chain, stacked. A packet counts for the version of the chain that was in use when it arrived.",
         chains,
-        over_time=True,
+        marks_changes=True,
     ),
     Plot(
         "queue",
@@ -469,7 +469,7 @@ PLOTS = (
         "the island. “Did not drain” is the standing queue: the bytes that remained for at least one base RTT and "
         "one second.",
         queue,
-        over_time=True,
+        marks_changes=True,
     ),
     Plot(
         "loss",
@@ -479,7 +479,7 @@ PLOTS = (
         "and loss by trace: lost at the receiver, after the packet had used the link, unless the experiment says "
         "\N{LEFT DOUBLE QUOTATION MARK}where: before\N{RIGHT DOUBLE QUOTATION MARK} (the queue).",
         loss,
-        over_time=True,
+        marks_changes=True,
     ),
     Plot(
         "bursts",
@@ -494,7 +494,7 @@ PLOTS = (
         "Other links",
         "Bytes waiting in the queues of the links other than the slowest one, and when these dropped packets.",
         other_links,
-        over_time=True,
+        marks_changes=True,
     ),
     Plot(
         "udp",
@@ -502,7 +502,7 @@ PLOTS = (
         "As counted by the receiver: IP bytes; packets that were missing or out of order, by sequence numbers (in "
         "100 ms); interarrival jitter (RFC 3550).",
         udp,
-        over_time=True,
+        marks_changes=True,
     ),
     Plot(
         "concurrent",
@@ -511,7 +511,7 @@ PLOTS = (
         "payload and the server's FIN have arrived. Active: with payload in that 100 ms. Below: new payload of the "
         "connection that received most.",
         concurrent,
-        over_time=True,
+        marks_changes=True,
     ),
     Plot(
         "flows",
@@ -575,7 +575,7 @@ def _queue_limit(axes: Axes, sources: Sources, link: Link) -> float:
 def _limit(axes: Axes, sources: Sources, link: Link, read: Callable[[LinkStep], float], text: str, label: str) -> float:
     """A limit of a link: a bound with a text, or a line with a label if it changes; the most."""
     begin_ns, end_ns = sources.measured_ns
-    spans = list(sources.over_time(link).spans(begin_ns, end_ns))
+    spans = list(sources.link_over_time(link).spans(begin_ns, end_ns))
     limits = [read(step) for _, _, step in spans]
     if len(set(limits)) == 1:
         draw_bound(axes, limits[0], text)

@@ -41,7 +41,7 @@ class Sources:
         box = self.summary["bottleneck"]
         return self.experiment.link(box) if box else None
 
-    def over_time(self, link: Link) -> LinkOverTime:
+    def link_over_time(self, link: Link) -> LinkOverTime:
         """A link's direction to the island over time."""
         return to_island_over_time(self.experiment, self.events, self.summary["origin_ns"], link.box)
 

@@ -151,8 +151,8 @@ def _link_figures(run: "_RunData", first_window: int) -> dict[str, float | None]
     captured = run.captured(f"link-{link.box}").filter(pl.col("window") >= first_window)
     if not captured.is_empty():
         sent = captured.select(counted_bytes(link).sum()).item()
-    over_time = to_island_over_time(run.experiment, run.events, run.summary["origin_ns"], link.box)
-    capacity = capacity_bytes(over_time, link, Window(begin_ns, end_ns))
+    link_over_time = to_island_over_time(run.experiment, run.events, run.summary["origin_ns"], link.box)
+    capacity = capacity_bytes(link_over_time, link, Window(begin_ns, end_ns))
     used = None if sent is None else (sent + (lost_after or 0)) / capacity
     lost = dropped / in_packets if in_packets else None
     return {name: None if share is None else 100 * share for name, share in (("utilisation", used), ("loss", lost))}

@@ -35,7 +35,7 @@ def require_runnable(request: RunRequest, runs: Path) -> PlannedRun:
     if request.platform == MININET and is_hidden_in_lab(runs):
         reason = "the lab has its own /run, so captures cannot be written there"
         raise PlanError(f"{runs}: {reason}; name another directory")
-    require_platform_controls(request.experiment, request.platform)
+    require_tcp_settings(request.experiment, request.platform)
     require_platform_programs(request.network, request.experiment, request.platform)
     return planned
 
@@ -53,7 +53,7 @@ def require_platform_programs(network: Network, experiment: Experiment, platform
         require_programs(network, experiment)
 
 
-def require_platform_controls(experiment: Experiment, platform: str) -> None:
+def require_tcp_settings(experiment: Experiment, platform: str) -> None:
     """Check that the platform's kernel can have the experiment's TCP settings. Raises as `require_runnable`."""
     if platform == MININET:
         if not experiment.tcp.hystart:

@@ -53,8 +53,8 @@ def test_a_number_yet_to_come_is_another_daemons(log: EventLog) -> None:
 
 async def test_events_and_samples_come_in_their_order(log: EventLog) -> None:
     """Samples are for those who asked for them; they have no number."""
-    both = log.subscribe(0, "both", samples=True, drop=lambda: None)
-    events = log.subscribe(0, "events", samples=False, drop=lambda: None)
+    both = log.subscribe(0, "both", takes_samples=True, drop=lambda: None)
+    events = log.subscribe(0, "events", takes_samples=False, drop=lambda: None)
     log.add("step", step="check")
     log.sample("live", elapsed_s=1.0)
     log.add("step", step="measure")
@@ -63,7 +63,7 @@ async def test_events_and_samples_come_in_their_order(log: EventLog) -> None:
 
 
 async def test_a_listener_waits_for_what_is_to_come(log: EventLog) -> None:
-    listener = log.subscribe(0, "patient", samples=False, drop=lambda: None)
+    listener = log.subscribe(0, "patient", takes_samples=False, drop=lambda: None)
     waiting = asyncio.create_task(listener.get())
     await asyncio.sleep(0)
     log.add("note", message="at last")
@@ -75,13 +75,13 @@ async def test_a_listener_waits_for_what_is_to_come(log: EventLog) -> None:
 async def test_who_does_not_read_is_dropped_and_can_learn_of_it(log: EventLog) -> None:
     """Nothing of it is kept; an event says up to where it had read; others miss nothing."""
     dropped: list[bool] = []
-    slow = log.subscribe(0, "slow", samples=True, drop=lambda: dropped.append(True))
+    slow = log.subscribe(0, "slow", takes_samples=True, drop=lambda: dropped.append(True))
     log.add("note")
     await slow.get()
     for _ in range(MOST_WAITING):
         log.sample("counters")
     assert not dropped
-    quick = log.subscribe(log.seq, "quick", samples=False, drop=lambda: None)
+    quick = log.subscribe(log.seq, "quick", takes_samples=False, drop=lambda: None)
     log.sample("counters")
     assert dropped == [True]
     assert await slow.get() is None
@@ -91,7 +91,7 @@ async def test_who_does_not_read_is_dropped_and_can_learn_of_it(log: EventLog) -
 
 
 async def test_the_end_lets_listeners_go_with_what_there_was(log: EventLog) -> None:
-    listener = log.subscribe(0, "last", samples=False, drop=lambda: None)
+    listener = log.subscribe(0, "last", takes_samples=False, drop=lambda: None)
     log.add("lab", state="down")
     log.close()
     assert (await listener.get() or {})["state"] == "down"

@@ -36,7 +36,7 @@ class Watched:
         self.dropped = False
 
     def listen(self, *, samples: bool = True) -> EventListener:
-        return self.events.subscribe(0, "somebody", samples=samples, drop=lambda: setattr(self, "dropped", True))
+        return self.events.subscribe(0, "somebody", takes_samples=samples, drop=lambda: setattr(self, "dropped", True))
 
     def count(self, box: str, line: dict[str, Any], now_ns: int = 9) -> None:
         self.points.add_counters(self.testbed, Counters(box, {"type": "counters", **line}), now_ns)

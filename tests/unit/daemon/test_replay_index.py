@@ -19,7 +19,7 @@ from tests.support.watched_run import SECOND_NS, WatchedRun
 def messages(replay: Replay, from_ns: int = 0, to_ns: int = 2**63) -> list[dict[str, Any]]:
     tail = replay.tail()
     assert tail is not None
-    answer = [replay.message(frame, from_ns, to_ns) for frame in tail.frames()]
+    answer = [replay.points_sample(frame, from_ns, to_ns) for frame in tail.frames()]
     tail.close()
     return [message for message in answer if message is not None]
 
@@ -205,7 +205,7 @@ def test_points_of_some_measurements_alone_can_be_had(tmp_path: Path) -> None:
     tail.close()
 
     def named(*measurements: str) -> set[str]:
-        answer = [replay.message(frame, 0, 2**63, frozenset(measurements)) for frame in frames]
+        answer = [replay.points_sample(frame, 0, 2**63, frozenset(measurements)) for frame in frames]
         return {point[0] for message in answer if message is not None for point in message["points"]}
 
     assert named() == {"link", "event"}
@@ -218,9 +218,9 @@ def test_a_damaged_spool_is_told_as_such(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path)
     replay = Replay(run.dir.path)
     with pytest.raises(RunDirError, match=r"metrics\.lp\.zst: damaged"):
-        replay.message(b"link,box=sat nothing 17\n", 0, 2**63)
+        replay.points_sample(b"link,box=sat nothing 17\n", 0, 2**63)
     with pytest.raises(RunDirError, match=r"metrics\.lp\.zst: damaged"):
-        replay.message(b"\x00\xff\n", 0, 2**63)
+        replay.points_sample(b"\x00\xff\n", 0, 2**63)
 
 
 def test_events_are_those_that_the_daemon_tells(tmp_path: Path) -> None:
@@ -322,12 +322,12 @@ def test_lines_of_which_no_points_are_made_end_no_replay(tmp_path: Path) -> None
     replay = Replay(run.dir.path)
     tail = replay.tail()
     assert tail is not None
-    answer = [replay.message(frame, 0, 2**63) for frame in tail.frames()]
+    answer = [replay.points_sample(frame, 0, 2**63) for frame in tail.frames()]
     assert [message and message["points"][0][0] for message in answer] == ["event", "link"], "what happened comes first"
     run.event("check", 0.5, src="w1", dst="i1")
     assert list(tail.frames()) == []
     run.event("step", 0.6, step="check", state="failed", message="off")
-    assert [replay.message(frame, 0, 2**63) is not None for frame in tail.frames()] == [True]
+    assert [replay.points_sample(frame, 0, 2**63) is not None for frame in tail.frames()] == [True]
     tail.close()
 
 

@@ -122,7 +122,7 @@ fn kernels() -> Vec<Measurement> {
     for kernel in Kernel::available() {
         for at_once in [SOURCES, 1] {
             let (arithmetic, sources) = (
-                Arithmetic::by(Field::Aes, kernel).expect("available"),
+                Arithmetic::with_kernel(Field::Aes, kernel).expect("available"),
                 sources.clone(),
             );
             let factors = factors();

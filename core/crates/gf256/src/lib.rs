@@ -34,7 +34,7 @@ impl Arithmetic {
 
     /// Arithmetic by a kernel of choice, for tests and measurements. None if the processor has not its instructions.
     #[must_use]
-    pub fn by(field: Field, kernel: Kernel) -> Option<Self> {
+    pub fn with_kernel(field: Field, kernel: Kernel) -> Option<Self> {
         kernel.is_available().then_some(Self { field, kernel })
     }
 

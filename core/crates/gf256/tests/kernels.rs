@@ -20,7 +20,7 @@ fn expected(field: Field, destination: &[u8], bytes: &[u8], slices: &[Slice]) ->
 fn check(field: Field, bytes: &[u8], (offset, length): (usize, usize), slices: &[Slice]) {
     let expected = expected(field, &bytes[offset..offset + length], bytes, slices);
     for kernel in Kernel::available() {
-        let arithmetic = Arithmetic::by(field, kernel).expect("it is available");
+        let arithmetic = Arithmetic::with_kernel(field, kernel).expect("it is available");
         // what is around the destination must stay
         let mut all = bytes.to_vec();
         let mut terms: Vec<Term> = slices

@@ -191,7 +191,7 @@ impl Heat {
 
 impl Zone {
     /// A zone of processors; other zones (radios, batteries) say nothing about them.
-    fn read(path: &Path, most_c: f64) -> Option<Self> {
+    fn read(path: &Path, highest_limit_c: f64) -> Option<Self> {
         const PROCESSOR_ZONES: [&str; 5] = ["cpu", "soc", "x86_pkg", "acpitz", "bcm2835"];
         let name = read_text(&path.join("type"))?.to_lowercase();
         if !PROCESSOR_ZONES.iter().any(|part| name.contains(part)) {
@@ -206,7 +206,7 @@ impl Zone {
                     .then(|| read_celsius(Path::new(&format!("{trip}_temp"))))?
             })
             .filter(|trip_c| *trip_c >= LEAST_LIMIT_C)
-            .fold(most_c, f64::min);
+            .fold(highest_limit_c, f64::min);
         Some(Self {
             file: path.join("temp"),
             limit_c: limit_c.is_finite().then_some(limit_c),

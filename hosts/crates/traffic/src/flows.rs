@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, Write};
 /// The bytes that the sizes of a distribution include.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Counts {
+pub enum CountedBytes {
     /// TCP payload: the bytes that a client requests.
     #[default]
     Payload,
@@ -20,7 +20,7 @@ pub enum Counts {
     Ip,
 }
 
-impl Counts {
+impl CountedBytes {
     /// The TCP payload of a flow of `size_bytes`.
     pub const fn payload_bytes(self, size_bytes: u64) -> u64 {
         match self {
@@ -62,7 +62,7 @@ pub struct FlowsArguments {
     sizes: Distribution,
     /// The meaning of those sizes; the payload that a client requests is printed
     #[arg(long, value_enum, default_value_t)]
-    counts: Counts,
+    counts: CountedBytes,
 }
 
 fn distribution(text: &str) -> serde_json::Result<Distribution> {

@@ -75,18 +75,18 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flows::Counts;
+    use crate::flows::CountedBytes;
     use crate::tests::configurations;
 
     #[test]
     fn sizes_of_ip_bytes_are_asked_for_less_headers_and_drawn_alike() {
         let optional = ["changes", "counts", "pace", "quiet", "silence_ns"];
         let configs: Vec<LoadConfig> = configurations("load", &optional);
-        let counted = configs.iter().find(|config| config.counts == Counts::Ip);
+        let counted = configs.iter().find(|config| config.counts == CountedBytes::Ip);
         let config = counted.unwrap();
         let ip = config.validated().unwrap();
         let payload = LoadSettings {
-            counts: Counts::Payload,
+            counts: CountedBytes::Payload,
             ..ip.clone()
         };
         let first = |settings| Channel::new(3).next(config, settings, 0);

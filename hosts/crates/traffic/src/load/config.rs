@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration of `atoll-host load`.
 
-use crate::flows::Counts;
+use crate::flows::CountedBytes;
 use crate::job::{SECOND_NS, wrong_setting};
 use atoll_flow_sizes::{Distribution, exponential_ns};
 use serde::Deserialize;
@@ -25,7 +25,7 @@ pub struct LoadConfig {
     pub flow_sizes: Distribution,
     /// The bytes that its sizes include.
     #[serde(default)]
-    pub counts: Counts,
+    pub counts: CountedBytes,
     /// When flows begin; absent: each as soon as the one before it on the channel is over.
     pub pace: Option<FlowStarts>,
     /// Changes of the load, in order of time.
@@ -64,7 +64,7 @@ pub struct Change {
     #[serde(default, deserialize_with = "crate::flows::flow_sizes")]
     pub flow_sizes: Option<Distribution>,
     /// The bytes that its sizes include.
-    pub counts: Option<Counts>,
+    pub counts: Option<CountedBytes>,
     /// When flows begin: of the same kind as before.
     pub pace: Option<FlowStarts>,
 }
@@ -75,7 +75,7 @@ pub struct LoadSettings {
     /// The flow-size distribution.
     pub sizes: Distribution,
     /// The bytes that its sizes include.
-    pub counts: Counts,
+    pub counts: CountedBytes,
     /// When flows begin.
     pub pace: Option<FlowStarts>,
 }
