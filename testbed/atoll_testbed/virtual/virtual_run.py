@@ -130,11 +130,11 @@ def inside_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_lines(described: Any) -> Any:
-    """A description as JSON without its line numbers."""
+    """A description as JSON without its line numbers: those of keys named ``line`` or ``..._line``, and in ``lines``."""
     if isinstance(described, dict):
         keys = cast("dict[str, Any]", described)
-        none: dict[str, Any] = {"line": 0, "rate_line": 0, "lines": []}
-        return {key: none[key] if key in none else _without_lines(value) for key, value in keys.items()}
+        empty_by_word: dict[str, Any] = {"line": 0, "lines": []}
+        return {key: empty_by_word.get(key.rpartition("_")[2], _without_lines(keys[key])) for key in keys}
     if isinstance(described, list):
         return [_without_lines(value) for value in cast("list[Any]", described)]
     return described
