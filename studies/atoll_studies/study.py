@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.figures.run_figures import (
-    FIGURES,
     FIGURES_BY_TRANSFER,
     general_figure,
     group_of_figure,
@@ -149,14 +148,14 @@ class StudyDescription:
         return cast("QueueSearch", self.search)
 
 
-def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collection[str] = ()) -> StudyDescription:
+def load_study(path: Path, columns: Collection[str] = ()) -> StudyDescription:
     """The study that a study.yaml describes. Raises DescriptionError with all mistakes, those of the experiment too.
 
-    ``known_figures``: names that the key ``figures`` may have; empty: any. ``columns``: names that no factor may have.
+    ``columns``: names that no factor may have.
     """
     document = read_document(path)
     require_kind(document, STUDY)
-    return _Resolver(parse(RawStudy, document), document, path, known_figures).resolve(columns)
+    return _Resolver(parse(RawStudy, document), document, path).resolve(columns)
 
 
 def setting_text(key: str, value: Any) -> str:
@@ -200,11 +199,10 @@ def _contains(outer: KeyPath, inner: KeyPath) -> bool:
 class _Resolver:
     """One pass over a raw study."""
 
-    def __init__(self, raw: RawStudy, document: Document, path: Path, known_figures: Sequence[str]) -> None:
+    def __init__(self, raw: RawStudy, document: Document, path: Path) -> None:
         self.raw = raw
         self.document = document
         self.experiment = DescriptionFile.read(path.parent / raw.experiment)
-        self.known_figures = known_figures
         self.mistakes: list[Diagnostic] = []
         self.missing_controls: dict[Diagnostic, None] = {}
         # by settings besides the common ones
@@ -450,9 +448,7 @@ class _Resolver:
                 text = "a screening design does not have the runs of both; remove 'relative_to' or 'design'"
                 self.report((*key_path, "relative_to"), text)
             if not is_figure(raw.figure):
-                self.report(
-                    (*key_path, "figure"), f"unknown figure {shown(raw.figure)}; {suggest_figure(raw.figure, FIGURES)}"
-                )
+                self.report((*key_path, "figure"), f"unknown figure {shown(raw.figure)}; {suggest_figure(raw.figure)}")
                 continue
             self.check_part((*key_path, "figure"), raw.figure, configurations)
             try:
@@ -469,8 +465,8 @@ class _Resolver:
             self.check_figure(("primary", "figure"), self.raw.primary.figure, configurations)
 
     def check_figure(self, key_path: KeyPath, name: str, configurations: Sequence[Configuration]) -> None:
-        if self.known_figures and not is_figure(name):
-            self.report(key_path, f"unknown figure {shown(name)}; {suggest_figure(name, self.known_figures)}")
+        if not is_figure(name):
+            self.report(key_path, f"unknown figure {shown(name)}; {suggest_figure(name)}")
         self.check_part(key_path, name, configurations)
 
     def check_part(self, key_path: KeyPath, figure: str, configurations: Sequence[Configuration]) -> None:

@@ -304,9 +304,9 @@ FIGURES: dict[str, tuple[str, int, _Reader]] = {
 """By name: unit, digits after the point, and how it is read from the summary."""
 
 
-def suggest_figure(query: str, figures: Iterable[str]) -> str:
+def suggest_figure(query: str) -> str:
     """Return the figures that have all words of ``query``, otherwise the most similar one, and where all are listed."""
-    names = list(figures)
+    names = list(FIGURES)
     words = re.findall(r"[a-z0-9]+", query.lower())
     matching = [shown(name) for name in names if words and all(word in name.lower() for word in words)]
     suggestion = suggest(query, names, "figures", _MOST_SUGGESTED)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll_analysis.figures.run_figures import FIGURES
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.selection import refuse
 from atoll_cli.terminal.output import refuse_overwriting, require_ending, write_file
@@ -83,7 +82,7 @@ def report_tables(study: Path, tables: Sequence[Path], view: View) -> None:
     """`atoll report STUDY.yaml --runs FILE.csv`: results by tables of runs."""
     require_ending("--out", view.out, SUFFIXES)
     refuse_overwriting({"--out": view.out}, [study, *tables])
-    description = load_study(study, tuple(FIGURES), columns())
+    description = load_study(study, columns())
     _show(results_of_tables(description, tables, view.levels(), view.figures), view, [])
 
 

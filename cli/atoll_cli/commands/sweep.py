@@ -13,7 +13,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from atoll_analysis.figures.run_figures import FIGURES
 from atoll_cli.commands.selection import lab_target, refuse
 from atoll_cli.terminal.output import warn
 from atoll_cli.terminal.progress import EXIT_INVALID, duration_text, unless_interrupted
@@ -56,7 +55,7 @@ def sweep_study(
     as_json: bool,
 ) -> int:
     """`atoll sweep`; returns the exit code."""
-    study = load_study(file, tuple(FIGURES), columns())
+    study = load_study(file, columns())
     target = lab_target(inventory, study.platform)
     warnings = warn(
         dict.fromkeys(

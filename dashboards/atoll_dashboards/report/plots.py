@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportUnknownMemberType=false
 # (matplotlib leaves the keyword arguments of its drawing methods untyped)
-"""The plots of a run, each a function of its data; None if the run has no data for it."""
+"""The plots of a run, each a function of its data; None if the run has no data for it.
 
+A function's docstring is the caption of its plot. The page has the plots in the order of this module.
+"""
+
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, cycle
@@ -43,6 +47,8 @@ from atoll_dashboards.report.plot_style import (
 )
 from atoll_dashboards.report.report_data import WINDOW_S, Sources, completed_flows
 
+_Draw = Callable[[Sources], Figure | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Plot:
@@ -51,8 +57,8 @@ class Plot:
     name: str
     title: str
     caption: str
-    draw: Callable[[Sources], Figure | None]
-    marks_changes: bool = False  # scheduled changes are drawn into it
+    draw: _Draw
+    marks_changes: bool  # scheduled changes are drawn into it
 
     def figure(self, sources: Sources) -> Figure | None:
         """The figure, in the common style; None where the run has nothing to show."""
@@ -63,8 +69,26 @@ class Plot:
             return figure
 
 
+PLOTS: list[Plot] = []
+
+
+def _plot(title: str, *, marks_changes: bool = False) -> Callable[[_Draw], _Draw]:
+    """Decorate a drawing function: its plot is one of :data:`PLOTS`."""
+
+    def add(draw: _Draw) -> _Draw:
+        caption = " ".join((inspect.getdoc(draw) or "").split())
+        PLOTS.append(Plot(draw.__name__.replace("_", "-"), title, caption, draw, marks_changes))
+        return draw
+
+    return add
+
+
+@_plot("Throughput and goodput", marks_changes=True)
 def rates(sources: Sources) -> Figure | None:
-    """Throughput and goodput per 100 ms against the link's rate."""
+    """IP bytes (throughput) and new TCP payload (goodput) reaching the island, per 100 ms.
+
+    Dashed: the rate of the link at each instant.
+    """
     if sources.summary["arrival"] is None:
         return None
     frame = extremes(sources.rates(), "throughput", "goodput")
@@ -83,8 +107,9 @@ def rates(sources: Sources) -> Figure | None:
     return figure
 
 
+@_plot("Chains", marks_changes=True)
 def chains(sources: Sources) -> Figure | None:
-    """Goodput of each chain per 100 ms, one upon the other."""
+    """Goodput of each chain, stacked. A packet counts for the version of the chain that was in use when it arrived."""
     goodputs = sources.chain_rates()
     if not goodputs:
         return None
@@ -103,32 +128,14 @@ def chains(sources: Sources) -> Figure | None:
     return figure
 
 
-def other_links(sources: Sources) -> Figure | None:
-    """Queue and loss of the links other than the bottleneck, a row for each."""
-    columns = ("queue_max_bytes", "dropped_packets")
-    links = [
-        (link, counters)
-        for link in sources.other_links
-        if not (counters := _link_rows(sources, link, *columns)).is_empty()
-    ]
-    if not links:
-        return None
-    figure, rows = time_figure(0.9 + 1.7 * len(links), rows=len(links))
-    for axes, (link, counters) in zip(rows, links, strict=True):
-        t_s = counters["t_s"].to_numpy() - WINDOW_S
-        _area(axes, t_s, counters["queue_max_bytes"] / 1e3, ORANGE, 0.5, "largest queue in 100 ms")
-        dropped = counters["dropped_packets"].fill_null(0).to_numpy() > 0
-        link_over_time, begin_ns = sources.link_over_time(link), sources.measured_ns[0]
-        capacities_kb = [link_over_time.at(begin_ns + round(1e9 * t)).queue.bytes / 1e3 for t in t_s[dropped]]
-        axes.plot(t_s[dropped], capacities_kb, "|", color=VERMILLION, markersize=7, label="drops")
-        axes.set_ylabel(f"{link.box} (kB)")
-        _time_axis(axes, sources, _queue_limit(axes, sources, link))
-    draw_legend(rows[0])
-    return figure
-
-
+@_plot("Queue of the satellite link", marks_changes=True)
 def queue(sources: Sources) -> Figure | None:
-    """Sojourn time of the pings above, bytes in the queue below: the effect on senders and its cause."""
+    """Above: RTT of the ping series minus the base RTT that was measured before the load.
+
+    Dashed: 8Q/R, the delay of a full queue of Q bytes to the island at rate R (largest queue, lowest rate); if pings
+    also waited on their way back, also the delay of full queues in both directions. Below: bytes in the queue to the
+    island. “Did not drain” is the standing queue: the bytes that remained for at least one base RTT and one second.
+    """
     link = sources.bottleneck
     if link is None:
         return None
@@ -181,8 +188,14 @@ def _sojourn_limits(summary: Summary, largest_ms: float) -> list[tuple[float, st
     return [(limit_ms, name) for limit_ms, name in limits if limit_ms is not None]
 
 
+@_plot("Loss", marks_changes=True)
 def loss(sources: Sources) -> Figure | None:
-    """Packets that the link lost, per 100 ms, stacked by cause; below, those on the way to the world, if any."""
+    """Packets that the slowest link lost in each 100 ms, stacked by cause.
+
+    A second row has the losses to the world, if there are any. Queue full: the packet did not fit into the queue.
+    Random loss and loss by trace: lost at the receiver, after the packet had used the link, unless the experiment says
+    “where: before” (the queue).
+    """
     link = sources.bottleneck
     if link is None:
         return None
@@ -215,8 +228,64 @@ def _stack_losses(axes: Axes, sources: Sources, drops: pl.DataFrame) -> None:
         draw_legend(axes)
 
 
+@_plot("Loss bursts")
+def bursts(sources: Sources) -> Figure | None:
+    """Consecutive packets to the island that the slowest link lost, from the captures before and behind it.
+
+    Number of bursts of each length, and number of packets in them. A full queue still accepts small packets; such a
+    packet ends a burst here.
+    """
+    losses = sources.summary.get("loss_bursts", {}).get(sources.summary["bottleneck"] or "")
+    if losses is None or not losses["lost"]:
+        return None
+    figure, (left, right) = plain_figure(2.5, (1.0, 1.0))
+    lengths = [length for length, _ in losses["lengths"]]
+    for axes, heights, label in (
+        (left, [count for _, count in losses["lengths"]], "bursts"),
+        (right, [length * count for length, count in losses["lengths"]], "packets lost"),
+    ):
+        axes.vlines(lengths, 0, heights, color=VERMILLION, linewidth=max(1.0, min(8.0, 160 / max(lengths))))
+        axes.set_xlabel("consecutive lost packets")
+        axes.set_ylabel(label)
+        axes.set_ylim(0, 1.08 * max(heights))
+        axes.set_xlim(0.4, max(lengths) + 0.6)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    return figure
+
+
+@_plot("Other links", marks_changes=True)
+def other_links(sources: Sources) -> Figure | None:
+    """Bytes waiting in the queues of the links other than the slowest one, and when these dropped packets."""
+    columns = ("queue_max_bytes", "dropped_packets")
+    links = [
+        (link, counters)
+        for link in sources.other_links
+        if not (counters := _link_rows(sources, link, *columns)).is_empty()
+    ]
+    if not links:
+        return None
+    figure, rows = time_figure(0.9 + 1.7 * len(links), rows=len(links))
+    for axes, (link, counters) in zip(rows, links, strict=True):
+        t_s = counters["t_s"].to_numpy() - WINDOW_S
+        _area(axes, t_s, counters["queue_max_bytes"] / 1e3, ORANGE, 0.5, "largest queue in 100 ms")
+        dropped = counters["dropped_packets"].fill_null(0).to_numpy() > 0
+        link_over_time, begin_ns = sources.link_over_time(link), sources.measured_ns[0]
+        capacities_kb = [link_over_time.at(begin_ns + round(1e9 * t)).queue.bytes / 1e3 for t in t_s[dropped]]
+        axes.plot(t_s[dropped], capacities_kb, "|", color=VERMILLION, markersize=7, label="drops")
+        axes.set_ylabel(f"{link.box} (kB)")
+        _time_axis(axes, sources, _queue_limit(axes, sources, link))
+    draw_legend(rows[0])
+    return figure
+
+
+@_plot("UDP", marks_changes=True)
 def udp(sources: Sources) -> Figure | None:
-    """UDP: the rate received and the rate sent, packets lost or out of order, jitter."""
+    """Counts of the receiver.
+
+    IP bytes; packets that were missing or out of order, by sequence numbers (in 100 ms); interarrival jitter (RFC
+    3550).
+    """
     traffic = sources.experiment.udp
     frame = sources.udp()
     if traffic is None or frame.is_empty():
@@ -246,8 +315,13 @@ def udp(sources: Sources) -> Figure | None:
     return figure
 
 
+@_plot("Concurrent flows", marks_changes=True)
 def concurrent(sources: Sources) -> Figure | None:
-    """Connections open, and those receiving, per 100 ms; below them the goodput of the largest one."""
+    """The channels' flows to the island (each connection is one flow).
+
+    Open: from the first packet until all payload and the server's FIN have arrived. Active: with payload in that 100
+    ms. Below: new payload of the connection that received most.
+    """
     if sources.summary["arrival"] is None:
         return None
     columns = ("open", "receiving")
@@ -277,39 +351,13 @@ def concurrent(sources: Sources) -> Figure | None:
     return figure
 
 
-def terrestrial_rtt(sources: Sources) -> Figure | None:
-    """Each server's terrestrial RTT: measured against configured, and by how much they differ."""
-    rtts = sources.summary["terrestrial_rtt_ms"] or {}  # null of an imported run
-    if not rtts:
-        return None
-    names = list(rtts)
-    columns = ("configured", "measured", "tolerance")
-    configured, measured, tolerance = (np.array([rtt[column] for rtt in rtts.values()]) for column in columns)
-    rows = np.arange(len(names))
-    figure, (left, right) = plain_figure(1.2 + 0.3 * len(names), (1.15, 1.0))
-    left.barh(rows, configured, height=0.56, color=FAINT, label="configured")
-    left.plot(measured, rows, "o", color=BLUE, markersize=5.5, label="measured")
-    left.set_xlabel("terrestrial RTT (ms)")
-    left.set_xlim(0, max(1.0, 1.12 * float(max(configured.max(), measured.max()))))
-    right.barh(rows, 2 * tolerance, left=-tolerance, height=0.56, color=FAINT, label="tolerance")
-    right.plot(measured - configured, rows, "o", color=BLUE, markersize=5.5, label="measured \N{MINUS SIGN} configured")
-    right.axvline(0, color=GREY, linewidth=0.8)
-    limit = 1.12 * float(max(tolerance.max(), np.abs(measured - configured).max()))
-    right.set_xlim(-limit, limit)
-    right.set_xlabel("difference (ms)")
-    for axes in (left, right):
-        axes.set_yticks(rows, names)
-        axes.invert_yaxis()
-        axes.grid(visible=False, axis="y")
-        axes.grid(visible=True, axis="x")
-        axes.spines["left"].set_visible(False)
-        axes.tick_params(axis="y", length=0)
-        draw_legend(axes, 2)
-    return figure
-
-
+@_plot("Flows")
 def flows(sources: Sources) -> Figure | None:
-    """How long flows of every size took, against the link alone."""
+    """Left: time from connecting to the last byte of every completed flow.
+
+    Lines: a flow alone on the link without slow start, at the highest and at the lowest rate if it changes. Right:
+    distribution of flows and of bytes over flow sizes.
+    """
     frame = completed_flows(sources.folder)
     if frame.is_empty():
         return None
@@ -349,41 +397,13 @@ def flows(sources: Sources) -> Figure | None:
     return figure
 
 
-def volumes(sources: Sources) -> Figure | None:
-    """Shares of the goodput by server and by client, the equal share, and loss by client; of UDP by client likewise."""
-    servers, clients = sources.summary["servers"], sources.summary["clients"]
-    udp_clients = (sources.summary.get("udp") or {}).get("clients", {})
-    received = ((host, udp_clients[host]["share"]) for host in clients if host in udp_clients)
-    udp_shares = {host: share for host, share in received if share is not None}
-    if not (any(volume["goodput_bytes"] for volume in servers.values()) or any(udp_shares.values())):
-        return None
-    losses = {host: volume["loss_fraction"] for host, volume in clients.items() if "loss_fraction" in volume}
-    figure, panels = plain_figure(2.5, (1.0,) * (2 + bool(losses) + 2 * bool(udp_shares)))
-    free_panels = iter(panels)
-    shown_shares = [(_shares(servers), BLUE, "world server"), (_shares(clients), GREEN, "island client")]
-    shown_shares += [(udp_shares, PURPLE, "UDP by client")] if udp_shares else []
-    share_panels = [next(free_panels) for _ in shown_shares]
-    for axes, (shares, colour, role) in zip(share_panels, shown_shares, strict=True):
-        _share_bars(axes, shares, colour, role)
-    if losses:
-        _loss_bars(next(free_panels), losses, "TCP payload lost by client (%)")
-    if udp_shares:
-        udp_losses = {host: udp_clients[host]["loss_fraction"] for host in udp_shares}
-        _loss_bars(next(free_panels), udp_losses, "UDP lost by client (%)")
-    panels[0].set_ylabel("share of goodput (%)")
-    top = max(axes.get_ylim()[1] for axes in share_panels)
-    for axes in share_panels:
-        axes.set_ylim(0, top)
-    return figure
-
-
-def _loss_bars(axes: Axes, losses: Mapping[str, float | None], label: str) -> None:
-    lost = {host: np.nan if loss is None else 100 * loss for host, loss in losses.items()}  # nan: no bar
-    _host_bars(axes, lost, VERMILLION, label)
-
-
+@_plot("Flows by size")
 def flow_classes(sources: Sources) -> Figure | None:
-    """Percentiles of completion time and rate of each size class."""
+    """Completion times and rates of completed flows by size of their payload, each class up to the bound below it.
+
+    n: completed flows, of those begun. The end of a run cuts slow flows more often than fast ones, so a class with many
+    cut flows is slower than its figures.
+    """
     classes = [flow_class for flow_class in sources.summary.get("flow_classes") or () if flow_class["completed"]]
     if not classes:
         return None
@@ -420,132 +440,82 @@ def _class_label(flow_class: FlowClass) -> str:
     return f"{sizes}\nn = {completed}{begun_text}"
 
 
-def bursts(sources: Sources) -> Figure | None:
-    """Loss bursts by their length: their number, and the number of packets in them."""
-    losses = sources.summary.get("loss_bursts", {}).get(sources.summary["bottleneck"] or "")
-    if losses is None or not losses["lost"]:
+@_plot("Terrestrial latency")
+def terrestrial(sources: Sources) -> Figure | None:
+    """RTT of each server's path minus the RTT of the links and of the lab itself, measured before the load.
+
+    Tolerance: 0.5 ms + 2 %.
+    """
+    rtts = sources.summary["terrestrial_rtt_ms"] or {}  # null of an imported run
+    if not rtts:
         return None
-    figure, (left, right) = plain_figure(2.5, (1.0, 1.0))
-    lengths = [length for length, _ in losses["lengths"]]
-    for axes, heights, label in (
-        (left, [count for _, count in losses["lengths"]], "bursts"),
-        (right, [length * count for length, count in losses["lengths"]], "packets lost"),
-    ):
-        axes.vlines(lengths, 0, heights, color=VERMILLION, linewidth=max(1.0, min(8.0, 160 / max(lengths))))
-        axes.set_xlabel("consecutive lost packets")
-        axes.set_ylabel(label)
-        axes.set_ylim(0, 1.08 * max(heights))
-        axes.set_xlim(0.4, max(lengths) + 0.6)
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    names = list(rtts)
+    columns = ("configured", "measured", "tolerance")
+    configured, measured, tolerance = (np.array([rtt[column] for rtt in rtts.values()]) for column in columns)
+    rows = np.arange(len(names))
+    figure, (left, right) = plain_figure(1.2 + 0.3 * len(names), (1.15, 1.0))
+    left.barh(rows, configured, height=0.56, color=FAINT, label="configured")
+    left.plot(measured, rows, "o", color=BLUE, markersize=5.5, label="measured")
+    left.set_xlabel("terrestrial RTT (ms)")
+    left.set_xlim(0, max(1.0, 1.12 * float(max(configured.max(), measured.max()))))
+    right.barh(rows, 2 * tolerance, left=-tolerance, height=0.56, color=FAINT, label="tolerance")
+    right.plot(measured - configured, rows, "o", color=BLUE, markersize=5.5, label="measured \N{MINUS SIGN} configured")
+    right.axvline(0, color=GREY, linewidth=0.8)
+    limit = 1.12 * float(max(tolerance.max(), np.abs(measured - configured).max()))
+    right.set_xlim(-limit, limit)
+    right.set_xlabel("difference (ms)")
+    for axes in (left, right):
+        axes.set_yticks(rows, names)
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.grid(visible=True, axis="x")
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        draw_legend(axes, 2)
     return figure
+
+
+@_plot("Shares")
+def volumes(sources: Sources) -> Figure | None:
+    """Each host's share of the goodput; dashed: equal shares.
+
+    In short runs hosts differ, because flow sizes are heavy-tailed. Lost TCP payload: missing in the capture `island`,
+    segments sent again included. UDP that clients receive in turn: shares of the IP bytes received, and packets lost by
+    sequence numbers, which do not show losses at the end of a flow.
+    """
+    servers, clients = sources.summary["servers"], sources.summary["clients"]
+    udp_clients = (sources.summary.get("udp") or {}).get("clients", {})
+    received = ((host, udp_clients[host]["share"]) for host in clients if host in udp_clients)
+    udp_shares = {host: share for host, share in received if share is not None}
+    if not (any(volume["goodput_bytes"] for volume in servers.values()) or any(udp_shares.values())):
+        return None
+    losses = {host: volume["loss_fraction"] for host, volume in clients.items() if "loss_fraction" in volume}
+    figure, panels = plain_figure(2.5, (1.0,) * (2 + bool(losses) + 2 * bool(udp_shares)))
+    free_panels = iter(panels)
+    shown_shares = [(_shares(servers), BLUE, "world server"), (_shares(clients), GREEN, "island client")]
+    shown_shares += [(udp_shares, PURPLE, "UDP by client")] if udp_shares else []
+    share_panels = [next(free_panels) for _ in shown_shares]
+    for axes, (shares, colour, role) in zip(share_panels, shown_shares, strict=True):
+        _share_bars(axes, shares, colour, role)
+    if losses:
+        _loss_bars(next(free_panels), losses, "TCP payload lost by client (%)")
+    if udp_shares:
+        udp_losses = {host: udp_clients[host]["loss_fraction"] for host in udp_shares}
+        _loss_bars(next(free_panels), udp_losses, "UDP lost by client (%)")
+    panels[0].set_ylabel("share of goodput (%)")
+    top = max(axes.get_ylim()[1] for axes in share_panels)
+    for axes in share_panels:
+        axes.set_ylim(0, top)
+    return figure
+
+
+def _loss_bars(axes: Axes, losses: Mapping[str, float | None], label: str) -> None:
+    lost = {host: np.nan if loss is None else 100 * loss for host, loss in losses.items()}  # nan: no bar
+    _host_bars(axes, lost, VERMILLION, label)
 
 
 _CAUSES = {"queue": VERMILLION, "low_priority": ORANGE, "random": PURPLE, "trace": BROWN, "aqm": BLUE, "sockets": INK}
 _CHAINS = (BLUE, ORANGE, GREEN, PURPLE, SKY, BROWN)
-
-PLOTS = (
-    Plot(
-        "rates",
-        "Throughput and goodput",
-        "IP bytes (throughput) and new TCP payload (goodput) reaching the island, per 100 ms; dashed: the rate of "
-        "the link at each instant.",
-        rates,
-        marks_changes=True,
-    ),
-    Plot(
-        "chains",
-        "Chains",
-        "Goodput of each chain, stacked. A packet counts for the version of the chain that was in use when it arrived.",
-        chains,
-        marks_changes=True,
-    ),
-    Plot(
-        "queue",
-        "Queue of the satellite link",
-        "Above: RTT of the ping series minus the base RTT that was measured before the load. Dashed: 8Q/R, the "
-        "delay of a full queue of Q bytes to the island at rate R (largest queue, lowest rate); if pings also "
-        "waited on their way back, also the delay of full queues in both directions. Below: bytes in the queue to "
-        "the island. “Did not drain” is the standing queue: the bytes that remained for at least one base RTT and "
-        "one second.",
-        queue,
-        marks_changes=True,
-    ),
-    Plot(
-        "loss",
-        "Loss",
-        "Packets that the slowest link lost in each 100 ms, stacked by cause; a second row has the losses to the "
-        "world, if there are any. Queue full: the packet did not fit into the queue. Random loss "
-        "and loss by trace: lost at the receiver, after the packet had used the link, unless the experiment says "
-        "\N{LEFT DOUBLE QUOTATION MARK}where: before\N{RIGHT DOUBLE QUOTATION MARK} (the queue).",
-        loss,
-        marks_changes=True,
-    ),
-    Plot(
-        "bursts",
-        "Loss bursts",
-        "Consecutive packets to the island that the slowest link lost, from the captures before and behind it: "
-        "number of bursts of each length, and number of packets in them. A full queue still accepts small packets; "
-        "such a packet ends a burst here.",
-        bursts,
-    ),
-    Plot(
-        "other-links",
-        "Other links",
-        "Bytes waiting in the queues of the links other than the slowest one, and when these dropped packets.",
-        other_links,
-        marks_changes=True,
-    ),
-    Plot(
-        "udp",
-        "UDP",
-        "As counted by the receiver: IP bytes; packets that were missing or out of order, by sequence numbers (in "
-        "100 ms); interarrival jitter (RFC 3550).",
-        udp,
-        marks_changes=True,
-    ),
-    Plot(
-        "concurrent",
-        "Concurrent flows",
-        "The channels' flows to the island (each connection is one flow). Open: from the first packet until all "
-        "payload and the server's FIN have arrived. Active: with payload in that 100 ms. Below: new payload of the "
-        "connection that received most.",
-        concurrent,
-        marks_changes=True,
-    ),
-    Plot(
-        "flows",
-        "Flows",
-        "Left: time from connecting to the last byte of every completed flow; lines: a flow alone on the link without "
-        "slow start, at the highest and at the lowest rate if it changes. Right: distribution of flows and of bytes "
-        "over flow sizes.",
-        flows,
-    ),
-    Plot(
-        "flow-classes",
-        "Flows by size",
-        "Completion times and rates of completed flows by size of their payload, each class up to the bound below it. "
-        "n: completed flows, of those begun. The end of a run cuts slow flows more often than fast ones, so a class "
-        "with many cut flows is slower than its figures.",
-        flow_classes,
-    ),
-    Plot(
-        "terrestrial",
-        "Terrestrial latency",
-        "RTT of each server's path minus the RTT of the links and of the lab itself, measured before the load; "
-        "tolerance: 0.5 ms + 2 %.",
-        terrestrial_rtt,
-    ),
-    Plot(
-        "volumes",
-        "Shares",
-        "Each host's share of the goodput; dashed: equal shares. In short runs hosts differ, because flow sizes are "
-        "heavy-tailed. Lost TCP payload: missing in the capture `island`, segments sent again included. UDP that "
-        "clients receive in turn: shares of the IP bytes received, and packets lost by sequence numbers, which do not "
-        "show losses at the end of a flow.",
-        volumes,
-    ),
-)
 
 
 def _mark_changes(figure: Figure, sources: Sources) -> None:

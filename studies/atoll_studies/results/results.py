@@ -13,7 +13,6 @@ from typing import cast
 
 from atoll_analysis.figures.regimes import Regime
 from atoll_analysis.figures.run_figures import (
-    FIGURES,
     LOSS_FIGURES,
     figure_limits,
     figure_names,
@@ -327,7 +326,7 @@ def require_figures(names: Iterable[str]) -> None:
     """Raise UsageError for a name that is no figure's."""
     for name in names:
         if not is_figure(name):
-            raise UsageError(f"--figure: unknown figure {name!r}; {suggest_figure(name, FIGURES)}")
+            raise UsageError(f"--figure: unknown figure {name!r}; {suggest_figure(name)}")
 
 
 def require_baseline(baseline: Mapping[str, str], factors: Mapping[str, Sequence[str]]) -> None:

@@ -92,10 +92,10 @@ def test_a_study_refuses_the_figure_of_a_group_that_no_configuration_has(tmp_pat
     path = tmp_path / "study.yaml"
     head = f"name: study\nexperiment: {QUICK}\nset: {{traffic.groups: {{coded: {{clients: [i1]}}}}}}\n"
     path.write_text(head + "factors: {traffic.groups.coded.channels: [2, 4]}\nfigures: [goodput of group coded]\n")
-    study = load_study(path, ("goodput",))
+    study = load_study(path)
     assert [each.experiment.traffic.total_channels for each in study.configurations] == [
         study.configurations[0].experiment.traffic.channels + channels for channels in (2, 4)
     ]
     path.write_text(head + "figures: [goodput of group plain]\n")
     with pytest.raises(DescriptionError, match="unknown group 'plain'; known groups of clients: coded, rest"):
-        load_study(path, ("goodput",))
+        load_study(path)

@@ -20,7 +20,7 @@ FIRST = f"name: study\nexperiment: {QUICK}\n"
 def study(folder: Path, text: str) -> StudyDescription:
     path = folder / "study.yaml"
     path.write_text(FIRST + text)
-    return load_study(path, ("goodput", "transfer time"))
+    return load_study(path)
 
 
 def mistakes(folder: Path, text: str) -> list[str]:
@@ -131,7 +131,7 @@ def test_a_factor_is_not_named_as_a_column_of_the_tables(tmp_path: Path) -> None
     path = tmp_path / "study.yaml"
     path.write_text(FIRST + "factors:\n  kernel: {light: {traffic.channels: 5}, heavy: {traffic.channels: 50}}\n")
     with pytest.raises(DescriptionError, match=r"study.yaml:4: the tables have columns .*figure, .*verdict"):
-        load_study(path, (), columns())
+        load_study(path, columns())
 
 
 def test_the_last_seed_is_within_its_bound(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ figures: [gootput]
 """
     )
     with pytest.raises(DescriptionError) as refused:
-        load_study(tmp_path / "study.yaml", ("goodput",))
+        load_study(tmp_path / "study.yaml")
     found = [(Path(one.file).name, one.line) for one in refused.value.mistakes]
     assert found == [("broken.yaml", 6), *(("study.yaml", line) for line in (3, 4, 7, 8, 9, 10))]
 

@@ -31,7 +31,7 @@ KNEES = {"5": 70_000, "50": 140_000}
 
 def study(folder: Path, text: str = TEXT) -> StudyDescription:
     (folder / "study.yaml").write_text(text)
-    return load_study(folder / "study.yaml", ("goodput",))
+    return load_study(folder / "study.yaml")
 
 
 def begun(described: StudyDescription, directory: StudyDirectory) -> Sweep:

@@ -31,7 +31,7 @@ TEXT = (
 
 def study(folder: Path, text: str = TEXT) -> StudyDescription:
     (folder / "study.yaml").write_text(text)
-    return load_study(folder / "study.yaml", ("goodput",))
+    return load_study(folder / "study.yaml")
 
 
 def made(study: StudyDescription, directory: StudyDirectory, repetitions: int) -> Sweep:
