@@ -130,7 +130,7 @@ def inside_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_lines(described: Any) -> Any:
-    """A description as JSON without its line numbers: those of keys named ``line`` or ``..._line``, and in ``lines``."""
+    """A description as JSON without its line numbers: the keys ``line``, ``..._line`` and ``lines``."""
     if isinstance(described, dict):
         keys = cast("dict[str, Any]", described)
         empty_by_word: dict[str, Any] = {"line": 0, "lines": []}
