@@ -22,9 +22,9 @@ from atoll_cli.commands.runs import runs as stored_runs
 from atoll_cli.commands.switches import switches
 from atoll_cli.terminal.options import (
     INVENTORY_VARIABLE,
+    CommandGroup,
     InventoryOption,
     Json,
-    PlainArguments,
     number_option,
     require_one_of,
     usage_error_text,
@@ -36,15 +36,9 @@ from atoll_core.plan.plan import Backend
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import VIRTUAL
 
-app = typer.Typer(
-    name="atoll",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = CommandGroup(name="atoll", add_completion=False, pretty_exceptions_enable=False)
 
-link = typer.Typer(help="Test satellite links.", no_args_is_help=True, rich_markup_mode=None)
+link = CommandGroup(help="Test satellite links.")
 
 app.add_typer(link_traces, name="link-traces")
 app.add_typer(distributions, name="distributions")
@@ -125,7 +119,7 @@ def atoll(
     del version
 
 
-@app.command(cls=PlainArguments, epilog="Example: atoll init my-study; atoll init my-study --template pep")
+@app.command(epilog="Example: atoll init my-study; atoll init my-study --template pep")
 def init(
     directory: Annotated[Path | None, typer.Argument(help="new or empty directory", metavar="DIR")] = None,
     template: Annotated[
@@ -166,7 +160,7 @@ def setup(
     raise typer.Exit(set_up(yes=yes, as_json=json))
 
 
-@app.command(cls=PlainArguments, epilog="Example: atoll check examples/geo.yaml")
+@app.command(epilog="Example: atoll check examples/geo.yaml")
 def check(
     files: Annotated[
         list[Path] | None, typer.Argument(help="lab.yaml and experiment.yaml files", metavar="FILE...")
@@ -202,7 +196,6 @@ def check(
 
 
 @app.command(
-    cls=PlainArguments,
     epilog="Example: atoll plan examples/geo.yaml --graph geo.svg; atoll plan examples/geo.yaml --driver procurve-v2",
 )
 def plan(
@@ -239,7 +232,6 @@ def plan(
 
 
 @app.command(
-    cls=PlainArguments,
     epilog="Example: atoll trace examples/geo.yaml w1 i1 --live; "
     "atoll trace examples/geo.yaml w1 --packet 'IP(dst=\"10.20.0.1\")/UDP(dport=53)'",
 )
@@ -294,7 +286,7 @@ def links() -> None:
     """Test satellite links."""  # with a callback, a group of one command keeps the command's name
 
 
-@link.command(cls=PlainArguments, epilog="Example: atoll link calibrate examples/geo.yaml")
+@link.command(epilog="Example: atoll link calibrate examples/geo.yaml")
 def calibrate(
     experiment: ExperimentFile,
     direction: Annotated[
@@ -324,7 +316,7 @@ def calibrate(
 app.add_typer(link, name="link")
 
 
-@app.command(cls=PlainArguments, epilog="Example: atoll up examples/geo.yaml")
+@app.command(epilog="Example: atoll up examples/geo.yaml")
 def up(
     file: LabFile,
     on: RealTimePlatformOption = None,
@@ -353,7 +345,7 @@ def up(
     bring_up(target, described, emulator, runtime, listen, probe=not no_probe, strict=strict, as_json=json)
 
 
-@app.command(cls=PlainArguments, epilog="Example: atoll apply examples/meo.yaml --dry-run")
+@app.command(epilog="Example: atoll apply examples/meo.yaml --dry-run")
 def apply(
     experiment: ExperimentFile,
     dry_run: Annotated[
@@ -398,7 +390,7 @@ def apply(
     )
 
 
-@app.command(cls=PlainArguments, epilog="Example: atoll run examples/geo.yaml --on virtual --duration '600 s'")
+@app.command(epilog="Example: atoll run examples/geo.yaml --on virtual --duration '600 s'")
 def run(
     experiment: ExperimentFile,
     on: PlatformOption = None,
@@ -468,7 +460,7 @@ def run(
     raise typer.Exit(run_experiment(command))
 
 
-@app.command(cls=PlainArguments, epilog="Example: atoll sweep examples/studies/geo-queues.yaml --dry-run")
+@app.command(epilog="Example: atoll sweep examples/studies/geo-queues.yaml --dry-run")
 def sweep(
     study: Annotated[Path, typer.Argument(help="study.yaml", metavar="STUDY")],
     directory: Annotated[
@@ -511,9 +503,7 @@ def sweep(
     raise typer.Exit(sweep_study(study, directory, inventory, jobs, scheduler, **modes, strict=strict, as_json=json))
 
 
-@app.command(
-    "code-design", cls=PlainArguments, epilog="Example: atoll code-design runs/geo/20261121T101500Z-1 --link sat"
-)
+@app.command("code-design", epilog="Example: atoll code-design runs/geo/20261121T101500Z-1 --link sat")
 def code_design(
     run: Annotated[Path, typer.Argument(help="analysed run directory", metavar="RUN")],
     link_name: Annotated[
@@ -528,7 +518,6 @@ def code_design(
 
 
 @app.command(
-    cls=PlainArguments,
     epilog="Example: atoll report runs/geo/20261121T101500Z-1; atoll report --compare runs/geo/*; "
     "atoll report runs/studies/geo-queues --figure goodput --out goodput.pdf",
 )
@@ -618,7 +607,7 @@ def results() -> None:
     print(reference())
 
 
-@app.command(cls=PlainArguments, epilog="Example: atoll watch --open; atoll watch runs/geo/20261121T101500Z-1")
+@app.command(epilog="Example: atoll watch --open; atoll watch runs/geo/20261121T101500Z-1")
 def watch(
     run: Annotated[Path | None, typer.Argument(help="run directory to replay", metavar="RUN")] = None,
     listen: Annotated[

@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll_cli.terminal.flow_records import AUTO, RecordsFile, RecordsFormat, read_flow_records
-from atoll_cli.terminal.options import Json, PlainArguments, PlotFile, require_one_of
+from atoll_cli.terminal.options import CommandGroup, Json, PlotFile, require_one_of
 from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
 
 if TYPE_CHECKING:
     from atoll_core.experiment.flow_sizes import FlowSizes
 
-distributions = typer.Typer(help="Import or show flow-size distributions.", no_args_is_help=True, rich_markup_mode=None)
+distributions = CommandGroup(help="Import or show flow-size distributions.")
 
 _SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
 
 
 @distributions.command(
     "import",
-    cls=PlainArguments,
     epilog="Example: atoll distributions import flows.csv --out sizes.csv --to 10.20.0.0/16 --plot sizes.png",
 )
 def import_(
@@ -53,7 +52,7 @@ def import_(
     _report(from_counts(out.name, flows.counts), plot, facts, as_json=json)
 
 
-@distributions.command(cls=PlainArguments, epilog="Example: atoll distributions show published --plot published.png")
+@distributions.command(epilog="Example: atoll distributions show published --plot published.png")
 def show(
     sizes: Annotated[str, typer.Argument(help="published, one size such as '10 kB', or a file", metavar="SIZES")],
     pro_rate: Annotated[

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from atoll_cli.terminal.options import INVENTORY_VARIABLE, Json, PlainArguments
+from atoll_cli.terminal.options import INVENTORY_VARIABLE, CommandGroup, Json
 
-hosts = typer.Typer(name="hosts", no_args_is_help=True, help="Manage the machines of an inventory over SSH.")
+hosts = CommandGroup(name="hosts", help="Manage the machines of an inventory over SSH.")
 
 InventoryFile = Annotated[
     Path,
@@ -17,7 +17,7 @@ InventoryFile = Annotated[
 MachineNames = Annotated[list[str] | None, typer.Argument(help="names of machines [default: all]", metavar="HOST...")]
 
 
-@hosts.command(cls=PlainArguments, epilog="Example: atoll hosts enroll --inventory rack.yaml w1")
+@hosts.command(epilog="Example: atoll hosts enroll --inventory rack.yaml w1")
 def enroll(
     inventory: InventoryFile,
     names: MachineNames = None,
@@ -30,7 +30,7 @@ def enroll(
     raise typer.Exit(enroll_keys(inventory, names or [], yes=yes, as_json=json))
 
 
-@hosts.command(cls=PlainArguments, epilog="Example: atoll hosts install --inventory rack.yaml")
+@hosts.command(epilog="Example: atoll hosts install --inventory rack.yaml")
 def install(inventory: InventoryFile, names: MachineNames = None, json: Json = False) -> None:
     """Install atoll-host on each machine; machines that have it are skipped."""
     from atoll_cli.commands.ssh_machines import install_binaries
@@ -38,7 +38,7 @@ def install(inventory: InventoryFile, names: MachineNames = None, json: Json = F
     raise typer.Exit(install_binaries(inventory, names or [], as_json=json))
 
 
-@hosts.command(cls=PlainArguments, epilog="Example: atoll hosts ping --inventory rack.yaml w1 w2")
+@hosts.command(epilog="Example: atoll hosts ping --inventory rack.yaml w1 w2")
 def ping(inventory: InventoryFile, names: MachineNames = None, json: Json = False) -> None:
     """Start every machine's agent and measure its response time and clock offset."""
     from atoll_cli.commands.ssh_machines import ping_agents
@@ -46,7 +46,7 @@ def ping(inventory: InventoryFile, names: MachineNames = None, json: Json = Fals
     raise typer.Exit(ping_agents(inventory, names or [], as_json=json))
 
 
-@hosts.command(cls=PlainArguments, epilog="Example: atoll hosts status --inventory rack.yaml --json")
+@hosts.command(epilog="Example: atoll hosts status --inventory rack.yaml --json")
 def status(inventory: InventoryFile, names: MachineNames = None, json: Json = False) -> None:
     """Show every machine's system, missing prerequisites, and the lab that uses it."""
     from atoll_cli.commands.ssh_machines import show_status
@@ -54,9 +54,7 @@ def status(inventory: InventoryFile, names: MachineNames = None, json: Json = Fa
     raise typer.Exit(show_status(inventory, names or [], as_json=json))
 
 
-@hosts.command(
-    "exec", cls=PlainArguments, epilog="Example: atoll hosts exec --inventory rack.yaml --host w1 --host w2 -- uname -a"
-)
+@hosts.command("exec", epilog="Example: atoll hosts exec --inventory rack.yaml --host w1 --host w2 -- uname -a")
 def execute(
     inventory: InventoryFile,
     command: Annotated[list[str], typer.Argument(help="program and arguments", metavar="COMMAND...")],

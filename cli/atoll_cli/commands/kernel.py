@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from atoll_cli.terminal.options import Json
+from atoll_cli.terminal.options import CommandGroup, Json
 
 if TYPE_CHECKING:
     from atoll_emulation.uml.cache import KernelStatus
 
-kernel = typer.Typer(
-    help="Build, inspect and remove kernels for virtual time.", no_args_is_help=True, rich_markup_mode=None
-)
+kernel = CommandGroup(help="Build, inspect and remove kernels for virtual time.")
 
 _LINE_INTERVAL_S = 15.0  # between progress lines if standard error is no terminal
 

@@ -12,22 +12,17 @@ from typing import Annotated
 import typer
 
 from atoll_cli.terminal.flow_records import AUTO, RecordsFile, RecordsFormat, read_flow_records
-from atoll_cli.terminal.options import Json, PlainArguments, PlotFile, number_option
+from atoll_cli.terminal.options import CommandGroup, Json, PlotFile, number_option
 from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
 from atoll_core.units import Size
 
 _HIGHEST_VLAN = 4094  # IEEE 802.1Q, table 9-2
 
-latencies = typer.Typer(
-    help="Choose servers to ping, and import latencies of world servers from RTTs.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+latencies = CommandGroup(help="Choose servers to ping, and import latencies of world servers from RTTs.")
 
 
 @latencies.command(
-    cls=PlainArguments,
     epilog="Example: atoll latencies from-flows flows.csv --to 10.20.0.0/16 --out targets.txt --weights draws.csv",
 )
 def from_flows(
@@ -69,7 +64,6 @@ def from_flows(
 
 @latencies.command(
     "import",
-    cls=PlainArguments,
     epilog="Example: atoll latencies import pings.txt --servers 6 --out latencies.yaml --plot rtts.png",
 )
 def import_(

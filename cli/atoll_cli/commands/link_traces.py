@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from atoll_cli.terminal.options import Json, PlainArguments, PlotFile, number_option
+from atoll_cli.terminal.options import CommandGroup, Json, PlotFile, number_option
 from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import PlanError
 from atoll_core.plural import counted
@@ -20,9 +20,7 @@ if TYPE_CHECKING:  # trace generators are loaded only to make a trace
 
     Q = TypeVar("Q", Rate, Duration, Size)
 
-link_traces = typer.Typer(
-    help="Make a link trace: rain fade, passes, losses.", no_args_is_help=True, rich_markup_mode=None
-)
+link_traces = CommandGroup(help="Make a link trace: rain fade, passes, losses.")
 
 Out = Annotated[Path, typer.Option("--out", help="CSV file to write", metavar="FILE")]
 TraceSeed = Annotated[int, number_option("--seed", "seed of the random process", 0, 2**63 - 1, kind=int)]
@@ -160,9 +158,7 @@ _add_command(
 )
 
 
-@link_traces.command(
-    cls=PlainArguments, epilog="Example: atoll link-traces losses runs/geo/20260102T030405Z-1 --out losses.txt"
-)
+@link_traces.command(epilog="Example: atoll link-traces losses runs/geo/20260102T030405Z-1 --out losses.txt")
 def losses(
     run: Annotated[Path, typer.Argument(help="analysed run directory", metavar="RUN")],
     out: Annotated[Path, typer.Option("--out", help="text file to write, for loss: {trace: FILE}", metavar="FILE")],

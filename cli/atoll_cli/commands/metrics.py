@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll_cli.terminal.options import Json, PlainArguments, require_one_of
+from atoll_cli.terminal.options import CommandGroup, Json, require_one_of
 from atoll_core.errors import RunDirError, UsageError
 from atoll_core.plural import counted
 from atoll_core.secret_variables import GRAFANA_TOKEN_VARIABLE, header_safe
@@ -21,13 +21,11 @@ if TYPE_CHECKING:  # the database's client is loaded only where it is used
     from atoll_dashboards.influx.influx_load import Times
     from atoll_dashboards.influx.influx_settings import InfluxSettings
 
-metrics = typer.Typer(help="Load runs into InfluxDB; list metrics.", no_args_is_help=True, rich_markup_mode=None)
-dashboards = typer.Typer(
-    help="Install the Grafana dashboards of runs' metrics.", no_args_is_help=True, rich_markup_mode=None
-)
+metrics = CommandGroup(help="Load runs into InfluxDB; list metrics.")
+dashboards = CommandGroup(help="Install the Grafana dashboards of runs' metrics.")
 
 
-@metrics.command(cls=PlainArguments, epilog="Example: atoll metrics load runs/geo/*")
+@metrics.command(epilog="Example: atoll metrics load runs/geo/*")
 def load(
     runs: Annotated[list[Path], typer.Argument(help="run directories", metavar="RUN...")],
     times: Annotated[

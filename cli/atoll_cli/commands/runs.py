@@ -9,14 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from atoll_cli.terminal.options import Json, PlainArguments, require_one_of
+from atoll_cli.terminal.options import CommandGroup, Json, require_one_of
 from atoll_core.errors import AtollError
 from atoll_core.platforms import CAPTURES, PLATFORMS
 from atoll_core.plural import counted
 
-runs = typer.Typer(
-    help="List, verify or import runs; delete their captures.", no_args_is_help=True, rich_markup_mode=None
-)
+runs = CommandGroup(help="List, verify or import runs; delete their captures.")
 
 DEFAULT_FOLDER = Path("runs")
 
@@ -27,7 +25,7 @@ Folders = Annotated[
 RunPaths = Annotated[list[Path], typer.Argument(help="run directories, or directories with runs", metavar="RUN...")]
 
 
-@runs.command("list", cls=PlainArguments, epilog="Example: atoll runs list --experiment geo --verdict invalid")
+@runs.command("list", epilog="Example: atoll runs list --experiment geo --verdict invalid")
 def list_(
     folders: Folders = None,
     experiment: Annotated[
@@ -93,7 +91,7 @@ def list_(
     print(f"{counted(len(listed), 'run')}, {_megabytes(sum(run.size_bytes for run in listed))}")
 
 
-@runs.command(cls=PlainArguments, epilog="Example: atoll runs verify runs/geo/*")
+@runs.command(epilog="Example: atoll runs verify runs/geo/*")
 def verify(paths: RunPaths, json: Json = False) -> None:
     """Read every capture and table of runs and report damaged files.
 
@@ -117,7 +115,6 @@ def verify(paths: RunPaths, json: Json = False) -> None:
 
 @runs.command(
     "import",
-    cls=PlainArguments,
     epilog="Example: atoll runs import geo.yaml world.pcapng island.pcap.gz --set traffic.channels=60",
 )
 def import_(
@@ -150,7 +147,7 @@ def import_(
     raise typer.Exit(print_result(summary, run.path, as_json=json))
 
 
-@runs.command("drop-captures", cls=PlainArguments, epilog="Example: atoll runs drop-captures runs/geo/*")
+@runs.command("drop-captures", epilog="Example: atoll runs drop-captures runs/geo/*")
 def drop_captures(paths: RunPaths, json: Json = False) -> None:
     """Delete the captures of runs; tables, summary and report stay.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll_cli.terminal.options import InventoryOption, Json, PlainArguments
+from atoll_cli.terminal.options import CommandGroup, InventoryOption, Json
 from atoll_core.errors import PlanError, UsageError
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.plural import counted
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from atoll_core.lab.inventory import Inventory
     from atoll_core.lab.network import Network
 
-switches = typer.Typer(
+switches = CommandGroup(
     help="List switches, their flow entries and counters.",
+    no_args_is_help=False,
     invoke_without_command=True,
-    rich_markup_mode=None,
     epilog="Example: atoll switches --json",
 )
 
@@ -52,7 +52,7 @@ def print_switches(
         print_states(target, as_json=json)
 
 
-@switches.command(cls=PlainArguments, epilog="Example: atoll switches entries sw-c")
+@switches.command(epilog="Example: atoll switches entries sw-c")
 def entries(names: SwitchNames = None, inventory: InventoryOption = None, json: Json = False) -> None:
     """List the flow entries of switches: match, actions, packets counted, and purpose."""
     from atoll_cli.commands.selection import lab_target
@@ -61,7 +61,7 @@ def entries(names: SwitchNames = None, inventory: InventoryOption = None, json: 
     print_entries(lab_target(inventory), names or [], as_json=json)
 
 
-@switches.command(cls=PlainArguments, epilog="Example: atoll switches counters --json")
+@switches.command(epilog="Example: atoll switches counters --json")
 def counters(names: SwitchNames = None, inventory: InventoryOption = None, json: Json = False) -> None:
     """List the counters of switch ports."""
     from atoll_cli.commands.selection import lab_target
@@ -70,9 +70,7 @@ def counters(names: SwitchNames = None, inventory: InventoryOption = None, json:
     print_counters(lab_target(inventory), names or [], as_json=json)
 
 
-@switches.command(
-    cls=PlainArguments, epilog="Example: atoll switches config sw-c examples/geo.yaml --controller 192.0.2.10"
-)
+@switches.command(epilog="Example: atoll switches config sw-c examples/geo.yaml --controller 192.0.2.10")
 def config(
     switch: SwitchName,
     experiment: Annotated[
@@ -95,7 +93,6 @@ def config(
 
 
 @switches.command(
-    cls=PlainArguments,
     epilog="Example: atoll switches diff sw-c running.txt examples/geo.yaml --controller 192.0.2.10",
 )
 def diff(
@@ -138,7 +135,7 @@ def diff(
     print(f"{switch} has the configuration that it needs")
 
 
-@switches.command(cls=PlainArguments, epilog="Example: atoll switches control lab.yaml --inventory rack.yaml")
+@switches.command(epilog="Example: atoll switches control lab.yaml --inventory rack.yaml")
 def control(
     file: DescribedLab,
     inventory: InventoryOption = None,
@@ -164,7 +161,7 @@ def control(
     print(f"in-band control of {counted(len(network.in_band_hosts), 'host')}: {changes_text}")
 
 
-@switches.command(cls=PlainArguments, epilog="Example: atoll switches probe sw-c lab.yaml --inventory rack.yaml")
+@switches.command(epilog="Example: atoll switches probe sw-c lab.yaml --inventory rack.yaml")
 def probe(
     switch: SwitchName,
     file: DescribedLab,

@@ -2,13 +2,14 @@
 """Options, arguments and usage errors in plain words instead of those of the library that parses the command line."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperArgument, TyperCommand
 from typer.main import get_command
+from typer.models import CommandFunctionType
 
 from atoll_core.errors import UsageError
 
@@ -80,6 +81,17 @@ def _command_path(command: Any, arguments: Sequence[str]) -> str:
     return path
 
 
+class CommandGroup(typer.Typer):
+    """A group of commands whose help is plain text."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"no_args_is_help": True, "rich_markup_mode": None} | settings)
+
+    def command(self, *name: Any, **settings: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        """Decorate a function: it is a command of the group."""
+        return super().command(*name, **{"cls": PlainArguments} | settings)
+
+
 class PlainArguments(TyperCommand):
     """A command whose help names arguments without Python types, and marks repeatable ones once."""
 
@@ -91,8 +103,10 @@ class PlainArguments(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments by their names, then the options."""
         parameters = self.get_params(ctx)
-        with formatter.section("Arguments"):
-            formatter.write_dl([(item.metavar, item.help) for item in parameters if isinstance(item, TyperArgument)])
+        arguments = [(item.metavar, item.help) for item in parameters if isinstance(item, TyperArgument)]
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl(arguments)
         options = [option for option in parameters if not isinstance(option, TyperArgument)]
         with formatter.section("Options"):
             formatter.write_dl([record for option in options if (record := option.get_help_record(ctx))])
