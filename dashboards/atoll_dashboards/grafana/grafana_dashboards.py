@@ -42,7 +42,7 @@ def overview() -> Dashboard:
     """A run at a glance."""
     link, to_island = Series("link", ("box", "direction")), Series("link", ("box",), _TO_ISLAND)
     config = Series("link_config", ("box",), _TO_ISLAND)
-    load, ping = Series("load"), Series("ping", ("target",))
+    load, ping = Series("load"), Series("ping", ("target",), label="to $tag_target")
     return dashboard_page(
         "atoll-overview",
         "atoll: Overview",
@@ -61,29 +61,29 @@ def overview() -> Dashboard:
             _fine_plot(
                 "Link rate",
                 "bps",
-                (link.rate("out_bytes", _BITS), "$tag_box $tag_direction"),
-                (config.level("rate_bit_s", "last"), "$tag_box configured"),
+                link.rate("out_bytes", _BITS),
+                config.level("rate_bit_s", "last", legend="configured"),
                 text="IP bytes that pass the link, and its configured rate",
             ),
             _fine_plot(
                 "Queue",
                 "bytes",
-                (to_island.level("queue_max_bytes", "max"), "$tag_box most"),
-                (config.level("queue_bytes", "last"), "$tag_box capacity"),
+                to_island.level("queue_max_bytes", "max", legend="most"),
+                config.level("queue_bytes", "last", legend="capacity"),
                 text="largest queue of the link to the island",
             ),
             plot(
                 "Goodput",
                 "bps",
-                (load.total_rate("received_bytes", _BITS), "channels"),
-                (Series("transfer", ("transfer",)).total_rate("received_bytes", _BITS), "$tag_transfer"),
+                load.total_rate("received_bytes", _BITS, legend="channels"),
+                Series("transfer", ("transfer",)).total_rate("received_bytes", _BITS),
                 text="TCP payload that island clients have received",
                 stacked=True,
             ),
             _fine_plot(
                 "Ping",
                 "ns",
-                (ping.level("rtt_ns", "max"), "to $tag_target"),
+                ping.level("rtt_ns", "max"),
                 text="round-trip time through the queue: base + 8 queue / rate; the axis does not begin at 0",
                 axis=_NOT_FROM_0,
             ),
@@ -105,62 +105,62 @@ def satellite_link() -> Dashboard:
             _fine_plot(
                 "Rate",
                 "bps",
-                (link.rate("out_bytes", _BITS), "$tag_box $tag_direction passed"),
-                (config.level("rate_bit_s", "last"), "$tag_box $tag_direction configured"),
+                link.rate("out_bytes", _BITS, legend="passed"),
+                config.level("rate_bit_s", "last", legend="configured"),
                 text="IP bytes per second that passed the link (lost packets excluded), and the configured rate",
             ),
             _fine_plot(
                 "Offered",
                 "bps",
-                (link.rate("in_bytes", _BITS), "$tag_box $tag_direction"),
+                link.rate("in_bytes", _BITS),
                 text="packets that arrive at the link, including those it drops",
             ),
             _fine_plot(
                 "Queue",
                 "bytes",
-                (link.level("queue_max_bytes", "max"), "$tag_box $tag_direction most"),
-                (link.level("queue_bytes"), "$tag_box $tag_direction"),
-                (config.level("queue_bytes", "last"), "$tag_box $tag_direction capacity"),
+                link.level("queue_max_bytes", "max", legend="most"),
+                link.level("queue_bytes"),
+                config.level("queue_bytes", "last", legend="capacity"),
                 text="bytes in the queue now, and the largest queue of each interval",
             ),
             _fine_plot(
                 "Packets",
                 "pps",
-                (link.rate("in_packets"), "$tag_box $tag_direction arrived"),
-                (link.rate("out_packets"), "$tag_box $tag_direction sent"),
+                link.rate("in_packets", legend="arrived"),
+                link.rate("out_packets", legend="sent"),
                 text="arrived and sent on",
             ),
             *(_drops_by_cause(direction, to) for direction, to in (("to_island", "island"), ("to_world", "world"))),
             _fine_plot(
                 "Low-priority queue",
                 "bytes",
-                (link.level("low_priority_queue_max_bytes", "max"), "$tag_box $tag_direction most"),
-                (link.level("low_priority_queue_bytes"), "$tag_box $tag_direction"),
+                link.level("low_priority_queue_max_bytes", "max", legend="most"),
+                link.level("low_priority_queue_bytes"),
                 text="of packets marked LE, if there is such a queue: bytes now, and the largest of each interval",
             ),
             _fine_plot(
                 "Low-priority packets",
                 "pps",
-                (link.rate("low_priority_in_packets"), "$tag_box $tag_direction arrived"),
-                (link.rate("low_priority_sent_packets"), "$tag_box $tag_direction sent"),
+                link.rate("low_priority_in_packets", legend="arrived"),
+                link.rate("low_priority_sent_packets", legend="sent"),
                 text="packets marked LE (RFC 8622): arrived for their queue, and sent from it",
             ),
             _fine_plot(
                 "Under way",
                 "none",
-                (link.level("held_packets"), "$tag_box $tag_direction"),
+                link.level("held_packets"),
                 text="packets within the link: waiting, being serialised, propagating",
             ),
             _fine_plot(
                 "Idle",
                 "percentunit",
-                (link.rate("idle_ns", 1e-9), "$tag_box $tag_direction"),
+                link.rate("idle_ns", 1e-9),
                 text="share of time in which the transmitter had nothing to send (link engine only)",
             ),
             _fine_plot(
                 "Lateness",
                 "ns",
-                (link.level("lateness_max_ns", "max"), "$tag_box $tag_direction"),
+                link.level("lateness_max_ns", "max"),
                 text="largest lateness of a departure; more than 5 ms is a stall",
                 span=WIDTH,
             ),
@@ -171,11 +171,11 @@ def satellite_link() -> Dashboard:
 
 def _drops_by_cause(direction: str, end: str) -> Panel:
     """Of the chosen links in one direction, which is ``end`` somewhere."""
-    link = Series("link", ("box",), {"box": "$box", "direction": direction})
+    link = Series("link", ("box",), {"box": "$box", "direction": direction}, label="$tag_box:")
     return _fine_plot(
         f"Drops by cause, to the {end}",
         "pps",
-        *((link.rate(f"dropped_{name}_packets"), f"$tag_box: {cause}") for name, cause in _CAUSES.items()),
+        *(link.rate(f"dropped_{name}_packets", legend=cause) for name, cause in _CAUSES.items()),
         text="full queues, loss model, AQM, blockage; overload: the emulator's interface did not accept the packet",
     )
 
@@ -193,8 +193,8 @@ def world_latencies() -> Dashboard:
             setting_panel(
                 "Terrestrial RTT by world server",
                 "ns",
-                (Series("latency_config", ("host",)).level("rtt_ns", "last"), "$tag_host"),
-                (Series("latency_check", ("host",)).level("measured_ns", "last"), "$tag_host measured"),
+                Series("latency_config", ("host",)).level("rtt_ns", "last"),
+                Series("latency_check", ("host",)).level("measured_ns", "last", legend="measured"),
                 text=(
                     "terrestrial round-trip time. Lines: configured (a step is a change of the latency). Dots: "
                     "measured by the test before the run"
@@ -202,20 +202,20 @@ def world_latencies() -> Dashboard:
                 interval="100ms",
                 no_data="no data: the run is older than this measurement, or the time range does not include the run",
             ),
-            plot("Into classes", "bps", (classes.rate("in_bytes", _BITS), "$tag_class"), text="both directions"),
-            plot("Out of classes", "bps", (classes.rate("out_bytes", _BITS), "$tag_class"), text="both directions"),
-            plot("Packets", "pps", (classes.rate("out_packets"), "$tag_class"), text="sent on, both directions"),
-            plot("Held", "none", (classes.level("held_packets"), "$tag_class"), text="packets being delayed"),
+            plot("Into classes", "bps", classes.rate("in_bytes", _BITS), text="both directions"),
+            plot("Out of classes", "bps", classes.rate("out_bytes", _BITS), text="both directions"),
+            plot("Packets", "pps", classes.rate("out_packets"), text="sent on, both directions"),
+            plot("Held", "none", classes.level("held_packets"), text="packets being delayed"),
             plot(
                 "Lateness",
                 "ns",
-                (classes.level("lateness_max_ns", "max"), "$tag_class"),
+                classes.level("lateness_max_ns", "max"),
                 text="largest lateness of a departure (link engine only)",
             ),
             plot(
                 "Of no class",
                 "pps",
-                (Series("delay_box", ("box",)).rate("unknown_vlan_packets"), "$tag_box"),
+                Series("delay_box", ("box",)).rate("unknown_vlan_packets"),
                 text=(
                     "frames without the VLAN tag of a class, which the delay box discards; a lab without faults has "
                     "none"
@@ -224,8 +224,8 @@ def world_latencies() -> Dashboard:
             plot(
                 "Ping",
                 "ns",
-                (ping.level("rtt_ns", "min"), "least, to $tag_target"),
-                (ping.level("rtt_ns", "max"), "most, to $tag_target"),
+                ping.level("rtt_ns", "min")._replace(legend="least, to $tag_target"),
+                ping.level("rtt_ns", "max")._replace(legend="most, to $tag_target"),
                 text=(
                     "round-trip time of the ping series, which has no terrestrial latency; the axis does not begin at 0"
                 ),
@@ -250,49 +250,43 @@ def hosts_and_load() -> Dashboard:
         "World servers, island clients and boxes: flows, bytes, interfaces, captures; TCP, CPU, memory and clocks of "
         "their machines.",
         [
-            plot("Flows open", "none", (load.level("active"), "$tag_host"), text="by client", stacked=True),
-            plot("Flows completed", "ops", (load.rate("flows_completed"), "$tag_host"), text="in a second, by client"),
-            plot(
-                "Received",
-                "bps",
-                (load.rate("received_bytes", _BITS), "$tag_host"),
-                text="TCP payload by client",
-                stacked=True,
-            ),
-            plot("Flows failed", "ops", (load.rate("flows_failed"), "$tag_host"), text="in a second, by client"),
+            plot("Flows open", "none", load.level("active"), text="by client", stacked=True),
+            plot("Flows completed", "ops", load.rate("flows_completed"), text="in a second, by client"),
+            plot("Received", "bps", load.rate("received_bytes", _BITS), text="TCP payload by client", stacked=True),
+            plot("Flows failed", "ops", load.rate("flows_failed"), text="in a second, by client"),
             plot(
                 "Given to TCP",
                 "bps",
-                (server.rate("sent_bytes", _BITS), "$tag_host"),
+                server.rate("sent_bytes", _BITS),
                 text="by server; bytes in socket buffers, not yet sent, are included",
             ),
-            plot("Connections", "none", (server.level("active"), "$tag_host"), text="open, by server", stacked=True),
+            plot("Connections", "none", server.level("active"), text="open, by server", stacked=True),
             plot(
                 "Interfaces, received",
                 "bps",
-                (interface.rate("rx_bytes", _BITS), "$tag_host $tag_interface"),
+                interface.rate("rx_bytes", _BITS),
                 text="Ethernet bytes, as the kernel counts",
             ),
             plot(
                 "Interfaces, sent",
                 "bps",
-                (interface.rate("tx_bytes", _BITS), "$tag_host $tag_interface"),
+                interface.rate("tx_bytes", _BITS),
                 text="Ethernet bytes, as the kernel counts",
             ),
             plot(
                 "Interfaces, lost",
                 "pps",
-                (interface.rate("rx_dropped"), "$tag_host $tag_interface in"),
-                (interface.rate("tx_dropped"), "$tag_host $tag_interface out"),
-                (interface.rate("rx_errors"), "$tag_host $tag_interface in, errors"),
-                (interface.rate("tx_errors"), "$tag_host $tag_interface out, errors"),
+                interface.rate("rx_dropped", legend="in"),
+                interface.rate("tx_dropped", legend="out"),
+                interface.rate("rx_errors", legend="in, errors"),
+                interface.rate("tx_errors", legend="out, errors"),
                 text="a lab without faults has none: only the link drops packets",
             ),
             plot(
                 "Packets that wait for a processor",
                 "pps",
-                (machine.rate("backlog_dropped_packets"), "$tag_machine dropped"),
-                (machine.rate("backlog_squeezes"), "$tag_machine postponed (times)"),
+                machine.rate("backlog_dropped_packets", legend="dropped"),
+                machine.rate("backlog_squeezes", legend="postponed (times)"),
                 text=(
                     "dropped because net.core.netdev_max_backlog was reached; no link counts these drops; a lab "
                     "without faults has none"
@@ -301,33 +295,33 @@ def hosts_and_load() -> Dashboard:
             plot(
                 "Sockets, lost",
                 "pps",
-                (tcp.rate("listen_drops"), "$tag_host connections not accepted"),
-                (tcp.rate("backlog_dropped"), "$tag_host TCP, backlog"),
-                (tcp.rate("receive_queue_dropped"), "$tag_host TCP, receive queue"),
-                (udp.rate("receive_buffer_errors"), "$tag_host UDP, receive buffer"),
+                tcp.rate("listen_drops", legend="connections not accepted"),
+                tcp.rate("backlog_dropped", legend="TCP, backlog"),
+                tcp.rate("receive_queue_dropped", legend="TCP, receive queue"),
+                udp.rate("receive_buffer_errors", legend="UDP, receive buffer"),
                 text="connections and packets for which a program's socket had no room; a lab without faults has none",
             ),
             plot(
                 "Captures",
                 "pps",
-                (Series("capture", ("point",)).rate("captured_packets"), "$tag_point"),
-                (Series("capture", ("point",)).rate("dropped_packets"), "$tag_point lost"),
+                Series("capture", ("point",)).rate("captured_packets"),
+                Series("capture", ("point",)).rate("dropped_packets", legend="lost"),
                 text="packets captured, and packets missing because the kernel's ring was full",
             ),
             plot(
                 "TCP, retransmitted",
                 "ops",
-                (tcp.rate("retransmitted_segments"), "$tag_host"),
-                (tcp.rate("timeouts"), "$tag_host time-outs"),
+                tcp.rate("retransmitted_segments"),
+                tcp.rate("timeouts", legend="time-outs"),
                 text="retransmitted segments per second, and retransmission time-outs",
             ),
-            plot("TCP, segments", "ops", (tcp.rate("out_segments"), "$tag_host"), text="sent in a second"),
-            plot("TCP, connections", "none", (tcp.level("established"), "$tag_host"), text="established", stacked=True),
+            plot("TCP, segments", "ops", tcp.rate("out_segments"), text="sent in a second"),
+            plot("TCP, connections", "none", tcp.level("established"), text="established", stacked=True),
             plot(
                 "Machines, busy",
                 "percentunit",
-                (machine.level("busy"), "$tag_machine"),
-                (machine.rate("steal_ns", 1e-9), "$tag_machine stolen, CPUs"),
+                machine.level("busy"),
+                machine.rate("steal_ns", 1e-9, legend="stolen, CPUs"),
                 text=(
                     "share of the time of all CPUs; stolen: CPUs that the hypervisor gave to other machines, 0 is best"
                 ),
@@ -335,30 +329,30 @@ def hosts_and_load() -> Dashboard:
             plot(
                 "Machines, memory",
                 "bytes",
-                (machine.level("memory_available_bytes", "min"), "$tag_machine available"),
-                (machine.level("memory_bytes", "max"), "$tag_machine"),
+                machine.level("memory_available_bytes", "min", legend="available"),
+                machine.level("memory_bytes", "max"),
                 text="installed memory, and memory available to programs",
             ),
             plot(
                 "Machines, load",
                 "none",
-                (machine.level("load_1m"), "$tag_machine"),
-                (machine.level("cpus", "max"), "$tag_machine CPUs"),
+                machine.level("load_1m"),
+                machine.level("cpus", "max", legend="CPUs"),
                 text="load average of the last minute, and the number of CPUs",
             ),
-            plot("Programs, CPU", "percentunit", (job.rate("cpu_ns", 1e-9), "$tag_job"), text="1: a CPU of its own"),
-            plot("Programs, memory", "bytes", (job.level("memory_bytes", "max"), "$tag_job"), text="resident"),
+            plot("Programs, CPU", "percentunit", job.rate("cpu_ns", 1e-9), text="1: a CPU of its own"),
+            plot("Programs, memory", "bytes", job.level("memory_bytes", "max"), text="resident"),
             plot(
                 "Agents",
                 "percentunit",
-                (agent.rate("cpu_ns", 1e-9), "$tag_machine"),
+                agent.rate("cpu_ns", 1e-9),
                 text="CPU time of atoll's own processes; 1: one CPU fully used",
             ),
             plot(
                 "Clocks",
                 "ns",
-                (clock.level("offset_ns"), "$tag_machine less this machine"),
-                (clock.level("bound_ns"), "$tag_machine, known to"),
+                clock.level("offset_ns", legend="less this machine"),
+                clock.level("bound_ns")._replace(legend="$tag_machine, known to"),
                 text="offset of each machine's clock from the run's clock, measured over the agent's connection",
                 axis="offset",
             ),
@@ -370,48 +364,46 @@ def hosts_and_load() -> Dashboard:
 def switches_and_flows() -> Dashboard:
     """Counters of the switches."""
     where = {"switch": "$switch"}
-    port = Series("switch_port", ("switch", "port"), where)
+    port = Series("switch_port", ("switch", "port"), where, label="$tag_switch/$tag_port")
     entries = Series("flow_entries", ("switch", "app"), where)
     return dashboard_page(
         "atoll-switches",
         "atoll: Switches & flows",
         "Ports and flow entries, as the switches count them.",
         [
-            plot(
-                "Ports, received", "bps", (port.rate("rx_bytes", _BITS), "$tag_switch/$tag_port"), text="Ethernet bytes"
-            ),
-            plot("Ports, sent", "bps", (port.rate("tx_bytes", _BITS), "$tag_switch/$tag_port"), text="Ethernet bytes"),
+            plot("Ports, received", "bps", port.rate("rx_bytes", _BITS), text="Ethernet bytes"),
+            plot("Ports, sent", "bps", port.rate("tx_bytes", _BITS), text="Ethernet bytes"),
             plot(
                 "Ports, lost",
                 "pps",
-                (port.rate("rx_dropped"), "$tag_switch/$tag_port in"),
-                (port.rate("tx_dropped"), "$tag_switch/$tag_port out"),
-                (port.rate("rx_errors"), "$tag_switch/$tag_port in, errors"),
-                (port.rate("tx_errors"), "$tag_switch/$tag_port out, errors"),
+                port.rate("rx_dropped", legend="in"),
+                port.rate("tx_dropped", legend="out"),
+                port.rate("rx_errors", legend="in, errors"),
+                port.rate("tx_errors", legend="out, errors"),
                 text="none in a sound lab",
             ),
             plot(
                 "Flow entries",
                 "none",
-                (entries.total("entries"), "$tag_switch $tag_app"),
+                entries.total("entries"),
                 text="number of entries on each switch, by the app that requested them",
             ),
             plot(
                 "Packets by entries",
                 "pps",
-                (entries.total_rate("packets"), "$tag_switch $tag_app"),
+                entries.total_rate("packets"),
                 text="packets counted by the entries of each app",
             ),
             plot(
                 "Bytes by entries",
                 "bps",
-                (entries.total_rate("bytes", _BITS), "$tag_switch $tag_app"),
+                entries.total_rate("bytes", _BITS),
                 text="bytes counted by the entries of each app",
             ),
             plot(
                 "Counters that could not be read",
                 "none",
-                (Series("metrics").level("unread", "last"), "so far"),
+                Series("metrics").level("unread", "last", legend="so far"),
                 text="causes: the controller restarts, or a switch or a machine does not answer",
                 span=WIDTH,
             ),
@@ -430,28 +422,18 @@ def run_comparison() -> Dashboard:
         "Runs side by side, from the start of their measurements. `atoll metrics load --times aligned RUN...` aligns "
         "them; runs in virtual time are always aligned.",
         [
-            plot("Link rate", "bps", (link.rate("out_bytes", _BITS), "$tag_run $tag_box"), text="island-bound"),
-            plot(
-                "Queue",
-                "bytes",
-                (link.level("queue_max_bytes", "max"), "$tag_run $tag_box"),
-                text="largest queue, to the island",
-            ),
-            plot("Drops", "pps", (link.rate("dropped_packets"), "$tag_run $tag_box"), text="to the island, all causes"),
+            plot("Link rate", "bps", link.rate("out_bytes", _BITS), text="island-bound"),
+            plot("Queue", "bytes", link.level("queue_max_bytes", "max"), text="largest queue, to the island"),
+            plot("Drops", "pps", link.rate("dropped_packets"), text="to the island, all causes"),
             plot(
                 "Ping",
                 "ns",
-                (Series("ping", ("run",)).level("rtt_ns"), "$tag_run"),
+                Series("ping", ("run",)).level("rtt_ns"),
                 text="round-trip time, mean; the axis does not begin at 0",
                 axis=_NOT_FROM_0,
             ),
-            plot(
-                "Goodput",
-                "bps",
-                (load.total_rate("received_bytes", _BITS), "$tag_run"),
-                text="TCP payload of all channels",
-            ),
-            plot("Flows open", "none", (load.total("active"), "$tag_run"), text="of all channels"),
+            plot("Goodput", "bps", load.total_rate("received_bytes", _BITS), text="TCP payload of all channels"),
+            plot("Flows open", "none", load.total("active"), text="of all channels"),
         ],
         runs=True,
         begin="2026-01-01T00:00:00.000Z",
@@ -478,14 +460,12 @@ def boxes_of_kind(kind: BoxKind) -> Dashboard:
     of_box = Series(kind.name, ("box",), {"box": "$box"})
     panels = [
         *(
-            _fine_plot(figure.name, unit, (of_box.rate(figure.name, factor), "$tag_box"), text=figure.meaning)
+            _fine_plot(figure.name, unit, of_box.rate(figure.name, factor), text=figure.meaning)
             for figure in kind.counters
             for unit, factor in [_RATES.get(figure.unit, ("ops", 1))]
         ),
         *(
-            _fine_plot(
-                level.name, _UNITS.get(level.unit, "none"), (of_box.level(level.name), "$tag_box"), text=level.meaning
-            )
+            _fine_plot(level.name, _UNITS.get(level.unit, "none"), of_box.level(level.name), text=level.meaning)
             for level in kind.levels
         ),
     ]

@@ -16,7 +16,7 @@ from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import common, dashboard
 
 from atoll_dashboards.grafana.grafana_client import DATA_SOURCE
-from atoll_dashboards.grafana.influxql import Series, tag_values
+from atoll_dashboards.grafana.influxql import Query, Series, tag_values
 from atoll_dashboards.influx.influx_load import ALIGNED_NS
 
 SOURCE = dashboard.DataSourceRef(type_val="influxdb", uid=DATA_SOURCE)
@@ -76,10 +76,6 @@ class _EventMarks(dashboard.AnnotationQuery, Builder[dashboard.AnnotationQuery])
         }
 
 
-Query = tuple[str, str]
-"""A query and the name of its series."""
-
-
 def plot(
     title: str,
     unit: str,
@@ -117,8 +113,8 @@ def plot(
         panel.min(0)
     if stacked:
         panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
-    for ref_id, (query, alias) in zip("ABCDEFGH", queries, strict=False):
-        panel.with_target(_InfluxQuery(query, alias, ref_id=ref_id))
+    for ref_id, query in zip("ABCDEFGH", queries, strict=False):
+        panel.with_target(_InfluxQuery(*query, ref_id=ref_id))
     return panel
 
 
@@ -138,7 +134,7 @@ def setting_panel(
     return panel.line_interpolation(common.LineInterpolation.STEP_AFTER).no_value(no_data).override_by_query("B", dots)
 
 
-def figure_panel(title: str, unit: str, query: str, *, text: str, interval: str = "2s") -> stat.Panel:
+def figure_panel(title: str, unit: str, query: Query, *, text: str, interval: str = "2s") -> stat.Panel:
     """A panel of one figure: the last of a series, with the series behind it."""
     return (
         stat.Panel()
@@ -150,7 +146,7 @@ def figure_panel(title: str, unit: str, query: str, *, text: str, interval: str 
         .span(4)
         .height(4)
         .graph_mode(common.BigValueGraphMode.AREA)
-        .with_target(_InfluxQuery(query, title))
+        .with_target(_InfluxQuery(query.text, title))
     )
 
 
