@@ -22,7 +22,7 @@ from atoll_core.plan.plan import Backend
 from atoll_core.platforms import HARDWARE, MININET, VIRTUAL, LabTarget
 from atoll_emulation.this_machine.core_pinning import claimed_core
 from atoll_emulation.this_machine.host_requirements import require_virtual_machine
-from atoll_studies.study import setting_text
+from atoll_studies.study import setting_argument
 from atoll_studies.sweeping.live_attempt import run_on_daemon
 from atoll_testbed.preflight.requirements import require_machine_for, require_runnable
 from atoll_testbed.run.postprocess import compress_and_analyse
@@ -78,7 +78,7 @@ def start(
     if on != HARDWARE and inventory is not None:
         raise UsageError(f"on={on!r}: inventory is for hardware only; leave it out")
     file = DescriptionFile.read(
-        Path(experiment), tuple(setting_text(key, value) for key, value in (settings or {}).items())
+        Path(experiment), tuple(setting_argument(key, value) for key, value in (settings or {}).items())
     )
     link_backend = Backend(backend) if backend else Backend.TC if on == VIRTUAL else Backend.ENGINE
     request = RunRequest(*file.network_and_experiment(), on, RunOptions(link_backend))

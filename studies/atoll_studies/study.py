@@ -133,13 +133,13 @@ class StudyDescription:
             configurations += [known[capacity] for capacity in sorted(known)]
         place, over = list(self.factors).index(self._search.over), self._search.over
         levels = {self.capacity(each): each.levels[place] for each in configurations}
-        factor = tuple((level, (setting_text(over, level),)) for _, level in sorted(levels.items()))
+        factor = tuple((level, (setting_argument(over, level),)) for _, level in sorted(levels.items()))
         return replace(self, factors={**self.factors, over: factor}, configurations=tuple(configurations))
 
     def _at_capacity(self, template: Configuration, capacity: int, repetitions: int) -> Configuration:
         place, level = list(self.factors).index(self._search.over), str(Size(capacity))
         levels = (*template.levels[:place], level, *template.levels[place + 1 :])
-        settings = (*template.settings, setting_text(self._search.over, level))
+        settings = (*template.settings, setting_argument(self._search.over, level))
         loaded = replace(cast("DescriptionFile", self.file), settings=settings).network_and_experiment()
         return Configuration(levels, settings, *loaded, repetitions)
 
@@ -158,7 +158,7 @@ def load_study(path: Path, columns: Collection[str] = ()) -> StudyDescription:
     return _Resolver(parse(RawStudy, document), document, path).resolve(columns)
 
 
-def setting_text(key: str, value: Any) -> str:
+def setting_argument(key: str, value: Any) -> str:
     """A setting as ``--set`` reads it."""
     if isinstance(value, str):
         plain = compose_document(f"given: {value}\n", "")
@@ -284,7 +284,7 @@ class _Resolver:
         largest = Size(self.search.capacities[-1])
         if any(_size(level) == largest for level, _ in levels):
             return levels
-        return (*levels, (str(largest), (setting_text(factor, str(largest)),)))
+        return (*levels, (str(largest), (setting_argument(factor, str(largest)),)))
 
     def queue_search(self) -> QueueSearch | None:
         """The rule of the search. Mistakes of its form are reported, and there is none."""
@@ -329,7 +329,7 @@ class _Resolver:
         """Report mistakes of the smallest capacity in any configuration. The largest is a level."""
         if self.search is None:
             return
-        setting = setting_text(self.search.over, str(Size(self.search.capacities[0])))
+        setting = setting_argument(self.search.over, str(Size(self.search.capacities[0])))
         for configuration in configurations:
             smallest = self.load((*configuration.settings[len(self.common) :], setting))
             if isinstance(smallest, DescriptionError):
@@ -359,7 +359,7 @@ class _Resolver:
         for key in given:
             if key in _RESERVED_KEYS:
                 self.report((*key_path, key), f"{key} is not a setting of a study; {_RESERVED_KEYS[key]}")
-        return tuple(setting_text(key, value) for key, value in given.items() if key not in _RESERVED_KEYS)
+        return tuple(setting_argument(key, value) for key, value in given.items() if key not in _RESERVED_KEYS)
 
     def seeds(self, configurations: Sequence[Configuration]) -> tuple[int, ...]:
         seeds = self.raw.seeds or []

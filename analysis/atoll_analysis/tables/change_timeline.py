@@ -33,7 +33,7 @@ class ScheduledChange:
     failure: str | None
 
 
-def changes(experiment: Experiment, events: Sequence[RecordedEvent]) -> tuple[ScheduledChange, ...]:
+def scheduled_changes(experiment: Experiment, events: Sequence[RecordedEvent]) -> tuple[ScheduledChange, ...]:
     """Every scheduled change, also those that were not attempted."""
     return tuple(
         _change(number, tuple(version_differences(before, after)), [e for e in events if e.get("change") == number])
@@ -67,7 +67,7 @@ def to_island_over_time(
     first, *later = experiment.states
     succeeded = [
         (change.began_ns, state)
-        for change, state in zip(changes(experiment, events), later, strict=True)
+        for change, state in zip(scheduled_changes(experiment, events), later, strict=True)
         if change.began_ns is not None and change.ended_ns is not None
     ]
     trace_ns = next((int(event["t_ns"]) for event in events if event.get("type") == "trace_start"), origin_ns)

@@ -34,7 +34,7 @@ def queue_intervals(
     queued = pl.col("queue_bytes") + low_priority.fill_null(0)
     sent = pl.col("in_bytes") - (pl.col("dropped_bytes") - pl.col("lost_after_bytes").fill_null(0)) - queued
     # A packet may be half within the interval at each end.
-    capacity = capacity_bytes(rows["t_ns"].shift(), rows["t_ns"], link_over_time) - 2 * packet_bytes
+    capacity = capacities_bytes(rows["t_ns"].shift(), rows["t_ns"], link_over_time) - 2 * packet_bytes
     queue_bytes = pl.Series([link_over_time.at(t_ns).queue.bytes for t_ns in rows["t_ns"]], dtype=pl.Int64)
     idle = pl.coalesce(pl.col("idle_ns").diff() > 0, sent.diff() < capacity).fill_null(value=False)
     most_bytes = pl.max_horizontal("queue_max_bytes", "queue_bytes")
@@ -55,7 +55,7 @@ def queue_intervals(
     return intervals.with_columns(floor_bytes=floor)
 
 
-def capacity_bytes(begin_ns: pl.Series, end_ns: pl.Series, link_over_time: LinkOverTime) -> pl.Series:
+def capacities_bytes(begin_ns: pl.Series, end_ns: pl.Series, link_over_time: LinkOverTime) -> pl.Series:
     """Return the capacity of a link in each interval; null if an end is null."""
     spans = zip(begin_ns, end_ns, strict=True)
     return pl.Series(

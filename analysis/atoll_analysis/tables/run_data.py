@@ -8,7 +8,12 @@ from typing import Any
 
 from atoll_analysis.run_directory.directory import COMPLETED, COUNTERS_FILE, RUNNING, RunDir, read_json_lines
 from atoll_analysis.tables.box_counters import BoxMeasurement, Part, measurements, stalls
-from atoll_analysis.tables.change_timeline import ScheduledChange, changes, steering_periods, to_island_over_time
+from atoll_analysis.tables.change_timeline import (
+    ScheduledChange,
+    scheduled_changes,
+    steering_periods,
+    to_island_over_time,
+)
 from atoll_analysis.tables.topology import RunTopology
 from atoll_core.codec import from_json
 from atoll_core.errors import RunDirError
@@ -139,7 +144,7 @@ def read_run_data(run: RunDir) -> RunData:
     stall_sums = stalls(
         _collect_marks(read_json_lines(run.path / COUNTERS_FILE), marks), experiment.limits.stall.ns, span_ns
     )
-    network, scheduled = experiment.as_used(network), changes(experiment, events)
+    network, scheduled = experiment.as_used(network), scheduled_changes(experiment, events)
     return RunData(
         run_dir=str(run.path),
         manifest=manifest,

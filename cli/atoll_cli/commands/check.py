@@ -127,10 +127,10 @@ def _study_summary(path: Path) -> tuple[str, list[str]]:
 
     Raises DescriptionError with its mistakes and those of its experiments.
     """
-    from atoll_studies.results.result_tables import columns
+    from atoll_studies.results.result_tables import reserved_columns
     from atoll_studies.study import load_study
 
-    study = load_study(path, columns())
+    study = load_study(path, reserved_columns())
     configurations = counted(len(study.configurations), "configuration")
     text = f"study: {configurations}; `atoll sweep {path} --dry-run` estimates its runs"
     return text, list(map(str, study.missing_controls))

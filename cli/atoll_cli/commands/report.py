@@ -18,7 +18,7 @@ from atoll_cli.terminal.results_text import print_results
 from atoll_dashboards.report.report import analyse_again
 from atoll_hosts.binary import find_binary
 from atoll_studies.results.comparison import comparable, compare
-from atoll_studies.results.result_tables import columns, results_json, write_tables
+from atoll_studies.results.result_tables import reserved_columns, results_json, write_tables
 from atoll_studies.results.results import Results, read_results
 from atoll_studies.results.run_tables import results_of_tables
 from atoll_studies.study import load_study
@@ -82,7 +82,7 @@ def report_tables(study: Path, tables: Sequence[Path], view: View) -> None:
     """`atoll report STUDY.yaml --runs FILE.csv`: results by tables of runs."""
     require_ending("--out", view.out, SUFFIXES)
     refuse_overwriting({"--out": view.out}, [study, *tables])
-    description = load_study(study, columns())
+    description = load_study(study, reserved_columns())
     _show(results_of_tables(description, tables, view.levels(), view.figures), view, [])
 
 

@@ -22,7 +22,7 @@ from atoll_controller.planner.virtual_cost import rough_size
 from atoll_core.errors import InterruptedByUserError, RunError
 from atoll_core.plural import counted
 from atoll_core.units import Size
-from atoll_studies.results.result_tables import columns, results_json, write_tables
+from atoll_studies.results.result_tables import reserved_columns, results_json, write_tables
 from atoll_studies.results.results import read_results
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory
@@ -55,7 +55,7 @@ def sweep_study(
     as_json: bool,
 ) -> int:
     """`atoll sweep`; returns the exit code."""
-    study = load_study(file, columns())
+    study = load_study(file, reserved_columns())
     target = lab_target(inventory, study.platform)
     warnings = warn(
         dict.fromkeys(

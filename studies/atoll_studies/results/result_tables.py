@@ -81,7 +81,7 @@ def _limit_column(figure: str, limits: tuple[float, float]) -> str:
     return at_least if math.isfinite(limits[0]) else at_most
 
 
-def columns() -> frozenset[str]:
+def reserved_columns() -> frozenset[str]:
     """The columns that the tables have besides factors."""
     figures = {*map(figure_column, FIGURES), *chain.from_iterable(map(limit_columns, TRANSFER_FIGURES))}
     return frozenset({"seed", "verdict", REGIME_COLUMN, VARIATE_COLUMN, *figures, *ORIGIN_COLUMNS, *FIGURE_COLUMNS})

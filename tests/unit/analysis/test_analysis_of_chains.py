@@ -12,7 +12,7 @@ import pytest
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.tables.change_timeline import changes, steering_periods
+from atoll_analysis.tables.change_timeline import scheduled_changes, steering_periods
 from atoll_core.experiment.experiment import MAIN, Chain, Experiment, Protocol, SteeringVersion, TrafficSelector
 from atoll_core.lab.box_kind import LINK, ROUTER
 from atoll_core.lab.network import ChainBox, Interface, Network, Tap
@@ -260,7 +260,7 @@ def test_a_change_stands_from_its_last_shift_unless_it_was_undone() -> None:
         {"type": "swap", "state": "undone", "change": 2, "t_ns": 33},
         {**failed, "change": 2, "t_ns": 34},
     ]
-    found = changes(given, events)
+    found = scheduled_changes(given, events)
     assert [change.turned_ns for change in found] == [12, None, None]
     assert [(since_ns, steered.chain.hops) for since_ns, steered in steering_periods(given, found)] == [
         (0, one.chain.hops),
@@ -291,7 +291,7 @@ def test_a_change_of_the_load_alone_begins_no_period_of_steering() -> None:
         {"type": "change", "change": 1, "state": "begin", "t_ns": 10**9, "planned_ns": 10**9},
         {"type": "change", "change": 1, "state": "end", "t_ns": 10**9, "drain_ns": 0},
     ]
-    found = changes(given, events)
+    found = scheduled_changes(given, events)
     assert [(each.what, each.failure) for each in found] == [
         ((f"traffic.channels {louder.channels} instead of {one.traffic.channels}",), None)
     ]

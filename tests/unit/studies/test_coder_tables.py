@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from atoll_studies.results.result_tables import columns
+from atoll_studies.results.result_tables import reserved_columns
 
 SCHEDULERS, COST = "coder-schedulers", "coder-cost"
 CODED, UNCODED = "goodput_of_the_main_chain_mbit_s", "goodput_of_branches_mbit_s"
@@ -54,5 +54,5 @@ def test_the_table_shows_the_committed_figures(project: Path, study: str, rows_o
 def test_the_committed_figures_are_columns_of_studies_and_all_runs_are_valid(project: Path, study: str) -> None:
     runs = pl.read_csv(project / f"docs/data/{study}.csv")
     own = {"remedy", "link", "traffic.channels", "queue", "coding", "received_mbit_s"}
-    assert set(runs.columns) - own <= columns()
+    assert set(runs.columns) - own <= reserved_columns()
     assert not runs["verdict"].str.starts_with("invalid").any()

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import atoll
-from atoll_studies.results.result_tables import columns
+from atoll_studies.results.result_tables import reserved_columns
 
 MEDIANS = (
     "utilisation_percent",
@@ -55,7 +55,7 @@ def test_the_committed_figures_are_what_the_pages_commands_select(
     """Of a table that has all columns of ``runs`` and the committed values."""
     committed = project / "docs/data/geo-regimes.csv"
     values = pl.read_csv(committed)
-    assert set(values.columns) - {"load"} <= columns()
+    assert set(values.columns) - {"load"} <= reserved_columns()
     code = (project / "docs/geo-regimes.md").read_text().partition("```python\n")[2].partition("```")[0]
 
     class Opened:

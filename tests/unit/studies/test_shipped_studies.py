@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll_studies.results.result_tables import columns
+from atoll_studies.results.result_tables import reserved_columns
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.sweeping.sweep import Sweep
@@ -41,7 +41,7 @@ def test_every_shipped_study_is_here() -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_has_its_runs_and_a_committed_one_takes_two_hours_at_most(tmp_path: Path, name: str) -> None:
-    study = load_study(ROOT / f"examples/studies/{name}.yaml", columns())
+    study = load_study(ROOT / f"examples/studies/{name}.yaml", reserved_columns())
     assert study.name == Path(name).name
     sweep = Sweep(study, StudyDirectory(tmp_path / name))
     sweep.read(resume=True, mix=True)

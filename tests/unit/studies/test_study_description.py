@@ -10,8 +10,8 @@ from atoll_core.description.yaml_document import compose_document
 from atoll_core.errors import DescriptionError
 from atoll_core.plan.plan import Backend
 from atoll_studies.points import make_points
-from atoll_studies.results.result_tables import columns
-from atoll_studies.study import StudyDescription, load_study, setting_text
+from atoll_studies.results.result_tables import reserved_columns
+from atoll_studies.study import StudyDescription, load_study, setting_argument
 from tests.support.sandbox import QUICK, ROOT
 
 FIRST = f"name: study\nexperiment: {QUICK}\n"
@@ -131,7 +131,7 @@ def test_a_factor_is_not_named_as_a_column_of_the_tables(tmp_path: Path) -> None
     path = tmp_path / "study.yaml"
     path.write_text(FIRST + "factors:\n  kernel: {light: {traffic.channels: 5}, heavy: {traffic.channels: 50}}\n")
     with pytest.raises(DescriptionError, match=r"study.yaml:4: the tables have columns .*figure, .*verdict"):
-        load_study(path, columns())
+        load_study(path, reserved_columns())
 
 
 def test_the_last_seed_is_within_its_bound(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_mistakes_of_the_experiment_are_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["cubic", "16 Mbit/s", "off", "1", "a: b", "# no", 5, 0.5, True, None, [1, "x"], {}])
 def test_a_setting_is_read_back_as_it_was(value: object) -> None:
     document = compose_document("name: x\n", "x")
-    tree = override(document, [setting_text("given", value)]).tree
+    tree = override(document, [setting_argument("given", value)]).tree
     assert tree is not None
     assert tree["given"] == value
 

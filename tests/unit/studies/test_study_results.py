@@ -23,8 +23,8 @@ from atoll_studies.points import make_points
 from atoll_studies.results.result_tables import (
     FIGURE_COLUMNS,
     column_name,
-    columns,
     figures_table,
+    reserved_columns,
     runs_table,
     write_tables,
 )
@@ -174,7 +174,7 @@ def test_csv_and_parquet_have_the_same_tables(directory: StudyDirectory) -> None
 def test_the_columns_are_those_that_no_factor_may_have(directory: StudyDirectory) -> None:
     results = read_results(directory)
     runs, figures = runs_table(results), figures_table(results)
-    assert {*runs.columns, *figures.columns} - set(results.factors) <= columns()
+    assert {*runs.columns, *figures.columns} - set(results.factors) <= reserved_columns()
     assert figures.columns == [*results.factors, *FIGURE_COLUMNS]
     nothing = figures_table(replace(results, figures=()))
     assert (nothing.columns, nothing.schema) == (figures.columns, figures.schema)
