@@ -8,6 +8,7 @@ use crate::frame::{Held, Lengths, SentFrame};
 use crate::report::{ClassCounters, ClassMeasurement, CommonCounters, DelayBox};
 use atoll_frame_engine::{Arrival, FrameOutput, KernelPaced, Outgoing, Punctuality};
 use atoll_link_model::{ConfigError, DelayLine, SplitMix64};
+use atoll_link_report::ClassSums;
 use atoll_measures::Marked;
 
 const HALF_OF_CLASS: &str = "vlan and delay_ns are given together: the class, and its delay";
@@ -44,7 +45,7 @@ impl DelayProgram {
                     from: port_of(&class.from).unwrap_or_default(),
                     to: port_of(&class.to).unwrap_or_default(),
                     line: DelayLine::new(class.settings(), random)?,
-                    sums: ClassCounters::default(),
+                    sums: ClassSums::default(),
                     marked: Marked::default(),
                     punctuality: Punctuality::new(config.stall_from_ns),
                     kernel_paced: KernelPaced::default(),
@@ -212,18 +213,18 @@ struct Class {
     to: usize,
     line: DelayLine<Held>,
     punctuality: Punctuality,
-    /// Since the start, with frames passed to the kernel counted as out, without timing.
-    sums: ClassCounters,
-    marked: Marked<ClassCounters>,
+    /// Since the start, with frames passed to the kernel counted as out.
+    sums: ClassSums,
+    marked: Marked<ClassSums>,
     /// Left the line, but the kernel still has them.
     kernel_paced: KernelPaced,
 }
 
 impl Class {
-    /// Since the start, as of `now`, without timing.
-    fn sums_at(&mut self, now: u64) -> ClassCounters {
+    /// Since the start, as of `now`.
+    fn sums_at(&mut self, now: u64) -> ClassSums {
         let kernel_paced = self.kernel_paced.held(now);
-        ClassCounters {
+        ClassSums {
             out_packets: self.sums.out_packets - kernel_paced.packets,
             out_bytes: self.sums.out_bytes - kernel_paced.bytes,
             held_packets: self.line.held_packets() + kernel_paced.packets,
@@ -233,8 +234,8 @@ impl Class {
 
     fn counters(&mut self, now: u64) -> ClassCounters {
         ClassCounters {
+            sums: self.sums_at(now),
             timing: self.punctuality.timing(),
-            ..self.sums_at(now)
         }
     }
 
@@ -243,8 +244,8 @@ impl Class {
         let (timing, lateness) = self.punctuality.measurement();
         ClassMeasurement {
             counters: ClassCounters {
+                sums: self.marked.measure(sums),
                 timing,
-                ..self.marked.measure(sums)
             },
             lateness,
         }

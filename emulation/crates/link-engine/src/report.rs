@@ -3,7 +3,7 @@
 
 use atoll_frame_engine::{Doubtful, Lateness, Timing};
 use atoll_link_model::{Count, Drops, Link};
-use atoll_link_report::Sojourn;
+use atoll_link_report::{ClassSums, Sojourn};
 use atoll_measures::{Histogram, Since, sums};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -187,19 +187,13 @@ sums! {
     }
 }
 
-sums! {
-    /// One class: sums and a gauge, and the maxima of an interval.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-    pub(crate) struct ClassCounters {
-        pub(crate) in_packets: u64,
-        pub(crate) in_bytes: u64,
-        pub(crate) out_packets: u64,
-        pub(crate) out_bytes: u64,
-    } and others {
-        pub(crate) held_packets: u64,
-        #[serde(flatten)]
-        pub(crate) timing: Timing,
-    }
+/// One class: sums and a gauge, and the maxima of an interval.
+#[derive(Debug, Serialize)]
+pub(crate) struct ClassCounters {
+    #[serde(flatten)]
+    pub(crate) sums: ClassSums,
+    #[serde(flatten)]
+    pub(crate) timing: Timing,
 }
 
 /// One class between two marks.

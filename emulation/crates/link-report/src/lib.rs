@@ -4,7 +4,7 @@
 //!
 //! The counters differ, since the kernel knows less than the engine: they are a parameter here.
 
-use atoll_measures::Histogram;
+use atoll_measures::{Histogram, sums};
 use serde::Serialize;
 
 /// A line: `type`, and what belongs to it. Instants are `CLOCK_REALTIME` in ns since 1970.
@@ -93,6 +93,24 @@ impl From<Histogram> for Sojourn {
             sojourn_sum_ns: sojourns.sum_ns(),
             sojourn_histogram: sojourns,
         }
+    }
+}
+
+sums! {
+    /// One class of a delay box: sums, and a gauge.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub struct ClassSums {
+        /// Packets that came to the class.
+        pub in_packets: u64,
+        /// Their bytes.
+        pub in_bytes: u64,
+        /// Packets that left it.
+        pub out_packets: u64,
+        /// Their bytes.
+        pub out_bytes: u64,
+    } and others {
+        /// Packets that it delays now.
+        pub held_packets: u64,
     }
 }
 

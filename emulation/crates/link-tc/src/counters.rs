@@ -4,11 +4,11 @@
 use crate::config::{self, Config, Handle};
 use crate::error::TcError;
 use crate::report::{
-    ClassFigures, DelayFigures, DirectionFigures, Figures, LowPriorityFigures, MeasuredDirection,
-    Measurement,
+    DelayFigures, DirectionFigures, Figures, LowPriorityFigures, MeasuredDirection, Measurement,
+    class_sums,
 };
 use crate::rtnetlink::{Kernel, Qdiscs, Statistics};
-use atoll_link_report::Directions;
+use atoll_link_report::{ClassSums, Directions};
 use atoll_measures::{Histogram, Marked, Peak};
 use atoll_netio::interface::Interface;
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ impl Loss {
 #[derive(Debug)]
 pub(crate) struct Class {
     qdisc: Qdisc,
-    marked: Marked<ClassFigures>,
+    marked: Marked<ClassSums>,
     /// Packets that there was no room for, now and at the last mark.
     refused: u64,
     refused_marked: u64,
@@ -262,7 +262,7 @@ impl Counters {
                     let counted = class.qdisc.statistics(&qdiscs)?;
                     class.refused = counted.drops;
                     overloaded |= class.refused > class.refused_marked;
-                    figures.insert(*vlan, ClassFigures::of(&counted));
+                    figures.insert(*vlan, class_sums(&counted));
                 }
                 Ok(Figures::Delay(DelayFigures {
                     classes: figures,

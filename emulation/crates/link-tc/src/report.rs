@@ -4,7 +4,7 @@
 
 use crate::error::TcError;
 use crate::rtnetlink::Statistics;
-use atoll_link_report::{Directions, Line, Sojourn};
+use atoll_link_report::{ClassSums, Directions, Line, Sojourn};
 use atoll_measures::{Histogram, sums};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -109,33 +109,19 @@ impl LowPriorityFigures {
 #[derive(Debug, Serialize)]
 pub(crate) struct DelayFigures {
     /// By VLAN id.
-    pub(crate) classes: BTreeMap<u16, ClassFigures>,
+    pub(crate) classes: BTreeMap<u16, ClassSums>,
     pub(crate) unknown_vlan_packets: u64,
     pub(crate) overloaded: bool,
 }
 
-sums! {
-    /// One class: sums, and a gauge.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-    pub(crate) struct ClassFigures {
-        pub(crate) in_packets: u64,
-        pub(crate) in_bytes: u64,
-        pub(crate) out_packets: u64,
-        pub(crate) out_bytes: u64,
-    } and others {
-        pub(crate) held_packets: u64,
-    }
-}
-
-impl ClassFigures {
-    pub(crate) fn of(counted: &Statistics) -> Self {
-        Self {
-            in_packets: counted.packets + counted.backlog_packets + counted.drops,
-            in_bytes: counted.bytes + counted.backlog_bytes,
-            out_packets: counted.packets,
-            out_bytes: counted.bytes,
-            held_packets: counted.backlog_packets,
-        }
+/// The sums of a class by the statistics of its qdisc.
+pub(crate) fn class_sums(counted: &Statistics) -> ClassSums {
+    ClassSums {
+        in_packets: counted.packets + counted.backlog_packets + counted.drops,
+        in_bytes: counted.bytes + counted.backlog_bytes,
+        out_packets: counted.packets,
+        out_bytes: counted.bytes,
+        held_packets: counted.backlog_packets,
     }
 }
 

@@ -3,11 +3,10 @@
 
 use crate::config::{Config, Request};
 use crate::report::{
-    ClassFigures, DelayFigures, DirectionFigures, ENGINE_ONLY, Figures, MeasuredDirection,
-    Measurement,
+    DelayFigures, DirectionFigures, ENGINE_ONLY, Figures, MeasuredDirection, Measurement,
 };
 use atoll_contract_examples::examples;
-use atoll_link_report::{Directions, Line, LinkAnswer};
+use atoll_link_report::{ClassSums, Directions, Line, LinkAnswer};
 use atoll_measures::Histogram;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -43,7 +42,7 @@ fn what_is_said_has_the_shape_of_the_examples() {
         to_island: MeasuredDirection::new(figures, sojourns.clone()),
         to_world: MeasuredDirection::new(figures, sojourns),
     };
-    let classes = BTreeMap::from([101, 102, 103].map(|vlan| (vlan, ClassFigures::default())));
+    let classes = BTreeMap::from([101, 102, 103].map(|vlan| (vlan, ClassSums::default())));
     let delay = DelayFigures {
         classes,
         unknown_vlan_packets: 0,
