@@ -83,7 +83,8 @@ class RawTwin(Raw):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"const": True}, handler.resolve_ref_schema(handler(core))]}
+        mapping = super().__get_pydantic_json_schema__(core, handler)
+        return {"anyOf": [{"const": True}, handler.resolve_ref_schema(mapping)]}
 
 
 class RawSwitch(Raw):

@@ -165,7 +165,8 @@ class RawAqm(Raw):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"enum": ["codel", _DROP_TAIL]}, handler.resolve_ref_schema(handler(core))]}
+        mapping = super().__get_pydantic_json_schema__(core, handler)
+        return {"anyOf": [{"enum": ["codel", _DROP_TAIL]}, handler.resolve_ref_schema(mapping)]}
 
 
 class RawLowPriority(ShortForm):

@@ -5,6 +5,9 @@ Every type here carries its JSON Schema, so that an editor refuses what ``atoll 
 ValueErrors are read by users, after the name of the field (see ``validation_messages``).
 """
 
+import ast
+import inspect
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -48,12 +51,34 @@ def refusal(value: Any, reason: str) -> ValueError:
     return ValueError(f"{shown(value)} {reason}")
 
 
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The docstrings of a model's fields: literals that follow them in its class, or in one that it extends."""
+    texts: dict[str, str] = {}
+    for base in reversed(model.mro()):
+        if issubclass(base, Raw):
+            (definition,) = cast("list[ast.ClassDef]", ast.parse(inspect.getsource(base)).body)
+            for field, text in itertools.pairwise(definition.body):
+                match field, text:
+                    case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(value))):
+                        texts[name] = inspect.cleandoc(value)
+                    case _:
+                        pass
+    return texts
+
+
 class Raw(BaseModel):
     """Base of all raw mappings: no unknown keys, no conversion between YAML's types. A key's docstring describes it."""
 
-    model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Describe each key by its docstring, which pydantic itself would look up at each start of a program."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for name, text in _docstrings(cls).items():
+            properties[cls.model_fields[name].alias or name]["description"] = text
+        return schema
 
     @classmethod
     def expanded(cls, value: Any) -> Any:
@@ -94,7 +119,7 @@ class ShortForm(Raw):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        mapping = handler.resolve_ref_schema(handler(core))
+        mapping = handler.resolve_ref_schema(super().__get_pydantic_json_schema__(core, handler))
         value_schema = mapping["properties"][cls._SHORT]
         pattern = next(
             (form["pattern"] for form in (value_schema, *value_schema.get("anyOf", ())) if "pattern" in form), None
