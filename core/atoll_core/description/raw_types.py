@@ -51,7 +51,7 @@ def refusal(value: Any, reason: str) -> ValueError:
 class Raw(BaseModel):
     """Base of all raw mappings: no unknown keys, no conversion between YAML's types."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     @classmethod
     def expanded(cls, value: Any) -> Any:
