@@ -639,7 +639,7 @@ def down(
     json: Json = False,
 ) -> None:
     """Take the lab down and remove everything it started."""
-    from atoll_cli.commands.lab import take_down
+    from atoll_cli.commands.lab_state import take_down
     from atoll_cli.commands.selection import lab_target
 
     take_down(lab_target(inventory, may_be_missing=True), force=force, as_json=json)
@@ -651,7 +651,7 @@ def status(inventory: InventoryOption = None, json: Json = False) -> None:
 
     Exit code 1: the lab has failed, or no lab is up and the last one failed.
     """
-    from atoll_cli.commands.lab import print_status
+    from atoll_cli.commands.lab_state import print_status
     from atoll_cli.commands.selection import lab_target
 
     raise typer.Exit(print_status(lab_target(inventory, may_be_missing=True), as_json=json))

@@ -3,6 +3,9 @@
 
 import sys
 
-from atoll_daemon.server import main
+from atoll_core.garbage_collection import relax_garbage_collection
+
+relax_garbage_collection()  # before the imports, which make most objects
+from atoll_daemon.server import main  # noqa: E402
 
 sys.exit(main(sys.argv[1:]))

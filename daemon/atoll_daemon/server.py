@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import WSMessage, WSMsgType, web
 
 from atoll_core.errors import AtollError, LabError
-from atoll_core.plan.flow_entry import relax_garbage_collection
+from atoll_core.garbage_collection import relax_garbage_collection
 from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon.http import write_handlers
 from atoll_daemon.http.api_models import LabRequest, PortRequest, Request

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.errors import AtollError
-from atoll_core.plan.flow_entry import relax_garbage_collection
+from atoll_core.garbage_collection import relax_garbage_collection
 from controllerbench import swaps
 from controllerbench.atoll_installer import Atoll, AtollOnRyu
 from controllerbench.entries import Pair, pairs, reclassified

@@ -14,7 +14,7 @@ from typing import Any
 from atoll_controller.fabric.swap_plan import plan_swap
 from atoll_controller.planner.planner import make_plan
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.plan.flow_entry import relax_garbage_collection
+from atoll_core.garbage_collection import relax_garbage_collection
 from planningbench.laboratory import branched, laboratory, without
 
 _TICK_S = 0.002

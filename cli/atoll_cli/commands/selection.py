@@ -6,10 +6,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from atoll_cli.terminal.options import INVENTORY_VARIABLE, require_one_of
-from atoll_core.description.loader import DescriptionFile
-from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, UsageError
 from atoll_core.lab.inventory import apply_inventory
 from atoll_core.lab.network import Network
@@ -18,15 +17,20 @@ from atoll_core.platforms import HARDWARE, MININET, VIRTUAL, LabTarget
 from atoll_core.units import Duration
 from atoll_daemon.socket_lock import daemon_holder
 
+if TYPE_CHECKING:  # commands about the lab that is up read no description
+    from atoll_core.description.loader import DescriptionFile
+
 DEFAULT_BACKENDS = {MININET: Backend.ENGINE, VIRTUAL: Backend.TC, HARDWARE: Backend.ENGINE}
 """Platforms, and the default link emulator of each."""
 
 
-def experiment_file(path: Path, seed: int | None, duration: str | None, settings: Sequence[str]) -> DescriptionFile:
+def experiment_file(path: Path, seed: int | None, duration: str | None, settings: Sequence[str]) -> "DescriptionFile":
     """The file of an experiment, with the command line's settings, seed and duration as settings. Raises PlanError.
 
     A shorter trial run still has all transfers: late ones start with the load.
     """
+    from atoll_core.description.loader import DescriptionFile
+
     file = DescriptionFile.read(path, settings if seed is None else (*settings, f"seed={seed}"))
     if duration is not None:
         try:
@@ -82,6 +86,8 @@ def network_on(target: LabTarget, network: Network) -> Network:
     """
     if target.inventory is None:
         return network
+    from atoll_core.description.resolve_inventory import load_inventory
+
     return apply_inventory(network, load_inventory(target.inventory, network), {})
 
 

@@ -12,10 +12,7 @@ import signal
 import sys
 from collections.abc import Coroutine, Generator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
-
-from rich.console import Console
-from rich.status import Status
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.verdict.findings import Verdict
@@ -25,6 +22,9 @@ from atoll_core.errors import AtollError, InterruptedByUserError
 from atoll_core.events.event_text import step_text
 from atoll_core.plural import bit_rate
 from atoll_core.units import Duration, Size
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 EXIT_INVALID = 3
 _LIVE_SHARE = 0.1  # of the duration, between lines where there is no terminal to rewrite one on
@@ -51,6 +51,8 @@ class LiveLine:
     """Progress on standard error: one line, rewritten, on a terminal; elsewhere plain lines at longer intervals."""
 
     def __init__(self) -> None:
+        from rich.console import Console
+
         self._console = Console(stderr=True)
         self._status: Status | None = None
         self._printed_tenths = 0  # of the duration

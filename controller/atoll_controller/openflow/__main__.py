@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from atoll_controller.openflow import runtime_adapter
-from atoll_core.plan.flow_entry import relax_garbage_collection
+from atoll_core.garbage_collection import relax_garbage_collection
 from atoll_core.plan.switch_features import Runtime
 
 

@@ -69,7 +69,7 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
 class Raw(BaseModel):
     """Base of all raw mappings: no unknown keys, no conversion between YAML's types. A key's docstring describes it."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -5,7 +5,6 @@ Matches and actions are limited to those that old hardware does at line rate: in
 in-band control), IPv4 prefixes, protocol, ports; push/pop/set VLAN and output (several outputs make a tap).
 """
 
-import gc
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Network
@@ -141,14 +140,3 @@ def sort_key(entry: FlowEntry) -> tuple[str, int, tuple[int, ...]]:
 
 def _prefix_key(prefix: IPv4Network | None) -> tuple[int, int]:
     return (-1, -1) if prefix is None else (int(prefix.network_address), prefix.prefixlen)
-
-
-# A pass for every 700 new objects (Python's default) walks tables of ten thousand entries, which have no cycles, again
-# and again: two thirds of the time of reading one. Memory in cycles is freed a little later.
-_NEW_OBJECTS = 100_000
-
-
-def relax_garbage_collection() -> None:
-    """Search for cycles less often, and not among the present objects."""
-    gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from atoll_cli.commands import lab
+from atoll_cli.commands import lab_state
 from atoll_core.errors import LabError
 from atoll_core.platforms import LabTarget
 from atoll_daemon.lab_daemon import LabDaemon
@@ -35,12 +35,12 @@ def test_settings_that_are_not_undone_are_named(
         yield SimpleNamespace(down=down)
 
     monkeypatch.setattr("atoll_daemon.last_failure.state_directory", lambda: tmp_path)
-    monkeypatch.setattr(lab, "connected", connected)
+    monkeypatch.setattr(lab_state, "connected", connected)
     if left:
         with pytest.raises(LabError, match="not everything is undone:\nsat: link-sat did not end as it should: "):
-            lab.take_down(target, force=False, as_json=False)
+            lab_state.take_down(target, force=False, as_json=False)
     else:
-        lab.take_down(target, force=False, as_json=False)
+        lab_state.take_down(target, force=False, as_json=False)
         assert capsys.readouterr().out == "the lab is down\n"
     assert last_failure(target) is None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from atoll_cli.commands.lab import print_status
+from atoll_cli.commands.lab_state import print_status
 from atoll_core.platforms import LabTarget
 from atoll_daemon import lab_daemon as daemons
 from atoll_daemon.lab_daemon import LabDaemon
