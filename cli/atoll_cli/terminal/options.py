@@ -85,7 +85,8 @@ class CommandGroup(typer.Typer):
     """A group of commands whose help is plain text."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"no_args_is_help": True, "rich_markup_mode": None} | settings)
+        defaults: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
+        super().__init__(**defaults | settings)
 
     def command(self, *name: Any, **settings: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
         """Decorate a function: it is a command of the group."""
