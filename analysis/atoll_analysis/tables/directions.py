@@ -10,6 +10,8 @@ import polars as pl
 from atoll_core.experiment.experiment import Link, LinkDirection
 from atoll_core.plan.tag_layout import Direction
 
+__all__ = ("TO_ISLAND", "TO_WORLD", "Direction", "bound", "direction_of", "table_name", "world_port")
+
 TO_ISLAND, TO_WORLD = Direction.TO_ISLAND, Direction.TO_WORLD
 
 

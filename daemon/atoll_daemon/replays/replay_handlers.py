@@ -77,7 +77,9 @@ async def _stream_new(
     frames = tail.frames()
     while (frame := await asyncio.to_thread(next, frames, None)) is not None:
         start_s = time.monotonic()
-        message = await asyncio.to_thread(replay.points_sample, frame, query.from_ns, query.to_ns, query.measurement_names)
+        message = await asyncio.to_thread(
+            replay.points_sample, frame, query.from_ns, query.to_ns, query.measurement_names
+        )
         if message is not None:
             await response.write(await asyncio.to_thread(line_bytes, message))
         if throttled:

@@ -55,7 +55,7 @@ class RunRecorder:
         self._output_bytes: Counter[str] = Counter()  # by job, and by box for link.jsonl
         self._max_output_bytes = _MAX_OUTPUT_BYTES + round(experiment.duration.s * _MAX_OUTPUT_BYTES_S)
         self._latest: dict[str, Mapping[str, Any]] = {}  # by link box
-        has_downloads = experiment.flow_directions != {FlowDirection.UPLOAD}
+        has_downloads = experiment.flow_directions != frozenset((FlowDirection.UPLOAD,))
         self._live_direction = "to_island" if has_downloads else "to_world"  # of live lines
         self._queue_max = 0  # of the first link's queue in that direction, since the last live line
         self._initial_drops = 0  # by that queue's link, when the measurement began
