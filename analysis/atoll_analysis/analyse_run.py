@@ -35,8 +35,17 @@ from atoll_analysis.figures.transfers import SINGLE_TRANSFER_KEYS, TransferFigur
 from atoll_analysis.figures.udp import udp_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.file_record import DERIVED, update_checksums
-from atoll_analysis.summary import EndedConnections, LinkFigures, Summary, TerrestrialRtt, limit_figures
+from atoll_analysis.summary import (
+    EndedConnections,
+    LinkFigures,
+    Summary,
+    TerrestrialRtt,
+    ToWorldFigures,
+    Volume,
+    limit_figures,
+)
 from atoll_analysis.tables.box_counters import BOX_COUNTS, LostFigures, LowPriorityFigures, Part, lateness_p99_ns
+from atoll_analysis.tables.directions import TO_ISLAND, TO_WORLD, Direction, direction_of
 from atoll_analysis.tables.job_logs import channel_service_figures, unsent_and_unstamped_pings
 from atoll_analysis.tables.probe_filter import is_change_probe, most_probe_bytes
 from atoll_analysis.tables.queue_intervals import full_size_bytes, standing_window_s
@@ -79,19 +88,20 @@ def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
 
 def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] = ()) -> Summary:
     """Return all figures of a run, with the verdict. ``damages``: of its files, a line each."""
-    bursts = loss_bursts(tables, data)
-    links = {link.box: _link_figures(data, tables, link, bursts.get(link.box)) for link in data.topology.links}
+    by_direction = {direction: _direction(data, tables, direction) for direction in data.directions}
+    to_island = by_direction[TO_ISLAND]
     latency = _latency(data, tables, logs)
-    traffic = _traffic(data, tables, logs, latency["ping_last_s"])
+    volumes = {direction: {**each["servers"], **each["clients"]} for direction, each in by_direction.items()}
+    traffic = _traffic(data, tables, logs, latency["ping_last_s"], to_island, volumes)
     figures: dict[str, Any] = {
         **_run_facts(data, tables),
         **latency,
-        **_links(data, tables, links, bursts, traffic["concurrency"]),
-        "chains": chain_figures(tables, data) if data.topology.has_branches else {},
+        **_links(data, to_island, _bottleneck(data, tables, to_island, TO_ISLAND, traffic["concurrency"])),
+        "chains": to_island["chains"],
         "changes": [change_figures(change, data) for change in data.changes],
-        **_losses(data, tables, links),
-        "loss_bursts": bursts,
-        "stretches": sections(data, tables),
+        **_losses(data, to_island),
+        "loss_bursts": to_island["loss_bursts"],
+        "stretches": to_island["stretches"],
         **traffic,
         **_transfers(data, tables, logs),
         "captures": observables.capture_quality(tables, data, logs),
@@ -104,10 +114,15 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
         "host_heat": data.manifest.get("host_heat"),
         "in_band_control": data.manifest.get("in_band_control"),
         "duplicate_addresses": duplicate_addresses(data.network, tables.captures),
-        "residual_bursts": residual_bursts(tables, data),
+        "residual_bursts": to_island["residual_bursts"],
         "boxes": boxes,
         "ended_connections": _ended_connections(data, tables, boxes, figures["transfers"].values()),
-        "groups": {} if imported else group_figures(tables, data, traffic["clients"]),
+        "groups": {}
+        if imported
+        else group_figures(tables, data, {direction: each["clients"] for direction, each in by_direction.items()}),
+        "to_world": _to_world(data, tables, by_direction[TO_WORLD], traffic["concurrency"])
+        if TO_WORLD in by_direction
+        else None,
     }
     figures |= {key: figure for key, figure in optional.items() if figure}
     if imported:
@@ -177,24 +192,91 @@ def _latency(data: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
     }
 
 
-def _links(
+def _direction(data: RunData, tables: Tables, direction: Direction) -> dict[str, Any]:
+    """The figures of a direction: those that need no others."""
+    bursts, window, arrival = loss_bursts(tables, data, direction), data.window, tables.arrival_of(direction)
+    arrived = observables.totals(tables, arrival, window, direction=direction) if arrival and window else None
+    ends = data.topology.ends(tables.captures, direction) if data.topology.tapped_links else None
+    probes = is_change_probe(data) if data.changes else None
+    # What is missing at the last of the two captures was lost on links.
+    totals = [observables.totals(tables, name, excluded=probes, direction=direction) for name in ends or ()]
+    first, last = totals or (None, None)
+    losses = observables.client_losses(tables, ends, direction) if ends else {}
+    seconds = window.seconds if window else None
+    servers, clients = (
+        observables.host_volumes(tables, hosts, seconds, losses, direction) for hosts in traffic_hosts(data)
+    )
+    uploading = [int(host.address) for host in data.network.hosts if host.name in data.uploading]
+    return {
+        "arrival": arrival,
+        "links": {
+            link.box: _link_figures(data, tables, link, bursts.get(link.box), direction) for link in data.topology.links
+        },
+        "chains": chain_figures(tables, data, direction) if data.topology.has_branches else {},
+        "loss_bursts": bursts,
+        "residual_bursts": residual_bursts(tables, data, direction),
+        "stretches": sections(data, tables, direction),
+        "payload": payload(data, tables, direction),
+        "loss_bytes_captures": first.ip_bytes - last.ip_bytes if first and last else None,
+        "loss_packets_captures": first.packets - last.packets if first and last else None,
+        "tcp_payload_loss_bytes": first.tcp_payload_bytes - last.tcp_payload_bytes if first and last else None,
+        "throughput_mbit_s": observables.mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
+        "goodput_mbit_s": observables.mbit_s(arrived.goodput_bytes, window.seconds) if arrived and window else None,
+        "flow_packets": flow_packets(tables, data.experiment.traffic.port, direction, uploading),
+        "long_flows_mean": _long_flows(data, tables.scan("channel_flows"), direction),
+        "servers": servers,
+        "clients": clients,
+    }
+
+
+def _bottleneck(
     data: RunData,
     tables: Tables,
-    links: Mapping[str, LinkFigures],
-    bursts: Mapping[str, LossBursts],
+    figures: Mapping[str, Any],
+    direction: Direction,
     open_connections: Concurrency | None,
 ) -> dict[str, Any]:
-    """Links and boxes; queue, idle time and regime are those of the slowest link."""
-    bottleneck, measured = data.bottleneck, data.measurements
+    """Queue, idle time and regime of the slowest link in a direction."""
+    bottleneck = data.bottleneck(direction)
+    links: Mapping[str, LinkFigures] = figures["links"]
     slowest: Mapping[str, Any] = links[bottleneck.box] if bottleneck else {}
-    intervals = tables.scan("queue").filter(pl.col("link") == (bottleneck.box if bottleneck else "")).collect()
+    rows = tables.scan("queue", direction)
+    intervals = rows.filter(pl.col("link") == (bottleneck.box if bottleneck else "")).collect()
     return {
         "bottleneck": bottleneck.box if bottleneck else None,
-        "links": links,
         **{
             key: slowest.get(key)
             for key in ("queue_max_bytes", "idle_s", "queue_full_s", "loss_fraction", "utilisation")
         },
+        "standing_queue": standing_queue(
+            intervals,
+            data.link_over_time(bottleneck, direction),
+            full_size_bytes(data, bottleneck),
+            standing_window_s(data),
+        )
+        if bottleneck
+        else None,
+        "regime": _regime(data, bottleneck, intervals, figures, direction, open_connections) if bottleneck else None,
+    }
+
+
+def _to_world(
+    data: RunData, tables: Tables, figures: Mapping[str, Any], open_connections: Concurrency | None
+) -> ToWorldFigures:
+    """The figures of the direction to the world."""
+    slowest = _bottleneck(data, tables, figures, TO_WORLD, open_connections)
+    by_key = {**figures, **slowest, "loss_bytes_link": _lost_on_links(data, figures)}
+    return cast("ToWorldFigures", {key: by_key[key] for key in ToWorldFigures.__annotations__})
+
+
+def _links(data: RunData, figures: Mapping[str, Any], slowest: Mapping[str, Any]) -> dict[str, Any]:
+    """Links and boxes; queue, idle time and regime are those of the slowest link."""
+    measured = data.measurements
+    links: Mapping[str, LinkFigures] = figures["links"]
+    return {
+        "bottleneck": slowest["bottleneck"],
+        "links": links,
+        **{key: slowest[key] for key in ("queue_max_bytes", "idle_s", "queue_full_s", "loss_fraction", "utilisation")},
         **{
             key: _sum(link[key] for link in links.values())
             for key in ("windows_over_rate", "scheduled_windows_over_rate")
@@ -207,57 +289,53 @@ def _links(
         **{key: sum(getattr(box, key) for box in measured) for key in BOX_COUNTS},
         "clamped_packets": sum(part.clamped_packets for box in measured for part in box.parts),
         "clamped_max_ms": max((part.clamped_max_ns / 1e6 for box in measured for part in box.parts), default=0.0),
-        "standing_queue": standing_queue(
-            intervals, data.link_over_time(bottleneck), full_size_bytes(data, bottleneck), standing_window_s(data)
-        )
-        if bottleneck
-        else None,
-        "regime": _regime(data, bottleneck, intervals, links, bursts, open_connections) if bottleneck else None,
+        "standing_queue": slowest["standing_queue"],
+        "regime": slowest["regime"],
         "low_priority": {
-            link.box: _low_priority(link.to_island.low_priority, data.direction(link, "to_island"))
+            link.box: _low_priority(link.to_island.low_priority, data.direction(link, TO_ISLAND))
             for link in data.experiment.links
             if link.to_island.low_priority
         },
     }
 
 
-def _losses(data: RunData, tables: Tables, links: Mapping[str, LinkFigures]) -> dict[str, Any]:
+def _losses(data: RunData, figures: Mapping[str, Any]) -> dict[str, Any]:
     """Losses between the captures world and island."""
-    topology = data.topology
-    probes = is_change_probe(data) if data.changes else None
-    compared = _ends_are_compared(data, tables)
-    totals = [observables.totals(tables, name, excluded=probes) for name in ("world", "island")] if compared else None
     return {
-        "payload": payload(data, tables),
-        "loss_bytes_captures": totals[0].ip_bytes - totals[1].ip_bytes if totals else None,
-        "loss_bytes_link": _sum(links[link.box]["loss_bytes"] for link in topology.tapped_links or topology.links),
+        "payload": figures["payload"],
+        "loss_bytes_captures": figures["loss_bytes_captures"],
+        "loss_bytes_link": _lost_on_links(data, figures),
         "probed_bytes_max": most_probe_bytes(data),
-        "loss_packets_captures": totals[0].packets - totals[1].packets if totals else None,
-        "tcp_payload_loss_bytes": totals[0].tcp_payload_bytes - totals[1].tcp_payload_bytes if totals else None,
-        "lost_outside": lost_outside(data.manifest, topology.places_between_captures),
+        "loss_packets_captures": figures["loss_packets_captures"],
+        "tcp_payload_loss_bytes": figures["tcp_payload_loss_bytes"],
+        "lost_outside": lost_outside(data.manifest, data.topology.places_between_captures),
         "path_loss": path_loss(data),
     }
 
 
-def _ends_are_compared(data: RunData, tables: Tables) -> bool:
-    """Whether what is missing in the capture `island` was lost on links since the capture `world`."""
-    return bool(data.topology.tapped_links) and {"world", "island"} <= tables.captures.keys()
+def _lost_on_links(data: RunData, figures: Mapping[str, Any]) -> int | None:
+    """The bytes that the links between the captures world and island lost, or if there are none all links."""
+    links = data.topology.tapped_links or data.topology.links
+    return _sum(figures["links"][link.box]["loss_bytes"] for link in links)
 
 
-def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | None) -> dict[str, Any]:
+def _traffic(
+    data: RunData,
+    tables: Tables,
+    logs: Path,
+    ping_last_s: float | None,
+    to_island: Mapping[str, Any],
+    volumes: Mapping[Direction, Mapping[str, Volume]],
+) -> dict[str, Any]:
     """Channels, their flows, and UDP."""
     experiment, window = data.experiment, data.window
-    arrived = observables.totals(tables, tables.arrival, window) if tables.arrival and window else None
-    losses = observables.client_losses(tables) if _ends_are_compared(data, tables) else {}
-    seconds = window.seconds if window else None
-    servers, clients = (observables.host_volumes(tables, hosts, seconds, losses) for hosts in traffic_hosts(data))
     rows = tables.scan("channel_flows")
     flow_figures, mean_bytes = observables.channel_flows(rows)
     fairness, longest_wait_ns, silent = channel_service_figures(logs) if window else (None, None, None)
     udp = experiment.udp
     return {
-        "throughput_mbit_s": observables.mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
-        "goodput_mbit_s": observables.mbit_s(arrived.goodput_bytes, window.seconds) if arrived and window else None,
+        "throughput_mbit_s": to_island["throughput_mbit_s"],
+        "goodput_mbit_s": to_island["goodput_mbit_s"],
         "channels": experiment.max_channels,
         "placement": data.placement,
         "start": start_figures(data, logs) if window else None,
@@ -265,12 +343,12 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
         "flows_silent": silent,
         "flows_failed_in_changes": flows_failed_in_changes(tables, data),
         "mean_flow_bytes": mean_bytes,
-        "flow_packets": flow_packets(tables, experiment.traffic.port),
+        "flow_packets": to_island["flow_packets"],
         "flow_classes": flow_classes(rows) if experiment.max_channels else [],
         "initial_window": initial_window(rows, experiment.tcp.initial_window, segment_bytes(data))
         if experiment.max_channels
         else None,
-        "long_flows_mean": _long_flows(data, rows),
+        "long_flows_mean": to_island["long_flows_mean"],
         "concurrency": concurrency(tables.scan("concurrent"), round(window.seconds * 1e9 / WINDOW_NS))
         if window
         else None,
@@ -278,13 +356,13 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
         "concurrent_flows_max": observables.concurrent_max(tables),
         "fairness": fairness,
         "longest_wait_ms": _ms(longest_wait_ns),
-        "servers": servers,
-        "clients": clients,
+        "servers": to_island["servers"],
+        "clients": to_island["clients"],
         "flow_shares": flow_shares(
             rows, [host.name for host in traffic_hosts(data)[0]], data.load_changes_ns, data.groups
         ),
-        "silences": silence_figures(tables, data, servers, clients, ping_last_s),
-        "flow_tries": flow_tries(tables, data, {**servers, **clients}, flow_figures["flows_completed"], ping_last_s),
+        "silences": silence_figures(tables, data, volumes, ping_last_s),
+        "flow_tries": flow_tries(tables, data, volumes, flow_figures["flows_completed"], ping_last_s),
         "udp": udp_figures(udp.packet, experiment.mean_udp_rate, experiment.duration.s, logs)
         if udp and window
         else None,
@@ -322,37 +400,45 @@ def _ended_connections(
     }
 
 
-def _link_figures(data: RunData, tables: Tables, link: Link, bursts: LossBursts | None) -> LinkFigures:
-    to_island, to_world = data.direction(link, "to_island"), data.direction(link, "to_world")
-    link_over_time, window = data.link_over_time(link), data.window
+def _link_figures(
+    data: RunData, tables: Tables, link: Link, bursts: LossBursts | None, direction: Direction
+) -> LinkFigures:
+    measured, to_world = data.direction(link, direction), data.direction(link, TO_WORLD)
+    link_over_time, window, settings = data.link_over_time(link, direction), data.window, direction_of(link, direction)
     # How much a late departure can push from one window into the next is unknown where lateness is not measured.
-    unbounded = to_island is not None and to_island.lateness_max_ns is None and not data.in_virtual_time
+    unbounded = measured is not None and measured.lateness_max_ns is None and not data.in_virtual_time
     slack = VIRTUAL_SLACK if data.in_virtual_time else TIMER_SLACK
     box = data.network.box(link.box)
     mtu = PathMtus(data.network, data.experiment).longest_packet_at(box)
-    bucket = bucket_bytes(link.to_island.rate, slack, box.mtu) if data.manifest.get("backend") == Backend.TC else 0
-    return LinkFigures(
-        chains=list(dict.fromkeys(chain.name for chain in data.experiment.all_chains if link.box in chain.hops)),
-        rate_bit_s=link.to_island.rate.bit_s,
-        mean_rate_bit_s=link_over_time.mean_rate(window.start_ns, window.end_ns).bit_s if window else None,
-        least_rate_bit_s=link_over_time.rate_range(window.start_ns, window.end_ns)[0].bit_s if window else None,
-        queue_bytes=link.to_island.queue.bytes,
-        queue_max_bytes=to_island.queue_max_bytes if to_island else None,
-        mean_packet_bytes=to_island.in_bytes / to_island.in_packets if to_island and to_island.in_packets else None,
-        loss_bytes=dropped_bytes(data, link),
-        loss_fraction=_share_lost(to_island) if to_island else _share_missing(bursts),
-        losses=by_cause(to_island.losses, link.to_island) if to_island else {},
-        loss_fraction_to_world=_share_lost(to_world),
-        losses_to_world=by_cause(to_world.losses, link.to_world) if to_world else {},
-        sojourn=to_island.sojourn if to_island else None,
-        idle_s=observables.idle_s(tables, link, data.window) if data.window else None,
-        queue_full_s=observables.queue_full_s(tables, link),
-        windows_over_rate=None
+    bucket = bucket_bytes(settings.rate, slack, box.mtu) if data.manifest.get("backend") == Backend.TC else 0
+    figures: dict[str, Any] = {
+        "chains": list(dict.fromkeys(chain.name for chain in data.experiment.all_chains if link.box in chain.hops)),
+        "rate_bit_s": settings.rate.bit_s,
+        "mean_rate_bit_s": link_over_time.mean_rate(window.start_ns, window.end_ns).bit_s if window else None,
+        "least_rate_bit_s": link_over_time.rate_range(window.start_ns, window.end_ns)[0].bit_s if window else None,
+        "queue_bytes": settings.queue.bytes,
+        "queue_max_bytes": measured.queue_max_bytes if measured else None,
+        "mean_packet_bytes": measured.in_bytes / measured.in_packets if measured and measured.in_packets else None,
+        "loss_bytes": dropped_bytes(data, link, direction),
+        "loss_fraction": _share_lost(measured) if measured else _share_missing(bursts),
+        "losses": by_cause(measured.losses, settings) if measured else {},
+    }
+    if direction is TO_ISLAND:
+        figures["loss_fraction_to_world"] = _share_lost(to_world)
+        figures["losses_to_world"] = by_cause(to_world.losses, link.to_world) if to_world else {}
+    figures |= {
+        "sojourn": measured.sojourn if measured else None,
+        "idle_s": observables.idle_s(tables, link, window, direction) if window else None,
+        "queue_full_s": observables.queue_full_s(tables, link, direction),
+        "windows_over_rate": None
         if unbounded
-        else observables.windows_over_rate(tables, link, link_over_time, mtu, data.lateness_max_ns or 0, bucket),
-        scheduled_windows_over_rate=to_island.scheduled_windows_over_rate if to_island else None,
-        utilisation=_utilisation(data, tables, link),
-    )
+        else observables.windows_over_rate(
+            tables, link, link_over_time, mtu, data.lateness_max_ns or 0, bucket, direction
+        ),
+        "scheduled_windows_over_rate": measured.scheduled_windows_over_rate if measured else None,
+        "utilisation": _utilisation(data, tables, link, direction),
+    }
+    return cast("LinkFigures", figures)
 
 
 def _share_lost(measured: Part | None) -> float | None:
@@ -375,23 +461,24 @@ def _regime(
     data: RunData,
     link: Link,
     intervals: pl.DataFrame,
-    links: Mapping[str, LinkFigures],
-    bursts: Mapping[str, LossBursts],
+    figures: Mapping[str, Any],
+    direction: Direction,
     open_connections: Concurrency | None,
 ) -> RegimeFigures:
     """Return the regime at the slowest link."""
-    measured = data.direction(link, "to_island")
+    bursts: Mapping[str, LossBursts] = figures["loss_bursts"]
+    measured, settings = data.direction(link, direction), direction_of(link, direction)
     losses: Mapping[str, LostFigures] = measured.losses if measured else {}
     dropped = [losses[cause]["packets"] for cause in ("queue", "aqm") if cause in losses]
     queue_loss = sum(dropped) / measured.in_packets if measured and measured.in_packets and dropped else None
-    if measured is None and link.to_island.loss is None and link.to_island.trace is None:  # nothing else drops
+    if measured is None and settings.loss is None and settings.trace is None:  # nothing else drops
         queue_loss = _share_missing(bursts.get(link.box))
     span_s = SPAN_RTTS * data.base_rtt_ns / 1e9 if data.base_rtt_ns is not None else None
     load, *other_loads = data.experiment.loads
     is_open_loop = load.total_channels > 0 and not any(each.flows_per_s is None for each in load.loads if each.channels)
     is_steady = is_open_loop and all(other_load == load for other_load in other_loads)
     return regime(
-        utilisation=links[link.box]["utilisation"],
+        utilisation=figures["links"][link.box]["utilisation"],
         queue_loss=queue_loss,
         burst_share=bursts[link.box]["burst_share"] if link.box in bursts else None,
         swinging_share=None if span_s is None else share_of_swinging_spans(intervals, span_s),
@@ -400,12 +487,14 @@ def _regime(
     )
 
 
-def _long_flows(data: RunData, flows: pl.LazyFrame) -> float | None:
+def _long_flows(data: RunData, flows: pl.LazyFrame, direction: Direction) -> float | None:
     """Return how many flows larger than the bandwidth-delay product of the slowest link were open at once."""
-    link, window = data.bottleneck, data.window
+    link, window = data.bottleneck(direction), data.window
     if link is None or window is None or data.base_rtt_ns is None:
         return None
-    mean_rate = data.link_over_time(link).mean_rate(window.start_ns, window.end_ns)
+    is_upload = pl.col("client").is_in([*data.uploading])
+    flows = flows.filter(is_upload if direction is TO_WORLD else ~is_upload)
+    mean_rate = data.link_over_time(link, direction).mean_rate(window.start_ns, window.end_ns)
     product_bytes = mean_rate.bit_s * data.base_rtt_ns // (8 * 10**9)
     return long_flows(flows, product_bytes, window.start_ns, window.end_ns)
 
@@ -445,12 +534,13 @@ def _pings_planned(data: RunData) -> int | None:
     return -(-data.experiment.duration.ns // data.experiment.ping.interval.ns)
 
 
-def _utilisation(data: RunData, tables: Tables, link: Link) -> float | None:
+def _utilisation(data: RunData, tables: Tables, link: Link, direction: Direction) -> float | None:
     window = data.window
     if window is None or window.seconds <= 0:
         return None
-    sent = observables.sent_by_link(tables, data, link, window)
-    return None if sent is None else sent / observables.capacity_bytes(data.link_over_time(link), link, window)
+    sent = observables.sent_by_link(tables, data, link, window, direction)
+    capacity = observables.capacity_bytes(data.link_over_time(link, direction), link, window, direction)
+    return None if sent is None else sent / capacity
 
 
 def _sojourn_bounds(data: RunData) -> dict[str, float | None]:

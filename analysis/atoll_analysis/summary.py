@@ -4,6 +4,7 @@
 The comment of each key is its meaning in the reference that `atoll results` prints (summary_keys).
 """
 
+from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict, cast
 
 from atoll_analysis.figures.clocks import ClockFigures, StartFigures
@@ -15,6 +16,7 @@ from atoll_analysis.figures.standing_queue import StandingQueue
 from atoll_analysis.figures.transfers import SINGLE_TRANSFER_KEYS, TransferFigures
 from atoll_analysis.figures.udp import UdpFigures
 from atoll_analysis.tables.box_counters import LostFigures, LowPriorityFigures, SojournFigures
+from atoll_analysis.tables.directions import TO_ISLAND, Direction
 from atoll_analysis.verdict.duplicate_addresses import DuplicateAddress
 from atoll_analysis.verdict.flow_shares import ShareTest
 from atoll_analysis.verdict.host_heat import HostHeat
@@ -58,7 +60,7 @@ class Capture(TypedDict):
 
 
 class Volume(TypedDict):
-    """Traffic to the island that one host sent or received."""
+    """Traffic in one direction that one host sent or received."""
 
     goodput_bytes: int  # new TCP payload from or to the host
     share: float  # its share in the total of all hosts of its role
@@ -73,7 +75,10 @@ class Volume(TypedDict):
 
 
 class LinkFigures(TypedDict):
-    """One satellite link within the measurement, in the direction to the island except ``*_to_world``."""
+    """One satellite link within the measurement, in the direction to the island except ``*_to_world``.
+
+    Those in `to_world` of the summary are of the direction to the world.
+    """
 
     chains: list[str]  # names of the chains that pass the link at any time
     rate_bit_s: int  # configured rate; of a rate that changes the highest one
@@ -86,8 +91,9 @@ class LinkFigures(TypedDict):
     losses: dict[str, LostFigures]  # losses by cause, those that the backend tells apart
     sojourn: SojournFigures | None  # time in the queue; None: the backend does not measure it, or no packet was sent
     loss_fraction: float | None  # dropped packets as a share of those that came; None: not counted
-    loss_fraction_to_world: float | None  # the same in the direction to the world
-    losses_to_world: dict[str, LostFigures]  # losses by cause in the direction to the world
+    # the same in the direction to the world; absent in `to_world`
+    loss_fraction_to_world: NotRequired[float | None]
+    losses_to_world: NotRequired[dict[str, LostFigures]]  # losses by cause in the direction to the world; likewise
     idle_s: float | None  # time in which the link had nothing to send; None: not measured
     # total of the intervals in which the queue was full by the table `queue`; None: not measured
     queue_full_s: float | None
@@ -121,7 +127,10 @@ def least_rate_bit_s(link: LinkFigures) -> int:
 
 
 class ChainFigures(TypedDict):
-    """Traffic of one chain towards the island, by its arrival capture and the version that was active at arrival."""
+    """Traffic of one chain towards the island, by its arrival capture and the version that was active at arrival.
+
+    Those in `to_world` of the summary are of the traffic towards the world.
+    """
 
     carries: str  # `the rest`, or the traffic that the chain carries
     hops: list[str]  # boxes of its last version
@@ -140,12 +149,12 @@ class GroupFigures(TypedDict):
 
     clients: list[str]  # its clients
     channels: int  # channels that the experiment asks for; if they change, the most of them
-    flows_completed: int  # flows that received all requested bytes
+    flows_completed: int  # flows that received all requested bytes, or uploads that the server confirmed
     flows_cut: int  # flows that the end of the run interrupted
     flows_failed: int  # flows that failed
     mean_flow_bytes: float | None  # mean TCP payload of the completed flows; None: no flow was completed
-    # new TCP payload that reached the clients, over the measurement, without transfers; None: no capture at the island,
-    # or nothing was measured
+    # new TCP payload that reached the clients, or of uploads the world, over the measurement, without transfers; None:
+    # no capture there, or nothing was measured
     goodput_mbit_s: float | None
     flow_classes: list[FlowClass]  # flows by size
 
@@ -192,11 +201,50 @@ class ControlTraffic(TypedDict):
     to_daemon: ControlPackets  # from the hosts
 
 
+class ToWorldFigures(TypedDict):
+    """The direction to the world, of runs with uploads: keys of the summary, of this direction."""
+
+    arrival: str | None  # the capture whose packets count as arrived in the world; None: there is none
+    bottleneck: str | None  # name of the slowest link's box; None: no link
+    links: dict[str, LinkFigures]  # figures of each satellite link, by the name of its box
+    queue_max_bytes: int | None  # most bytes in the queue of the slowest link; None: not measured
+    idle_s: float | None  # time in which the slowest link had nothing to send; None: not measured
+    queue_full_s: float | None  # time in which its queue was full; None: not measured
+    loss_fraction: float | None  # share of packets that the slowest link dropped; None: not counted
+    utilisation: float | None  # share of the slowest link's capacity that was used; None: not measured
+    # standing queue of the slowest link; None: its queue was not measured for a base RTT
+    standing_queue: StandingQueue | None
+    regime: RegimeFigures | None  # regime of the slowest link; None: there is no link
+    chains: dict[str, ChainFigures]  # traffic of each chain by its name; empty if one chain carries everything
+    loss_bursts: dict[str, LossBursts]  # bursts of lost packets by link, of links between two captures
+    # bursts of packets that stayed lost behind coders, by chain; empty: no chain has coders alone
+    residual_bursts: dict[str, LossBursts]
+    # parts of the chains between two captures, from island to world: whether captures and links count the same losses
+    stretches: list[Section]
+    # TCP payload at both ends of the chains; None: all boxes between the captures conserve packets
+    payload: Payload | None
+    # IP bytes in the capture `island` that are missing in `world`; None: a box between them does not conserve packets,
+    # or a capture is missing
+    loss_bytes_captures: int | None
+    loss_bytes_link: int | None  # IP bytes that the links between these captures count as dropped; None: not counted
+    loss_packets_captures: int | None  # packets in `island` that are missing in `world`; None: likewise
+    # TCP payload that is missing in the capture `world`, segments sent again included; None: likewise
+    tcp_payload_loss_bytes: int | None
+    throughput_mbit_s: float | None  # IP bytes that reached the world, over the measurement; None: no capture there
+    goodput_mbit_s: float | None  # new TCP payload that reached the world, over the measurement; None: no capture there
+    flow_packets: dict[str, FlowPackets]  # packets and rates of the connections that upload; empty: there are none
+    # mean number of uploads open at once that are larger than the bandwidth-delay product; None: not known
+    long_flows_mean: float | None
+    servers: dict[str, Volume]  # traffic to each world server, by name
+    clients: dict[str, Volume]  # traffic of each island client, by name
+
+
 class Summary(TypedDict):
     """The whole of summary.json.
 
     If the run was imported from captures, the keys that `imported` lists are null, whatever their type says.
-    Loss, queue, utilisation and rate are those of the direction to the island unless a key says otherwise. Queue and
+    Loss, queue, utilisation, rate and goodput are those of the direction to the island unless a key says otherwise;
+    `to_world` has those of the other one. Queue and
     utilisation count what the link's rate counts (IP packets or Ethernet frames); all other bytes are IP bytes. Each
     connection of a channel is one flow.
     """
@@ -331,7 +379,8 @@ class Summary(TypedDict):
     placement: dict[str, int]  # channels of each client
     start: StartFigures | None  # when the clients' programs began; None: no client reported it
     connections: int | None  # connections of the channels at the island, however they ended; None: no capture there
-    flows_completed: int  # flows of the channels that received all requested bytes
+    # flows of the channels that received all requested bytes, or uploads that the server confirmed
+    flows_completed: int
     flows_cut: int  # flows that the end of the run interrupted
     flows_failed: int  # flows that failed
     flows_failed_by: NotRequired[dict[str, int]]  # failed flows by the name of the error, the most frequent first
@@ -378,14 +427,20 @@ class Summary(TypedDict):
     transfer_complete: bool | None  # the transfer was received in full; None: no transfer, or not known
     transfer_tries: int | None  # least number of attempts of its connection, if nothing arrived; None: no transfer
     transfer_failure: str | None  # error of the transfer's programs; None: no error
-    transfer_s: float | None  # time that the transfer took, of several downloads the median; None: it did not complete
+    transfer_s: float | None  # time that the transfer took, of several the median; None: it did not complete
     transfer_mbit_s: float | None  # rate of the transfer; None: it did not complete
     udp: UdpFigures | None  # UDP traffic; None: the experiment has none
+    to_world: NotRequired[ToWorldFigures]  # figures of the direction to the world; absent: there are no uploads
 
     # quality of the captures
 
     captures: dict[str, Capture]  # completeness of each capture, by name
     whistles: dict[str, dict[str, bool]]  # by capture, whether it has the whistle packets of `start` and `end`
+
+
+def of_direction(summary: Summary, direction: Direction) -> Mapping[str, Any]:
+    """Return the figures of a direction, by the keys that both have; empty if the run has none of it."""
+    return summary if direction is TO_ISLAND else summary.get("to_world", {})
 
 
 def transfers_of(summary: Summary) -> dict[str, TransferFigures]:

@@ -19,6 +19,7 @@ from atoll_analysis.figures.run_figures import (
     general_figure,
     group_of_figure,
     is_figure,
+    is_to_world,
     suggest_figure,
 )
 from atoll_analysis.tables.topology import RunTopology
@@ -470,7 +471,7 @@ class _Resolver:
         self.check_part(key_path, name, configurations)
 
     def check_part(self, key_path: KeyPath, figure: str, configurations: Sequence[Configuration]) -> None:
-        """Refuse the figure of a group or transfer that no configuration has, or of a single transfer that none has."""
+        """Refuse a figure that no configuration has: of a group, a transfer, a single transfer or a direction."""
         experiments = [configuration.experiment for configuration in configurations]
         names = list(dict.fromkeys(transfer.name for experiment in experiments for transfer in experiment.transfers))
         groups = list(dict.fromkeys(load.name for experiment in experiments for load in experiment.traffic.groups))
@@ -478,6 +479,9 @@ class _Resolver:
         if group := group_of_figure(figure):
             if experiments and group not in groups:
                 self.report(key_path, f"unknown group {shown(group)}; {suggest(group, groups, 'groups of clients')}")
+        elif is_to_world(figure):
+            if experiments and not any(each.has_uploads for each in experiments):
+                self.report(key_path, f"{shown(figure)} is of runs with uploads, and there are none; write {general!r}")
         elif general != figure:
             name = figure.removeprefix(f"{general} of ")
             if experiments and name not in names:

@@ -10,18 +10,20 @@ from atoll_analysis.figures import observables
 from atoll_analysis.figures.path_delays import base_rtts_ms
 from atoll_analysis.summary import ChainFigures, ChangeFigures
 from atoll_analysis.tables.change_timeline import NEVER_NS, ScheduledChange
+from atoll_analysis.tables.directions import TO_ISLAND, Direction
 from atoll_analysis.tables.run_data import RunData
-from atoll_analysis.tables.tables import WINDOW_NS, Tables, island_bound, total
+from atoll_analysis.tables.tables import WINDOW_NS, Tables, total, with_chains
 
 
-def chain_figures(tables: Tables, data: RunData) -> dict[str, ChainFigures]:
+def chain_figures(tables: Tables, data: RunData, direction: Direction = TO_ISLAND) -> dict[str, ChainFigures]:
     """Return the figures of every chain that was active, by name, the main one first."""
     states = [experiment for _, experiment in data.topology.periods]
     latest_chains = {chain.name: chain for state in states for chain in (state.chain, *state.branches)}
-    arrived_by_chain, completed, lost = _arrived_bytes(tables, data), _completed_flows(tables), _losses(tables, data)
+    arrived_by_chain, lost = _arrived_bytes(tables, data, direction), _losses(tables, data, direction)
+    completed = _completed_flows(tables)
     figures: dict[str, ChainFigures] = {}
     for name, chain in latest_chains.items():
-        capture = data.topology.arrival_capture(chain, tables.captures)
+        capture = data.topology.arrival_capture(chain, tables.captures, direction)
         seconds = data.window.seconds if data.window and capture is not None else None
         ip_bytes, goodput_bytes = arrived_by_chain.get(name, (0, 0))
         flows, mean_bytes = completed.get(name, (0, None))
@@ -52,28 +54,31 @@ def _completed_flows(tables: Tables) -> dict[str, tuple[int, float]]:
     return {chain: (count, mean_bytes) for chain, count, mean_bytes in rows}
 
 
-def _arrived_bytes(tables: Tables, data: RunData) -> dict[str, tuple[int, int]]:
-    """Return IP bytes and goodput that reached the island through each chain within the measurement."""
-    if tables.arrival is None or data.window is None:
+def _arrived_bytes(tables: Tables, data: RunData, direction: Direction) -> dict[str, tuple[int, int]]:
+    """Return IP bytes and goodput that arrived through each chain within the measurement."""
+    if tables.arrival_of(direction) is None or data.window is None:
         return {}
     within = pl.col("window").is_between(0, round(data.window.seconds * 1e9 / WINDOW_NS), closed="left")
-    rows = tables.scan("chains").filter(within).group_by("chain").agg(pl.col("ip_bytes", "goodput_bytes").sum())
+    rows = (
+        tables.scan("chains", direction).filter(within).group_by("chain").agg(pl.col("ip_bytes", "goodput_bytes").sum())
+    )
     return {chain: (ip_bytes, goodput_bytes) for chain, ip_bytes, goodput_bytes in rows.collect().iter_rows()}
 
 
-def _losses(tables: Tables, data: RunData) -> dict[str, tuple[int, float]]:
+def _losses(tables: Tables, data: RunData, direction: Direction) -> dict[str, tuple[int, float]]:
     """Return bytes and share of packets lost between the captures world and island, by chain.
 
     Only of chains that pass both and conserve packets, and only if no chain changed: a packet may meet the captures
     under different versions.
     """
-    if len(data.topology.periods) > 1 or not data.topology.links or not {"world", "island"} <= tables.captures.keys():
+    ends = data.topology.ends(tables.captures, direction)
+    if len(data.topology.periods) > 1 or not data.topology.links or ends is None:
         return {}
     conserving = {chain.name for chain in data.topology.chains if data.topology.conserves(chain)}
     counts = [pl.len().cast(pl.Int64).alias("packets"), total("ip_bytes").alias("bytes")]
     before, after = (
-        island_bound(tables, data, name).group_by("chain").agg(counts).collect(engine="streaming")
-        for name in ("world", "island")
+        with_chains(tables, data, name, direction).group_by("chain").agg(counts).collect(engine="streaming")
+        for name in ends
     )
     rows = before.join(after, on="chain", how="left").with_columns(pl.exclude("chain").fill_null(0)).iter_rows()
     return {

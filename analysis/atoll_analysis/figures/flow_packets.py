@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets and rates of the channels' connections, at the capture where packets arrive on the island."""
+"""Packets and rates of the channels' connections, at the capture where packets arrive."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
 import polars as pl
 
+from atoll_analysis.tables.directions import TO_ISLAND, Direction, bound, world_port
 from atoll_analysis.tables.packet_records import TCP
 from atoll_analysis.tables.slices import slices
 from atoll_analysis.tables.tables import Tables
@@ -19,7 +20,7 @@ _SECOND_NS = 10**9
 
 
 class FlowPackets(TypedDict):
-    """Connections with new payload to the island; their packets are all to the island, handshakes included."""
+    """Connections with new payload in one direction; their packets are those of this direction, handshakes included."""
 
     flows: int  # connections
     packets_p50: float  # packets of a connection, median
@@ -33,14 +34,22 @@ class FlowPackets(TypedDict):
     peak_mbit_s: float  # most new payload of a connection within a second of the run's clock
 
 
-def flow_packets(tables: Tables, port: int) -> dict[str, FlowPackets]:
+def flow_packets(
+    tables: Tables, port: int, direction: Direction = TO_ISLAND, uploading: Sequence[int] = ()
+) -> dict[str, FlowPackets]:
     """Return the figures of all connections (`all`), and of those that are no giants (`to 40 MB`).
 
-    ``port``: that of the channels' servers. Empty without an arrival capture, or without any such connection.
+    ``port``: that of the channels' servers. ``uploading``: addresses of the clients whose flows are uploads; to the
+    world the connections of these, else those of the others. Empty without an arrival capture, or without any such
+    connection.
     """
-    if tables.arrival is None:
+    arrival = tables.arrival_of(direction)
+    if arrival is None:
         return {}
-    rows = pl.concat([pl.DataFrame(schema=_SCHEMA), *_connections(tables, tables.arrival, port)])
+    channels = (pl.col("proto") == TCP) & bound(direction) & (pl.col(world_port(direction)) == port)
+    if uploading:
+        channels &= ~pl.col("dst").is_in(uploading) if direction is TO_ISLAND else pl.col("src").is_in(uploading)
+    rows = pl.concat([pl.DataFrame(schema=_SCHEMA), *_connections(tables, arrival, channels)])
     selected = {"all": rows, "to 40 MB": rows.filter(pl.col("bytes") <= GIANT_BYTES)}
     return {name: _figures(chosen) for name, chosen in selected.items() if len(chosen)}
 
@@ -48,9 +57,8 @@ def flow_packets(tables: Tables, port: int) -> dict[str, FlowPackets]:
 _SCHEMA = {"packets": pl.Int64, "bytes": pl.Int64, "span_ns": pl.Int64, "peak_bytes": pl.Int64}
 
 
-def _connections(tables: Tables, arrival: str, port: int) -> Iterator[pl.DataFrame]:
+def _connections(tables: Tables, arrival: str, channels: pl.Expr) -> Iterator[pl.DataFrame]:
     """A row for each connection, in slices that fit into memory."""
-    channels = (pl.col("proto") == TCP) & (pl.col("to_island") == 1) & (pl.col("sport") == port)
     for packets, _ in slices(tables.packets(arrival).filter(channels), pl.col("flow"), _SLICE_FLOWS):
         by_second = packets.group_by("flow", second=(pl.col("t_ns") - tables.origin_ns).floordiv(_SECOND_NS)).agg(
             packets=pl.len().cast(pl.Int64),

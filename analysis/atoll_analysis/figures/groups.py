@@ -8,16 +8,20 @@ import polars as pl
 from atoll_analysis.figures.flows import flow_classes
 from atoll_analysis.figures.observables import channel_flows
 from atoll_analysis.summary import GroupFigures, Volume
+from atoll_analysis.tables.directions import Direction
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables
 
 
-def group_figures(tables: Tables, data: RunData, volumes: Mapping[str, Volume]) -> dict[str, GroupFigures]:
-    """Return the figures of each group by name; empty without groups. ``volumes``: by client, empty: not known."""
+def group_figures(
+    tables: Tables, data: RunData, volumes_by_direction: Mapping[Direction, Mapping[str, Volume]]
+) -> dict[str, GroupFigures]:
+    """Return the figures of each group by name; empty without groups. Volumes are by client, empty: not known."""
     figures: dict[str, GroupFigures] = {}
     for load in data.experiment.traffic.groups:
         flows = tables.scan("channel_flows").filter(pl.col("client").is_in(load.clients))
         counts, mean_bytes = channel_flows(flows)
+        volumes = volumes_by_direction.get(Direction(load.direction.of_link), {})
         goodput = [volumes[client].get("goodput_mbit_s") for client in load.clients if client in volumes]
         figures[load.name] = GroupFigures(
             clients=list(load.clients),

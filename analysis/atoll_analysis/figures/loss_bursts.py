@@ -5,10 +5,11 @@ from typing import TypedDict
 
 import polars as pl
 
+from atoll_analysis.tables.directions import TO_ISLAND, Direction, direction_of
 from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
 from atoll_analysis.tables.probe_filter import is_change_probe
 from atoll_analysis.tables.run_data import RunData
-from atoll_analysis.tables.tables import Tables, island_bound
+from atoll_analysis.tables.tables import Tables, with_chains
 from atoll_analysis.tables.topology import CapturePair
 from atoll_core.experiment.residence import residence_ns
 
@@ -18,11 +19,11 @@ overflows still takes small packets, and every packet that just fits, so that it
 
 
 class LossBursts(TypedDict):
-    """What a link lost of the packets to the island that came to it within the measurement."""
+    """What a link lost of the packets in one direction that came to it within the measurement."""
 
     first: str  # the capture before the link
     last: str  # the capture behind the link
-    packets: int  # packets to the island that came to the link
+    packets: int  # packets that came to the link
     lost: int  # packets that are missing in the capture behind it
     lengths: list[list[int]]  # pairs of a burst length (packets lost in a row) and how often it occurred, ascending
     longest: int  # longest burst, in packets
@@ -31,32 +32,35 @@ class LossBursts(TypedDict):
     burst_share: float | None
 
 
-def loss_bursts(tables: Tables, data: RunData) -> dict[str, LossBursts]:
+def loss_bursts(tables: Tables, data: RunData, direction: Direction = TO_ISLAND) -> dict[str, LossBursts]:
     """Return the bursts of every link whose captures show them."""
     probes = is_change_probe(data) if data.changes else None
     by_link: dict[str, LossBursts] = {}
-    for link, pair in data.topology.links_between_captures(tables.captures):
-        sent = sent_in_measurement(tables.packets(pair.first), data, probes)
-        numbers = tables.scan("losses").filter(pl.col("link") == link.box).select("number").collect()["number"]
+    for link, pair in data.topology.links_between_captures(tables.captures, direction):
+        sent = sent_in_measurement(tables.packets(pair.first), data, probes, direction)
+        numbers = (
+            tables.scan("losses", direction).filter(pl.col("link") == link.box).select("number").collect()["number"]
+        )
         by_link[link.box] = bursts(numbers, sent.select(pl.len()).collect(engine="streaming").item(), pair)
     return by_link
 
 
-def residual_bursts(tables: Tables, data: RunData) -> dict[str, LossBursts]:
+def residual_bursts(tables: Tables, data: RunData, direction: Direction = TO_ISLAND) -> dict[str, LossBursts]:
     """Return the bursts of packets that stayed lost behind the coders of each chain, by its name.
 
     Packets are compared at the taps outside the coders, so those that were recovered are none of them, and those that
     were lost uncoded are. Only of chains that no other box changes packets of, and that did not change.
     """
-    if len(data.topology.periods) > 1 or data.window is None or not {"world", "island"} <= tables.captures.keys():
+    ends = data.topology.ends(tables.captures, direction)
+    if len(data.topology.periods) > 1 or data.window is None or ends is None:
         return {}
     by_chain: dict[str, LossBursts] = {}
-    pair = CapturePair("world", "island", ())
+    pair = CapturePair(*ends, ())
     for chain in filter(data.topology.is_coded, data.topology.chains):
         of_chain = pl.col("chain") == chain.name
-        entered, arrived = (island_bound(tables, data, capture).filter(of_chain) for capture in pair[:2])
-        sent = sent_in_measurement(entered, data, None)
-        longest_ns = sum(longest_transit_ns(link.to_island) for link in data.topology.links_of(chain))
+        entered, arrived = (with_chains(tables, data, capture, direction).filter(of_chain) for capture in ends)
+        sent = sent_in_measurement(entered, data, None, direction)
+        longest_ns = sum(longest_transit_ns(direction_of(link, direction)) for link in data.topology.links_of(chain))
         longest_ns += residence_ns(data.network, data.experiment, chain)
         lost = [packets["number"] for packets in lost_packets(sent, arrived, longest_ns)]
         numbers = pl.concat([pl.Series("number", [], pl.Int64), *lost]).sort()

@@ -10,6 +10,7 @@ import polars as pl
 
 from atoll_analysis.summary import Capture, Volume
 from atoll_analysis.tables.box_counters import SojournFigures
+from atoll_analysis.tables.directions import TO_ISLAND, Direction, bound, direction_of
 from atoll_analysis.tables.job_logs import capture_counts
 from atoll_analysis.tables.packet_records import ECHO_REQUEST, ETHERNET_HEADER_BYTES, ICMP, TCP
 from atoll_analysis.tables.probe_filter import is_probe
@@ -23,7 +24,7 @@ from atoll_core.plan.plan import Phase
 
 @dataclass(frozen=True, slots=True)
 class _Totals:
-    """Island-bound totals of one capture."""
+    """Totals of one capture in one direction."""
 
     packets: int
     ip_bytes: int
@@ -42,9 +43,15 @@ def counted_bytes(link: Link) -> pl.Expr:
     return pl.col("ip_bytes") + header_bytes
 
 
-def totals(tables: Tables, capture: str, window: Window | None = None, excluded: pl.Expr | None = None) -> _Totals:
-    """Island-bound totals of a capture, all of it or within the measurement."""
-    packets = tables.packets(capture).filter(pl.col("to_island") == 1)
+def totals(
+    tables: Tables,
+    capture: str,
+    window: Window | None = None,
+    excluded: pl.Expr | None = None,
+    direction: Direction = TO_ISLAND,
+) -> _Totals:
+    """Totals of a capture in a direction, all of it or within the measurement."""
+    packets = tables.packets(capture).filter(bound(direction))
     if window is not None:
         packets = packets.filter(pl.col("t_ns").is_between(window.start_ns, window.end_ns, closed="left"))
     if excluded is not None:
@@ -60,7 +67,13 @@ def totals(tables: Tables, capture: str, window: Window | None = None, excluded:
 
 
 def windows_over_rate(
-    tables: Tables, link: Link, link_over_time: LinkOverTime, mtu: int, lateness_max_ns: int, bucket_bytes: int = 0
+    tables: Tables,
+    link: Link,
+    link_over_time: LinkOverTime,
+    mtu: int,
+    lateness_max_ns: int,
+    bucket_bytes: int = 0,
+    direction: Direction = TO_ISLAND,
 ) -> int | None:
     """100 ms windows at the link's output port that hold more than the rate allows; None without that capture.
 
@@ -70,14 +83,15 @@ def windows_over_rate(
     than a packet may send it in place of one of the two packets. R is the highest rate that the link had within 100 ms
     of the instants at which it sent the packets of the window.
     """
-    capture = f"link-{link.box}"
+    capture = behind_link(link, direction)
     if capture not in tables.captures:
         return None
+    settings = direction_of(link, direction)
     packet = mtu + (ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0)
-    rows = tables.scan("throughput").filter((pl.col("capture") == capture) & pl.col("to_island"))
+    rows = tables.scan("throughput").filter((pl.col("capture") == capture) & bound(direction))
     sent = rows.select(pl.col("window") * WINDOW_NS + tables.origin_ns, octets=counted_bytes(link)).collect()
-    least, greatest = link.to_island.delays
-    jitter_ns = link.to_island.jitter.bound.ns if link.to_island.jitter else 0
+    least, greatest = settings.delays
+    jitter_ns = settings.jitter.bound.ns if settings.jitter else 0
     before_ns = WINDOW_NS + greatest.ns + jitter_ns
     after_ns = 2 * WINDOW_NS - least.ns + jitter_ns
     rates = (link_over_time.rate_range(begin_ns - before_ns, begin_ns + after_ns) for begin_ns in sent["window"])
@@ -90,44 +104,52 @@ def windows_over_rate(
     return int((sent["octets"].to_numpy() > allowed).sum())
 
 
-def capacity_bytes(link_over_time: LinkOverTime, link: Link, window: Window) -> float:
+def behind_link(link: Link, direction: Direction) -> str:
+    """The name of the capture at a link's output port."""
+    return f"link-{link.box}" if direction is TO_ISLAND else f"into-{link.box}"
+
+
+def capacity_bytes(link_over_time: LinkOverTime, link: Link, window: Window, direction: Direction = TO_ISLAND) -> float:
     """Return the capacity of a link for what it delivers in a time: it sends this one propagation delay earlier."""
-    delay_ns = link.to_island.delay.ns
+    delay_ns = direction_of(link, direction).delay.ns
     return link_over_time.capacity_bytes(window.start_ns - delay_ns, window.end_ns - delay_ns)
 
 
-def sent_by_link(tables: Tables, data: RunData, link: Link, window: Window) -> int | None:
-    """Return the counted bytes that the link carried to the island in the measurement, lost at the receiver or not.
+def sent_by_link(
+    tables: Tables, data: RunData, link: Link, window: Window, direction: Direction = TO_ISLAND
+) -> int | None:
+    """Return the counted bytes that the link carried in a direction in the measurement, lost at the receiver or not.
 
     Delivered packets are counted by the capture at its output port, or without one by the box (to 100 ms at both
     ends), or if it reports none by the next capture behind the link; packets lost at the receiver by the box.
     """
-    counted = in_window(tables, link.box, window).select(
+    counted = in_window(tables, link.box, window, direction).select(
         pl.col(name).max() - pl.col(name).min() for name in ("out_bytes", "lost_after_bytes")
     )
     sent, lost = counted.collect().row(0)
-    behind = {each.box: pair.last for each, pair in data.topology.links_between_captures(tables.captures)}
-    capture = f"link-{link.box}"
+    pairs = data.topology.links_between_captures(tables.captures, direction)
+    behind = {each.box: pair.last for each, pair in pairs}
+    capture = behind_link(link, direction)
     if capture not in tables.captures and sent is None:
         capture = behind.get(link.box, capture)
     if capture in tables.captures:
-        captured = totals(tables, capture, window)
+        captured = totals(tables, capture, window, direction=direction)
         sent = captured.ip_bytes
         sent += captured.packets * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
     return None if sent is None else int(sent) + int(lost or 0)
 
 
-def queue_full_s(tables: Tables, link: Link) -> float | None:
+def queue_full_s(tables: Tables, link: Link, direction: Direction = TO_ISLAND) -> float | None:
     """Return how long the queue was full: the sum of the intervals of the table ``queue`` that say so."""
-    rows = tables.scan("queue").filter(pl.col("link") == link.box)
+    rows = tables.scan("queue", direction).filter(pl.col("link") == link.box)
     count, full_s = rows.select(pl.len(), pl.col("seconds").filter("full").sum()).collect().row(0)
     return round(full_s, 9) if count else None
 
 
-def idle_s(tables: Tables, link: Link, window: Window) -> float | None:
-    """Return how long the link had nothing to send to the island within the measurement (to 100 ms at both ends)."""
+def idle_s(tables: Tables, link: Link, window: Window, direction: Direction = TO_ISLAND) -> float | None:
+    """Return how long the link had nothing to send in a direction within the measurement (to 100 ms at both ends)."""
     idle_ns = pl.col("idle_ns").max() - pl.col("idle_ns").min()
-    idle = in_window(tables, link.box, window).select(idle_ns).collect().item()
+    idle = in_window(tables, link.box, window, direction).select(idle_ns).collect().item()
     return None if idle is None else idle / 1e9
 
 
@@ -199,11 +221,13 @@ def connections(tables: Tables, data: RunData) -> int | None:
     return tables.scan("flows").filter(is_channel).select(pl.len()).collect().item()
 
 
-def client_losses(tables: Tables) -> dict[str, float]:
-    """Return the share of TCP payload that was lost between the captures `world` and `island`, by client."""
+def client_losses(
+    tables: Tables, ends: tuple[str, str] = ("world", "island"), direction: Direction = TO_ISLAND
+) -> dict[str, float]:
+    """Return the share of TCP payload that was lost between two captures, by client."""
     octets = pl.col("tcp_payload_bytes")
-    sent, arrived = (pl.when(pl.col("capture") == name).then(octets).sum() for name in ("world", "island"))
-    by_client = tables.scan("flows").group_by("client").agg(sent=sent, arrived=arrived)
+    sent, arrived = (pl.when(pl.col("capture") == name).then(octets).sum() for name in ends)
+    by_client = tables.scan("flows", direction).group_by("client").agg(sent=sent, arrived=arrived)
     losses = by_client.filter(pl.col("sent") > 0).select(
         "client", (pl.col("sent") - pl.col("arrived")) / pl.col("sent")
     )
@@ -211,15 +235,19 @@ def client_losses(tables: Tables) -> dict[str, float]:
 
 
 def host_volumes(
-    tables: Tables, hosts: tuple[Host, ...], seconds: float | None, losses: Mapping[str, float]
+    tables: Tables,
+    hosts: tuple[Host, ...],
+    seconds: float | None,
+    losses: Mapping[str, float],
+    direction: Direction = TO_ISLAND,
 ) -> dict[str, Volume]:
     """Goodput, share and presence of each of the hosts at the arrival capture; empty without such a capture.
 
     ``seconds``: duration of the measurement. ``losses``: by host, the share of TCP payload that was lost.
     """
-    if tables.arrival is None:
+    if tables.arrival_of(direction) is None:
         return {}
-    rows = {row["host"]: row for row in tables.scan("volume").collect().iter_rows(named=True)}
+    rows = {row["host"]: row for row in tables.scan("volume", direction).collect().iter_rows(named=True)}
     total_bytes = sum(rows[host.name]["goodput_bytes"] for host in hosts)
 
     def since_start(t_ns: int | None) -> float | None:

@@ -25,7 +25,7 @@ def measured_figures(path: Path, summary: Summary) -> dict[str, float | None]:
     """All figures of the run at ``path``; None: not measured. Raises RunError if an older version analysed it."""
     try:
         values = {name: read(summary) for name, (_, _, read) in FIGURES.items()}
-        values |= _figures_of_transfers(summary) | _figures_of_groups(summary)
+        values |= _figures_of_transfers(summary) | _figures_of_groups(summary) | _figures_to_world(summary)
     except KeyError as missing:
         msg = (
             f"{path}: analysed by an older version that did not compute {missing}; "
@@ -65,20 +65,31 @@ FIGURES_BY_GROUP = (
     *(f"flow time p{percent}, {sizes}" for sizes in CLASSES for percent in (50, 95)),
 )
 """Figures that each group of clients has."""
+FIGURES_BY_DIRECTION = (
+    *("queue sojourn mean", "queue sojourn p50", "queue sojourn p95", "queue sojourn p99", "queue sojourn at most"),
+    *("queue at most", "queue full", "goodput", "throughput", "utilisation", "loss", "bytes lost"),
+    *("standing queue", "standing queue height", "queue full and empty", "losses in bursts", "longest loss burst"),
+    *("mean packet", "long flows", "goodput of the main chain", "goodput of branches"),
+)
+"""Figures of the direction to the island that runs with uploads also have of the direction to the world."""
 
 _NAME = "([a-z][a-z0-9-]*)"
 _OF_TRANSFER = re.compile(rf"({'|'.join(FIGURES_BY_TRANSFER)}) of {_NAME}")
+_TO_WORLD = re.compile(rf"({'|'.join(FIGURES_BY_DIRECTION)}) to the world")
 _OF_GROUP = re.compile(rf"({'|'.join(FIGURES_BY_GROUP)}) of group {_NAME}")
 
 
 def is_figure(name: str) -> bool:
-    """Whether a run can have this figure: one of FIGURES, or ``transfer time of coded``, ``goodput of group plain``."""
+    """Whether a run can have this figure.
+
+    One of FIGURES, or ``transfer time of coded``, ``goodput of group plain``, ``goodput to the world``.
+    """
     return general_figure(name) in FIGURES
 
 
 def general_figure(name: str) -> str:
-    """Return the figure without the name of the transfer or group."""
-    of_part = _OF_TRANSFER.fullmatch(name) or _OF_GROUP.fullmatch(name)
+    """Return the figure without the name of the transfer or group, or the direction."""
+    of_part = _OF_TRANSFER.fullmatch(name) or _OF_GROUP.fullmatch(name) or _TO_WORLD.fullmatch(name)
     return of_part[1] if of_part else name
 
 
@@ -88,6 +99,11 @@ def group_of_figure(name: str) -> str | None:
     return of_group[2] if of_group else None
 
 
+def is_to_world(name: str) -> bool:
+    """Return whether a figure is one of the direction to the world, which only runs with uploads have."""
+    return _TO_WORLD.fullmatch(name) is not None
+
+
 def unit_and_digits(name: str) -> tuple[str, int]:
     """Return the unit of a figure and its digits after the point."""
     unit, digits, _ = FIGURES[general_figure(name)]
@@ -95,7 +111,7 @@ def unit_and_digits(name: str) -> tuple[str, int]:
 
 
 def figure_names(figures: Iterable[Iterable[str]]) -> list[str]:
-    """Return the names of all figures of some runs: FIGURES in their order, each with those of transfers and groups."""
+    """Return the names of all figures of some runs: FIGURES in their order, each with those of parts and directions."""
     by_part = sorted({name for names in figures for name in names} - FIGURES.keys())
     return [name for general in FIGURES for name in (general, *_of(general, by_part))]
 
@@ -104,7 +120,8 @@ def figures_of(experiment: Experiment) -> list[str]:
     """Return the names of all figures that runs of an experiment can have, in the order of :func:`figure_names`."""
     transfers = [f"{figure} of {each.name}" for each in experiment.transfers for figure in FIGURES_BY_TRANSFER]
     groups = [f"{figure} of group {load.name}" for load in experiment.traffic.groups for figure in FIGURES_BY_GROUP]
-    return figure_names([transfers, groups])
+    to_world = [f"{figure} to the world" for figure in FIGURES_BY_DIRECTION if experiment.has_uploads]
+    return figure_names([transfers, groups, to_world])
 
 
 def _of(general: str, names: Iterable[str]) -> list[str]:
@@ -132,6 +149,12 @@ def _figures_of_groups(summary: Summary) -> dict[str, float | None]:
         for group, figures in (summary.get("groups") or {}).items()
         for name in FIGURES_BY_GROUP
     }
+
+
+def _figures_to_world(summary: Summary) -> dict[str, float | None]:
+    """Figures of the direction to the world, whose keys are those of the direction to the island."""
+    figures = cast("Summary", summary.get("to_world"))
+    return {f"{name} to the world": FIGURES[name][2](figures) for name in FIGURES_BY_DIRECTION if figures}
 
 
 def _percent(share: float | None) -> float | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The large transfers of a run: each download, and their median."""
+"""The large transfers of a run: each download or upload, and their median."""
 
 import json
 import math
@@ -11,24 +11,26 @@ from typing import Any, NotRequired, TypedDict
 import polars as pl
 
 from atoll_analysis.tables.change_timeline import NEVER_NS
-from atoll_analysis.tables.job_logs import transfer_reports
+from atoll_analysis.tables.directions import Direction
+from atoll_analysis.tables.job_logs import last_line, transfer_reports
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables
 from atoll_core.experiment.experiment import ONLY_TRANSFER, Protocol, Transfer
 
 
 class Download(TypedDict):
-    """One download of a transfer."""
+    """One download or upload of a transfer."""
 
     start_s: float | None  # its start, from the start of the measurement; None: only a capture shows it
     received_bytes: int  # bytes that its receiver got
     complete: bool  # it was received in full
-    seconds: float | None  # time that it took; None: it did not complete
+    # time that it took, of an upload until the receiver's confirmation had come; None: it did not complete
+    seconds: float | None
     failure: str | None  # error that broke it off; None: no error
 
 
 class TransferFigures(TypedDict):
-    """A large transfer: one download, or several one after another."""
+    """A large transfer: one download or upload, or several one after another."""
 
     sender: str  # name of the host that sends
     receiver: str  # name of the host that receives
@@ -60,7 +62,8 @@ def transfer_figures(
     data: RunData, tables: Tables, logs: Path, transfer: Transfer, tries: int | None
 ) -> TransferFigures:
     """The figures of a transfer. ``tries``: as in the figures."""
-    sender, receiver = transfer.ends(data.network)
+    world, island = transfer.ends(data.network)
+    sender, receiver = (island, world) if transfer.is_upload else (world, island)
     downloads = _downloads(data, tables, logs, transfer)
     size_bytes, counted = transfer.size.bytes, counted_downloads(downloads)
     complete = all(download["complete"] for download in counted) if counted else None
@@ -100,14 +103,14 @@ def transfer_in_capture(tables: Tables, transfer: Transfer) -> tuple[int, float]
     Use this figure for iperf3, whose first connection to the port is for control alone: without a second one no byte
     arrived. None: no such capture.
     """
-    if tables.arrival is None:
+    direction = Direction(transfer.direction.of_link)
+    arrival = tables.arrival_of(direction)
+    if arrival is None:
         return None
     skipped_connections = 1 if transfer.tool == "iperf3" else 0
     flow = (
-        tables.scan("flows")
-        .filter(
-            (pl.col("capture") == tables.arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == transfer.port)
-        )
+        tables.scan("flows", direction)
+        .filter((pl.col("capture") == arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == transfer.port))
         .sort("first_ns")
         .slice(skipped_connections)
         .sort("goodput_bytes", descending=True)
@@ -121,8 +124,10 @@ def transfer_in_capture(tables: Tables, transfer: Transfer) -> tuple[int, float]
 
 
 def _downloads(data: RunData, tables: Tables, logs: Path, transfer: Transfer) -> list[Download]:
-    """The downloads that the receiver reported; without a report (cut short, iperf3) the one that the capture shows."""
-    reports = transfer_reports(logs, transfer.job("receive"))
+    """The downloads that the client reported; without a report (cut short, iperf3) the one that the capture shows."""
+    reports = transfer_reports(logs, transfer.client_job)
+    if reports and transfer.is_upload:
+        reports[-1] = _as_received(reports, logs, transfer)
     if reports or transfer.every:
         return [_reported(data, report) for report in reports]
     captured = transfer_in_capture(tables, transfer)
@@ -144,10 +149,24 @@ def _downloads(data: RunData, tables: Tables, logs: Path, transfer: Transfer) ->
 def _sender_seconds(logs: Path, transfer: Transfer) -> float | None:
     """The time by the report of iperf3's sender, which its receiver prints; None: it was cut short."""
     try:
-        report = json.loads((logs / f"{transfer.job('receive')}.out").read_text())
+        report = json.loads((logs / f"{transfer.client_job}.out").read_text())
         return float(report["end"]["sum_sent"]["seconds"])
     except (OSError, ValueError, KeyError):
         return None
+
+
+def _as_received(reports: Sequence[dict[str, Any]], logs: Path, transfer: Transfer) -> dict[str, Any]:
+    """Return the last report with the bytes that the server got.
+
+    Of an upload that did not complete the client knows the acknowledged bytes, which a box that ends connections may
+    hold.
+    """
+    *before, last = reports
+    server = last_line(logs / f"{transfer.server_job}.out", "done")
+    if last.get("complete") or server is None or any(not report.get("complete") for report in before):
+        return last
+    earlier_bytes = sum(int(report.get("received_bytes", 0)) for report in before)
+    return {**last, "received_bytes": max(0, int(server.get("received_bytes", 0)) - earlier_bytes)}
 
 
 def _reported(data: RunData, report: dict[str, Any]) -> Download:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from atoll_analysis.tables.directions import TO_ISLAND, Direction, direction_of
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.link_over_time import LinkOverTime, link_over_time
 from atoll_core.experiment.setting_texts import version_differences
@@ -56,10 +57,14 @@ def steering_periods(
     return tuple(periods)
 
 
-def to_island_over_time(
-    experiment: Experiment, events: Sequence[RecordedEvent], origin_ns: int, box: str
+def direction_over_time(
+    experiment: Experiment,
+    events: Sequence[RecordedEvent],
+    origin_ns: int,
+    box: str,
+    direction: Direction = TO_ISLAND,
 ) -> LinkOverTime:
-    """Return a link's direction to the island over CLOCK_REALTIME, by the changes that succeeded and its trace.
+    """Return a direction of a link over CLOCK_REALTIME, by the changes that succeeded and its trace.
 
     ``origin_ns``: the start of the load.
     """
@@ -72,7 +77,11 @@ def to_island_over_time(
     ]
     trace_ns = next((int(event["t_ns"]) for event in events if event.get("type") == "trace_start"), origin_ns)
     return link_over_time(
-        [(since_ns, state.links[index].to_island) for since_ns, state in ((origin_ns, first), *succeeded)], trace_ns
+        [
+            (since_ns, direction_of(state.links[index], direction))
+            for since_ns, state in ((origin_ns, first), *succeeded)
+        ],
+        trace_ns,
     )
 
 

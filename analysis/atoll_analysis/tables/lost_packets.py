@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from atoll_analysis.tables.directions import TO_ISLAND, Direction, bound
 from atoll_analysis.tables.run_data import RunData
 from atoll_core.experiment.experiment import LinkDirection
 
@@ -64,9 +65,11 @@ def longest_transit_ns(direction: LinkDirection) -> int:
     return direction.delays[1].ns + jitter_ns + waiting_ns + _SPARE_NS
 
 
-def sent_in_measurement(packets: pl.LazyFrame, data: RunData, probes: pl.Expr | None) -> pl.LazyFrame:
-    """The island-bound packets of a capture within the measurement, without ``probes``."""
-    packets = packets.filter(pl.col("to_island") == 1)
+def sent_in_measurement(
+    packets: pl.LazyFrame, data: RunData, probes: pl.Expr | None, direction: Direction = TO_ISLAND
+) -> pl.LazyFrame:
+    """The packets of a capture in a direction within the measurement, without ``probes``."""
+    packets = packets.filter(bound(direction))
     if data.window is not None:
         packets = packets.filter(pl.col("t_ns").is_between(data.window.start_ns, data.window.end_ns, closed="left"))
     return packets if probes is None else packets.filter(~probes)

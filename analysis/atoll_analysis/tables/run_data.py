@@ -10,15 +10,17 @@ from atoll_analysis.run_directory.directory import COMPLETED, COUNTERS_FILE, RUN
 from atoll_analysis.tables.box_counters import BoxMeasurement, Part, measurements, stalls
 from atoll_analysis.tables.change_timeline import (
     ScheduledChange,
+    direction_over_time,
     scheduled_changes,
     steering_periods,
-    to_island_over_time,
 )
+from atoll_analysis.tables.directions import TO_ISLAND, TO_WORLD, Direction
 from atoll_analysis.tables.topology import RunTopology
 from atoll_core.codec import from_json
 from atoll_core.errors import RunDirError
 from atoll_core.experiment.experiment import Experiment, Link
 from atoll_core.experiment.link_over_time import LinkOverTime
+from atoll_core.experiment.traffic import FlowDirection
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import JobSpec, Phase, Plan
 
@@ -96,24 +98,34 @@ class RunData:
         return "imported" in self.manifest
 
     @property
-    def bottleneck(self) -> Link | None:
-        """The slowest link towards the island, as :meth:`RunTopology.slowest_link` chooses it."""
+    def directions(self) -> tuple[Direction, ...]:
+        """The directions that there are figures of."""
+        return (TO_ISLAND, TO_WORLD) if self.experiment.has_uploads else (TO_ISLAND,)
+
+    @property
+    def uploading(self) -> frozenset[str]:
+        """The clients whose flows are uploads."""
+        allocated = self.experiment.allocated_channels(self.network)[0].items()
+        return frozenset(client for client, (load, _) in allocated if load.direction is FlowDirection.UPLOAD)
+
+    def bottleneck(self, direction: Direction = TO_ISLAND) -> Link | None:
+        """The slowest link in a direction, as :meth:`RunTopology.slowest_link` chooses it."""
         span = self.window or Window(0, self.experiment.duration.ns)
         return self.topology.slowest_link(
-            lambda link: self.link_over_time(link).capacity_bytes(span.start_ns, span.end_ns)
+            lambda link: self.link_over_time(link, direction).capacity_bytes(span.start_ns, span.end_ns)
         )
 
-    def link_over_time(self, link: Link) -> LinkOverTime:
-        """A link's direction to the island over CLOCK_REALTIME; without a measurement, since the load began."""
+    def link_over_time(self, link: Link, direction: Direction = TO_ISLAND) -> LinkOverTime:
+        """A link's direction over CLOCK_REALTIME; without a measurement, since the load began."""
         origin_ns = self.window.start_ns if self.window else 0
-        return to_island_over_time(self.experiment, self.events, origin_ns, link.box)
+        return direction_over_time(self.experiment, self.events, origin_ns, link.box, direction)
 
     def of_type(self, kind: str) -> tuple[Mapping[str, Any], ...]:
         """Events of one type, in order."""
         return tuple(event for event in self.events if event.get("type") == kind)
 
     def direction(self, link: Link, name: str) -> Part | None:
-        """A link's measurement of a direction, ``to_island`` or ``to_world``, between the marks."""
+        """A link's measurement of a direction between the marks."""
         parts = (part for box in self.measurements if box.box == link.box for part in box.parts)
         return next((part for part in parts if part.name == name), None)
 

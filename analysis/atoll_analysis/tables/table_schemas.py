@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from atoll_analysis.tables.box_counters import COUNTER_CAUSES
+from atoll_analysis.tables.directions import TO_WORLD, table_name
 from atoll_analysis.tables.packet_records import SCHEMA
 from atoll_core.errors import RunDirError
 
@@ -121,7 +122,7 @@ _CAUSE_MEANINGS = {
     "unsent": "the network interface did not take the packet",
 }
 
-TABLES: Mapping[str, TableSchema] = {
+_TABLES: dict[str, TableSchema] = {
     "packets-<capture>": TableSchema(
         "a packet of one capture, in the order of the capture. `packets-arrived`: where chains have captures of their "
         "own at the island, the packets that reached the island through each chain, at that chain's last capture; "
@@ -166,7 +167,7 @@ TABLES: Mapping[str, TableSchema] = {
                 "connections of the channels that are open at its end: from their first packet to the server's last "
                 "new payload or first FIN, whichever is later"
             ),
-            "receiving": _integer("connections with payload to the island within the window"),
+            "receiving": _integer("connections with payload within the window, in the direction of the client's load"),
         },
     ),
     "volume": TableSchema(
@@ -242,11 +243,11 @@ TABLES: Mapping[str, TableSchema] = {
             "channel": _integer("number of the channel"),
             "flow": _integer("number of the flow in its channel, from 0"),
             "server": _text("name of the server"),
-            "size_bytes": _integer("payload that the client requested"),
-            "received_bytes": _integer("payload that came"),
+            "size_bytes": _integer("payload that the client requested, or of an upload announced"),
+            "received_bytes": _integer("payload that came, or of an upload that the server has confirmed"),
             "start_ns": _integer("when the client began to connect"),
             "connected_ns": _integer("when it was connected; null: never"),
-            "first_byte_ns": _integer("when the first byte of payload came; null: never"),
+            "first_byte_ns": _integer("when the first byte of payload came; null: never, or an upload"),
             "end_ns": _integer("when the flow ended"),
             "outcome": _text("`completed`, `cut` by the end of the run, or `failed:` and the error's name"),
             "client": _text("name of the client"),
@@ -275,6 +276,15 @@ TABLES: Mapping[str, TableSchema] = {
             "goodput_bytes": _GOODPUT,
         },
     ),
+}
+TABLES: Mapping[str, TableSchema] = {
+    **_TABLES,
+    **{
+        table_name(name, TO_WORLD): TableSchema(
+            f"as `{name}`, of the direction to the world; only of runs with uploads", _TABLES[name].columns
+        )
+        for name in ("flows", "volume", "queue", "losses", "chains")
+    },
 }
 """By the name of the file in tables/, without .parquet."""
 

@@ -15,6 +15,14 @@ from atoll_analysis.run_directory.atomic_files import replacing, write_errors
 from atoll_analysis.run_directory.directory import COUNTERS_FILE, RunDir
 from atoll_analysis.run_directory.scratch import scratch_folder
 from atoll_analysis.tables.change_timeline import NEVER_NS
+from atoll_analysis.tables.directions import (
+    TO_ISLAND,
+    Direction,
+    bound,
+    direction_of,
+    table_name,
+    world_port,
+)
 from atoll_analysis.tables.job_logs import box_table, channel_flow_table, ping_table, udp_table
 from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
 from atoll_analysis.tables.packet_records import TCP, UDP, Decoded, decode, scan_records
@@ -45,10 +53,15 @@ class Tables:
     origin_ns: int  # where window 0 begins
     captures: Mapping[str, Decoded]
     arrival: str | None  # the packets that count as "have reached the island": a capture's, MERGED_ARRIVALS, or None
+    arrival_to_world: str | None = None  # likewise the world; None, too, of runs without uploads
 
-    def scan(self, name: str) -> pl.LazyFrame:
+    def arrival_of(self, direction: Direction) -> str | None:
+        """The packets that count as "have reached the end" in a direction."""
+        return self.arrival if direction is TO_ISLAND else self.arrival_to_world
+
+    def scan(self, name: str, direction: Direction = TO_ISLAND) -> pl.LazyFrame:
         """One table, lazily."""
-        return pl.scan_parquet(self.folder / f"{name}.parquet", glob=False)
+        return pl.scan_parquet(self.folder / f"{table_name(name, direction)}.parquet", glob=False)
 
     def packets(self, capture: str) -> pl.LazyFrame:
         """The packets of one capture, lazily."""
@@ -64,21 +77,26 @@ def build_tables(run: RunDir, data: RunData, binary: Path) -> Tables:
         run.tables.mkdir(exist_ok=True)
     decoded = _decode_all(run, data, binary)
     origin = data.window.start_ns if data.window else _first_packet_ns(run, decoded)
-    tables = Tables(run.tables, origin, decoded, _arrival(run, data, decoded))
+    arrivals = [_arrival(run, data, decoded, direction) for direction in data.directions]
+    tables = Tables(run.tables, origin, decoded, *arrivals)
     with scratch_folder(run.tables, _SCRATCH) as scratch:
         _write(tables, "pings", ping_table(run.logs, scratch))
         _write(tables, "boxes", box_table(run.path / COUNTERS_FILE, scratch))
         if data.experiment.udp is not None:
             _write(tables, "udp", udp_table(run.logs, scratch))
         _write(tables, "throughput", _throughput(tables, scratch))
-        _write(tables, "flows", _flows(tables, data, scratch))
+        for direction in data.directions:
+            _write(tables, table_name("flows", direction), _flows(tables, data, scratch, direction))
         _write(tables, "concurrent", _concurrent(tables, data, _channel_flows(run, data), scratch))
-        _write(tables, "losses", _losses(tables, data, scratch))
-        if tables.arrival is not None and data.topology.has_branches:
-            _write(tables, "chains", _chains(tables, data, scratch))
-    _write(tables, "queue", _queue(tables, data))
+        for direction in data.directions:
+            _write(tables, table_name("losses", direction), _losses(tables, data, scratch, direction))
+            if tables.arrival_of(direction) is not None and data.topology.has_branches:
+                _write(tables, table_name("chains", direction), _chains(tables, data, scratch, direction))
+    for direction in data.directions:
+        _write(tables, table_name("queue", direction), _queue(tables, data, direction))
     _write(tables, "channel_flows", _channel_flows(run, data))
-    _write(tables, "volume", _volume(tables, data))
+    for direction in data.directions:
+        _write(tables, table_name("volume", direction), _volume(tables, data, direction))
     return tables
 
 
@@ -114,20 +132,25 @@ def _within(span: Sequence[int]) -> pl.Expr:
     return pl.col("t_ns").is_between(first_ns, last_ns)
 
 
-def _arrival(run: RunDir, data: RunData, decoded: Mapping[str, Decoded]) -> str | None:
+def _arrival(run: RunDir, data: RunData, decoded: Mapping[str, Decoded], direction: Direction) -> str | None:
     """The capture of all chains; where they have several, these make a table of their own."""
-    captures = dict.fromkeys(data.topology.arrival_capture(chain, decoded) for chain in data.topology.chains)
+
+    def of_chain(chain: Chain) -> str | None:
+        return data.topology.arrival_capture(chain, decoded, direction)
+
+    captures = dict.fromkeys(map(of_chain, data.topology.chains))
     if len(captures) == 1:
         return next(iter(captures))
-    arrival_of_chain = _carrier(data, lambda chain: data.topology.arrival_capture(chain, decoded) or "")
+    arrival_of_chain = _carrier(data, lambda chain: of_chain(chain) or "")
     frames = [
         _with_ends(_packets(run, name)).filter(arrival_of_chain == name).drop("world_end", "island_end")
         for name in captures
         if name is not None
     ]
+    name = table_name(MERGED_ARRIVALS, direction)
     with scratch_folder(run.tables, _SCRATCH) as scratch:
-        _replace(merged(frames, scratch, _SLICE_PACKETS), run.tables / f"packets-{MERGED_ARRIVALS}.parquet")
-    return MERGED_ARRIVALS
+        _replace(merged(frames, scratch, _SLICE_PACKETS), run.tables / f"packets-{name}.parquet")
+    return name
 
 
 def _with_ends(packets: pl.LazyFrame) -> pl.LazyFrame:
@@ -173,17 +196,17 @@ def _by_chain(data: RunData, label: Callable[[Chain], str], proto: pl.Expr, t_ns
     return name
 
 
-def island_bound(tables: Tables, data: RunData, capture: str) -> pl.LazyFrame:
-    """The island-bound packets of a capture, with the name of the chain that carried each in ``chain``."""
-    packets = _with_ends(tables.packets(capture)).filter(pl.col("to_island") == 1)
+def with_chains(tables: Tables, data: RunData, capture: str, direction: Direction = TO_ISLAND) -> pl.LazyFrame:
+    """The packets of a capture in a direction, with the name of the chain that carried each in ``chain``."""
+    packets = _with_ends(tables.packets(capture)).filter(bound(direction))
     return packets.with_columns(chain=_carrier(data, lambda chain: chain.name))
 
 
-def in_window(tables: Tables, box: str, window: Window) -> pl.LazyFrame:
-    """The island-bound counters of a link box within the measurement."""
+def in_window(tables: Tables, box: str, window: Window, direction: Direction = TO_ISLAND) -> pl.LazyFrame:
+    """The counters of a link box in a direction within the measurement."""
     return tables.scan("boxes").filter(
         (pl.col("box") == box)
-        & (pl.col("part") == "to_island")
+        & (pl.col("part") == direction)
         & pl.col("t_ns").is_between(window.start_ns, window.end_ns)
     )
 
@@ -215,7 +238,8 @@ def masked(expression: pl.Expr, where: pl.Expr) -> pl.Expr:
 
 def _captures(tables: Tables) -> list[str]:
     """Every capture that there are packets of, sorted by name."""
-    return sorted({*tables.captures, *([tables.arrival] if tables.arrival else [])})
+    arrivals = {name for name in (tables.arrival, tables.arrival_to_world) if name}
+    return sorted({*tables.captures, *arrivals})
 
 
 def _window(tables: Tables, instant: str = "t_ns") -> pl.Expr:
@@ -238,14 +262,14 @@ def _throughput(tables: Tables, scratch: Path) -> pl.LazyFrame:
     return parts.table()
 
 
-def _flows(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
-    parts = Parts(scratch, "flows", TABLES["flows"].empty())
+def _flows(tables: Tables, data: RunData, scratch: Path, direction: Direction) -> pl.LazyFrame:
+    parts = Parts(scratch, table_name("flows", direction), TABLES["flows"].empty())
     names = pl.col("server", "client").replace_strict(_host_names(data), default=None, return_dtype=pl.String)
     transport = (pl.col("proto") == TCP) | ((pl.col("proto") == UDP) & ~is_probe())
-    for name in _captures(tables):
+    for name in data.topology.captures_of(_captures(tables), direction):
         waiting: list[pl.DataFrame] = []  # flows that some of a later slice may precede
         for packets, later_ns in slices(tables.packets(name).filter(transport), pl.col("flow"), _SLICE_FLOWS):
-            rows = _flow_rows(packets, one_way=name in data.topology.one_way_captures)
+            rows = _flow_rows(packets, direction, one_way=name in data.topology.one_way_captures)
             rows = pl.concat([*waiting, rows]).sort("first_ns", "flow")
             ready = pl.lit(value=True) if later_ns is None else pl.col("first_ns") < later_ns
             waiting = [rows.filter(~ready)]
@@ -253,22 +277,22 @@ def _flows(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
     return parts.table()
 
 
-def _flow_rows(packets: pl.LazyFrame, *, one_way: bool) -> pl.DataFrame:
+def _flow_rows(packets: pl.LazyFrame, direction: Direction, *, one_way: bool) -> pl.DataFrame:
     """Packets of TCP and UDP, a row a flow. They are read thrice, one after the other: at once takes more memory.
 
     ``one_way``: acknowledgements to the world were not captured. A connection then has ended when its FIN and all
     payload before it were captured.
     """
-    to_island, tcp = pl.col("to_island") == 1, pl.col("proto") == TCP
+    to_island, forward, tcp = pl.col("to_island") == 1, bound(direction), pl.col("proto") == TCP
     arrived = pl.when(tcp).then("new_payload_bytes").otherwise("payload_bytes")
     fin, reset = (pl.col("tcp_flags") & flag != 0 for flag in (_FIN, _RST))
     after_fin = (pl.col("seq").cast(pl.Int64) + pl.col("payload_bytes") + 1) % 2**32
     # To compare acknowledgements within the groups would take all packets into memory.
-    ends = packets.filter(to_island & fin & tcp).group_by("flow").agg(end=after_fin.max()).collect(engine="streaming")
+    ends = packets.filter(forward & fin & tcp).group_by("flow").agg(end=after_fin.max()).collect(engine="streaming")
     acknowledged = (
-        _acknowledged_by_payload(packets.filter(to_island & tcp))
+        _acknowledged_by_payload(packets.filter(forward & tcp))
         if one_way
-        else packets.filter(~to_island & ~reset & tcp).select("flow", end=pl.col("ack").cast(pl.Int64))
+        else packets.filter(~forward & ~reset & tcp).select("flow", end=pl.col("ack").cast(pl.Int64))
     )
     last = acknowledged.join(ends.lazy(), on=["flow", "end"], how="semi").select("flow").unique()
     ended = last.collect(engine="streaming")
@@ -279,10 +303,10 @@ def _flow_rows(packets: pl.LazyFrame, *, one_way: bool) -> pl.DataFrame:
         client=pl.when(to_island).then("dst").otherwise("src").min(),
         first_ns=pl.col("t_ns").min(),
         last_ns=pl.col("t_ns").max(),
-        packets=to_island.cast(pl.Int64).sum(),
-        ip_bytes=total("ip_bytes", to_island),
-        tcp_payload_bytes=total("payload_bytes", to_island & tcp),
-        goodput_bytes=masked(arrived, to_island).cast(pl.Int64).sum(),
+        packets=forward.cast(pl.Int64).sum(),
+        ip_bytes=total("ip_bytes", forward),
+        tcp_payload_bytes=total("payload_bytes", forward & tcp),
+        goodput_bytes=masked(arrived, forward).cast(pl.Int64).sum(),
     )
     return (
         flows.collect(engine="streaming")
@@ -331,19 +355,32 @@ def _concurrent(tables: Tables, data: RunData, flows: pl.LazyFrame, scratch: Pat
     first, last = spans.table().select(pl.col("first").min(), pl.col("last").max()).collect(engine="streaming").row(0)
     still_open = 0
     for begin in range(first, last + 1, _SLICE_WINDOWS) if first is not None else ():  # without any flow there is none
-        rows = _open_in(tables, range(begin, min(begin + _SLICE_WINDOWS, last + 1)), spans.table(), packets)
+        windows = range(begin, min(begin + _SLICE_WINDOWS, last + 1))
+        rows = _open_in(tables, windows, spans.table(), packets, _has_payload(data))
         rows = rows.with_columns(pl.col("open").cum_sum() + still_open).collect(engine="streaming")
         parts.append(rows.lazy())
         still_open = rows["open"].item(-1)
     return parts.table()
 
 
-def _open_in(tables: Tables, windows: range, spans: pl.LazyFrame, packets: pl.LazyFrame) -> pl.LazyFrame:
+def _has_payload(data: RunData) -> pl.Expr:
+    """Whether a channel's packet has payload in the direction of the client's load."""
+    payload, to_island = pl.col("payload_bytes") > 0, pl.col("to_island") == 1
+    uploading = [int(host.address) for host in data.network.hosts if host.name in data.uploading]
+    if not uploading:
+        return to_island & payload
+    return payload & pl.when(to_island).then(~pl.col("dst").is_in(uploading)).otherwise(pl.col("src").is_in(uploading))
+
+
+def _open_in(
+    tables: Tables, windows: range, spans: pl.LazyFrame, packets: pl.LazyFrame, has_payload: pl.Expr
+) -> pl.LazyFrame:
     """Of each of these windows: window, open (how many more connections than in the one before), receiving."""
     begin_ns, end_ns = (tables.origin_ns + window * WINDOW_NS for window in (windows.start, windows.stop))
     within = pl.col("t_ns").is_between(begin_ns, end_ns, closed="left")
-    payload = within & (pl.col("to_island") == 1) & (pl.col("payload_bytes") > 0)
-    receiving = packets.filter(payload).group_by(window=_window(tables)).agg(receiving=pl.col("flow").n_unique())
+    receiving = (
+        packets.filter(within & has_payload).group_by(window=_window(tables)).agg(receiving=pl.col("flow").n_unique())
+    )
     first, last = (
         spans.filter(pl.col(end).is_between(windows.start, windows.stop, closed="left"))
         .group_by(window=end)
@@ -357,9 +394,9 @@ def _open_in(tables: Tables, windows: range, spans: pl.LazyFrame, packets: pl.La
     return rows.select("window", open=pl.col("first") - pl.col("last"), receiving=pl.col("receiving"))
 
 
-def _chains(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
-    arrived = island_bound(tables, data, tables.arrival or "")
-    parts = Parts(scratch, "chains", TABLES["chains"].empty())
+def _chains(tables: Tables, data: RunData, scratch: Path, direction: Direction) -> pl.LazyFrame:
+    arrived = with_chains(tables, data, tables.arrival_of(direction) or "", direction)
+    parts = Parts(scratch, table_name("chains", direction), TABLES["chains"].empty())
     for chain in sorted({chain.name for chain in data.topology.chains}):
         for packets, _ in slices(arrived.filter(pl.col("chain") == chain), _window(tables), _SLICE_WINDOWS):
             sums = packets.group_by(window=_window(tables)).agg(
@@ -371,27 +408,28 @@ def _chains(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
     return parts.table()
 
 
-def _losses(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
-    parts = Parts(scratch, "losses", TABLES["losses"].empty())
+def _losses(tables: Tables, data: RunData, scratch: Path, direction: Direction) -> pl.LazyFrame:
+    parts = Parts(scratch, table_name("losses", direction), TABLES["losses"].empty())
     probes = is_change_probe(data) if data.changes else None
-    for link, (first, last, _) in data.topology.links_between_captures(tables.captures):
-        sent = sent_in_measurement(tables.packets(first), data, probes)
-        arrived = tables.packets(last).filter(pl.col("to_island") == 1)
-        for lost in lost_packets(sent, arrived, longest_transit_ns(link.to_island)):
+    for link, (first, last, _) in data.topology.links_between_captures(tables.captures, direction):
+        sent = sent_in_measurement(tables.packets(first), data, probes, direction)
+        arrived = tables.packets(last).filter(bound(direction))
+        for lost in lost_packets(sent, arrived, longest_transit_ns(direction_of(link, direction))):
             rows = lost.lazy().with_columns(pl.col("ip_bytes").cast(pl.Int64), link=pl.lit(link.box))
             parts.append(rows.select(TABLES["losses"].columns.keys()))
     return parts.table()
 
 
-def _queue(tables: Tables, data: RunData) -> pl.LazyFrame:
+def _queue(tables: Tables, data: RunData, direction: Direction) -> pl.LazyFrame:
     intervals = [TABLES["queue"].empty()]
     if data.window is None:
         return intervals[0]
     for link in data.topology.links:
-        counters = in_window(tables, link.box, data.window)
-        rows = queue_intervals(
-            counters, data.link_over_time(link), full_size_bytes(data, link), standing_window_s(data)
+        counters, link_over_time = (
+            in_window(tables, link.box, data.window, direction),
+            data.link_over_time(link, direction),
         )
+        rows = queue_intervals(counters, link_over_time, full_size_bytes(data, link), standing_window_s(data))
         intervals.append(rows.lazy().select(pl.lit(link.box).alias("link"), pl.all()))
     return pl.concat(intervals)
 
@@ -413,11 +451,12 @@ def _channel_flows(run: RunDir, data: RunData) -> pl.LazyFrame:
     )
 
 
-def _volume(tables: Tables, data: RunData) -> pl.LazyFrame:
-    if tables.arrival is None:
+def _volume(tables: Tables, data: RunData, direction: Direction) -> pl.LazyFrame:
+    arrival = tables.arrival_of(direction)
+    if arrival is None:
         return TABLES["volume"].empty()
-    to_island = tables.packets(tables.arrival).filter(pl.col("to_island") == 1)
-    packets = to_island.filter(~_is_transfer_between_hosts_of_the_load(data))
+    arrived = tables.packets(arrival).filter(bound(direction))
+    packets = arrived.filter(~_is_transfer_between_hosts_of_the_load(data, direction))
     payload = (pl.col("proto") == TCP) & (pl.col("new_payload_bytes") > 0)
     window = data.window or Window(0, NEVER_NS)
     measured = pl.col("t_ns").is_between(window.start_ns, window.end_ns, closed="left")
@@ -447,11 +486,11 @@ def _volume(tables: Tables, data: RunData) -> pl.LazyFrame:
     )
 
 
-def _is_transfer_between_hosts_of_the_load(data: RunData) -> pl.Expr:
-    """Whether an island-bound packet belongs to a transfer from a world server or to an island client."""
+def _is_transfer_between_hosts_of_the_load(data: RunData, direction: Direction) -> pl.Expr:
+    """Whether a packet of a direction belongs to a transfer from or to a world server or an island client."""
     load_hosts = {host.name for hosts in traffic_hosts(data) for host in hosts}
     ports = [each.port for each in data.experiment.all_transfers if load_hosts & {each.sender, each.receiver}]
-    return (pl.col("proto") == TCP) & pl.col("sport").is_in(ports)
+    return (pl.col("proto") == TCP) & pl.col(world_port(direction)).is_in(ports)
 
 
 def _host_names(data: RunData) -> dict[int, str]:

@@ -8,13 +8,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from atoll_analysis.tables.change_timeline import NEVER_NS
+from atoll_analysis.tables.directions import TO_ISLAND, TO_WORLD, Direction
 from atoll_core.experiment.experiment import Chain, Experiment, Link, Protocol
 from atoll_core.lab.network import Host, Network
 from atoll_core.plan.plan import CapturePoint
 
 
 class CapturePair(NamedTuple):
-    """Two captures, from world to island, and the boxes that packets pass between them."""
+    """Two captures, and the boxes that packets pass between them, in the order in which packets pass them."""
 
     first: str
     last: str
@@ -51,7 +52,7 @@ class RunTopology:
         return tuple(dict.fromkeys(link for chain in self.experiment.all_chains for link in self.links_of(chain)))
 
     def slowest_link(self, capacity_bytes: Callable[[Link], float]) -> Link | None:
-        """The slowest link towards the island of the chain that the run begins with; if it has none, of all chains.
+        """The slowest link of the chain that the run begins with; if it has none, of all chains.
 
         It has the least capacity over the run, ``capacity_bytes`` of a link.
         """
@@ -94,24 +95,42 @@ class RunTopology:
         one_way = {tap.name for tap in self.network.taps if tap.to_island_only}
         return frozenset(name for tap, name in self.tap_captures.items() if tap in one_way)
 
-    def arrival_capture(self, chain: Chain, captures: Collection[str]) -> str | None:
-        """The capture that shows which packets reached the island through a chain.
+    def arrival_capture(self, chain: Chain, captures: Collection[str], direction: Direction = TO_ISLAND) -> str | None:
+        """The capture that shows which packets reached the end of a chain in a direction.
 
         The last tap behind its last link; without one, what leaves the link. Of a chain without a link its last tap,
         if another is before it.
         """
-        taps = self.tap_captures
+        taps, hops, behind = self.tap_captures, chain.hops, "link"
         links = [link.box for link in self.links_of(chain)]
-        passed_taps = [hop for hop in chain.hops if hop in taps]
-        hops_behind = chain.hops[chain.hops.index(links[-1]) :] if links else passed_taps[1:]
-        names = [taps[hop] for hop in reversed(hops_behind) if hop in taps] + [f"link-{box}" for box in reversed(links)]
+        if direction is TO_WORLD:
+            taps = {tap: name for tap, name in taps.items() if name not in self.one_way_captures}
+            hops, links, behind = hops[::-1], links[::-1], "into"
+        passed_taps = [hop for hop in hops if hop in taps]
+        hops_behind = hops[hops.index(links[-1]) :] if links else passed_taps[1:]
+        names = [taps[hop] for hop in reversed(hops_behind) if hop in taps]
+        names += [f"{behind}-{box}" for box in reversed(links)]
         return next((name for name in names if name in captures), None)
 
-    def capture_pairs(self, captures: Collection[str]) -> Iterator[CapturePair]:
+    def ends(self, captures: Collection[str], direction: Direction = TO_ISLAND) -> tuple[str, str] | None:
+        """The captures world and island, in the order in which packets pass them; None: one has no such packets."""
+        if not {"world", "island"} <= set(self.captures_of(captures, direction)):
+            return None
+        return ("world", "island") if direction is TO_ISLAND else ("island", "world")
+
+    def captures_of(self, captures: Collection[str], direction: Direction) -> tuple[str, ...]:
+        """Those of ``captures`` that have packets of a direction."""
+        return tuple(name for name in captures if direction is TO_ISLAND or name not in self.one_way_captures)
+
+    def capture_pairs(self, captures: Collection[str], direction: Direction = TO_ISLAND) -> Iterator[CapturePair]:
         """Return pairs of ``captures`` with the boxes between them, all of which conserve packets.
 
         They are neighbours on every chain that passes one of them, so both see the packets of the same chains.
         """
+        for pair in self._pairs_to_island(self.captures_of(captures, direction)):
+            yield pair if direction is TO_ISLAND else CapturePair(pair.last, pair.first, pair.boxes[::-1])
+
+    def _pairs_to_island(self, captures: Collection[str]) -> Iterator[CapturePair]:
         end = ("", ())
         boxes_between: dict[tuple[str, str], dict[str, None]] = {}
         for chain in self.chains:
@@ -123,10 +142,12 @@ class RunTopology:
             if first and last and firsts[first] == lasts[last] == 1 and conserving.issuperset(boxes):
                 yield CapturePair(first, last, tuple(boxes))
 
-    def links_between_captures(self, captures: Collection[str]) -> Iterator[tuple[Link, CapturePair]]:
+    def links_between_captures(
+        self, captures: Collection[str], direction: Direction = TO_ISLAND
+    ) -> Iterator[tuple[Link, CapturePair]]:
         """Return the links that are the only one between two such captures, each with its pair."""
         links = {link.box: link for link in self.links}
-        for pair in self.capture_pairs(captures):
+        for pair in self.capture_pairs(captures, direction):
             passed_links = [links[box] for box in pair.boxes if box in links]
             if len(passed_links) == 1:
                 yield passed_links[0], pair

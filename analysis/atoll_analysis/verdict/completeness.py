@@ -43,7 +43,9 @@ def judge_completeness(summary: Summary) -> Iterator[Finding]:
 
 def _never_seen(summary: Summary) -> Iterator[Finding]:
     servers, flows = summary["servers"], summary["flows_completed"]
-    unseen = ", ".join(name for name, volume in servers.items() if not volume["goodput_bytes"])
+    uploaded = summary["to_world"]["servers"] if "to_world" in summary else {}
+    seen = {name for volumes in (servers, uploaded) for name, volume in volumes.items() if volume["goodput_bytes"]}
+    unseen = ", ".join(name for name in servers if name not in seen)
     if unseen and flows > _FLOWS_PER_SERVER * len(servers):
         text = (
             f"the captures have no TCP payload from {unseen}, although {flows} flows completed; `atoll trace` shows "
@@ -55,11 +57,13 @@ def _never_seen(summary: Summary) -> Iterator[Finding]:
 def _silences(summary: Summary) -> Iterator[Finding]:
     loss = summary.get("path_loss") or 0.0
     for silence, is_certain in judge_silences(summary.get("silences", ()), len(summary["clients"]), loss):
-        yield Finding(FindingCode.HOST_SILENT, _silence_text(silence, loss), is_reason=is_certain)
+        text = _silence_text(silence, loss, has_uploads="to_world" in summary)
+        yield Finding(FindingCode.HOST_SILENT, text, is_reason=is_certain)
 
 
-def _silence_text(silence: SilenceFigures, loss: float) -> str:
+def _silence_text(silence: SilenceFigures, loss: float, *, has_uploads: bool) -> str:
     came, waiting = ("reached", "channel") if silence["is_client"] else ("came from", "flow")
+    came = "of a flow was seen at" if has_uploads else came
     tries = silence["tries"] if silence["successive"] >= CAVEAT_TRIES else 0  # fewer may be one burst of losses
     return (
         f"no TCP payload {came} {silence['host']} from {silence['from_s']:.1f} s to {silence['to_s']:.1f} s, though "

@@ -9,6 +9,7 @@ the same on both sides of that box, proves what passes it: docs/decisions/0030-c
 from collections.abc import Sequence
 from typing import TypedDict
 
+from atoll_analysis.tables.directions import TO_ISLAND, TO_WORLD, Direction
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
 from atoll_core.plural import counted, listed
 
@@ -16,11 +17,11 @@ _SHOWN = 3  # pairs of hosts, that a reason names at most
 
 
 class Section(TypedDict):
-    """Part of a chain between two captures, in which only links may lose packets. Bytes are IP bytes to the island."""
+    """Part of a chain between two captures, in which only links may lose packets. Bytes are IP bytes of a direction."""
 
     first: str  # its first capture
     last: str  # its last capture
-    boxes: list[str]  # boxes between the two, from world to island
+    boxes: list[str]  # boxes between the two, in the order in which packets pass them
     links: list[str]  # those of them that are links
     declared: list[str]  # those of them whose description declares that they conserve packets
     captured_bytes: int  # bytes that the first capture has and the last does not
@@ -29,15 +30,16 @@ class Section(TypedDict):
 
 
 class Payload(TypedDict):
-    """TCP payload to the island, each byte once, of connections whose chain has boxes that do not conserve packets."""
+    """TCP payload of a direction, each byte once, of connections whose chain has boxes that do not conserve packets."""
 
     boxes: list[str]  # boxes that do not conserve packets
     lossy: list[str]  # those of them that are declared not to conserve payload either: both captures are not compared
     world_bytes: int  # TCP payload in the capture `world`
     island_bytes: int  # TCP payload in the capture `island`
-    open_connections: int  # connections that had not ended at the island
+    open_connections: int  # connections that had not ended at the capture that they pass last
     held_bytes_max: int  # upper bound of the payload that boxes can hold of these connections
-    received_bytes: int | None  # payload that the channels' clients received, by their own logs; None: no log
+    # payload that the channels' clients received, or that servers confirmed to them, by the clients' logs; None: no log
+    received_bytes: int | None
     wrong: list[str]  # disagreements in words, by server (with its port) and client
 
 
@@ -83,15 +85,16 @@ def compared_links(sections: Sequence[Section]) -> list[str]:
     return list(dict.fromkeys(link for section in sections for link in section["links"]))
 
 
-def proofs(sections: Sequence[Section], payload: Payload | None) -> list[str]:
+def proofs(sections: Sequence[Section], payload: Payload | None, direction: Direction = TO_ISLAND) -> list[str]:
     """The losses that captures prove, a line each."""
     lines = [_proof(section) for section in sections if agrees(section)]
     if payload is not None and not payload["wrong"] and not payload.get("lossy"):
-        missing = payload["world_bytes"] - payload["island_bytes"]
+        missing = abs(payload["world_bytes"] - payload["island_bytes"])
         suffix = f", {missing} remain of {counted(payload['open_connections'], 'open connection')}" if missing else ""
-        clients = "; clients received all bytes that arrived" if payload["received_bytes"] is not None else ""
-        lines.append(f"{_payload_text(payload)}{suffix}{clients}")
-    return lines
+        confirmed = "clients received" if direction is TO_ISLAND else "servers confirmed"
+        ends = f"; {confirmed} all bytes that arrived" if payload["received_bytes"] is not None else ""
+        lines.append(f"{_payload_text(payload, direction)}{suffix}{ends}")
+    return lines if direction is TO_ISLAND else [f"to the world, {line}" for line in lines]
 
 
 def _proof(section: Section) -> str:
@@ -103,14 +106,17 @@ def _proof(section: Section) -> str:
     return f"{captures} are equal to the byte{boxes_text}"
 
 
-def _payload_text(payload: Payload) -> str:
-    entered, arrived = counted(payload["world_bytes"], "byte"), payload["island_bytes"]
-    return f"TCP payload through {', '.join(payload['boxes'])}: {entered} entered, {arrived} arrived"
+def _payload_text(payload: Payload, direction: Direction) -> str:
+    entered, arrived = payload["world_bytes"], payload["island_bytes"]
+    if direction is TO_WORLD:
+        entered, arrived = arrived, entered
+    return f"TCP payload through {', '.join(payload['boxes'])}: {counted(entered, 'byte')} entered, {arrived} arrived"
 
 
-def judge_unproven(payload: Payload | None) -> list[Finding]:
+def judge_unproven(payload: Payload | None, direction: Direction = TO_ISLAND) -> list[Finding]:
     """Return a finding if boxes are declared not to conserve payload, so that its arrival is not proven."""
     if payload is None or not payload.get("lossy"):  # absent from what older versions analysed
         return []
-    text = f"{_payload_text(payload)}; {listed(payload['lossy'], 'and')} may lose some (conserves_payload: false)"
+    lossy = f"{listed(payload['lossy'], 'and')} may lose some (conserves_payload: false)"
+    text = f"{_payload_text(payload, direction)}; {lossy}"
     return [caveat(FindingCode.PAYLOAD_UNPROVEN, text)]

@@ -38,6 +38,7 @@ def _import_notes(data: RunData, tables: Tables, summary: Summary) -> Iterator[s
 
 def _measurement_notes(data: RunData, tables: Tables, summary: Summary) -> Iterator[str]:
     yield from _arrivals(data, tables)
+    yield from _arrivals_to_world(data, tables)
     yield from _one_way(data, tables)
     yield from _links(data, tables, summary)
     yield from _boxes(data)
@@ -80,6 +81,12 @@ def _arrivals(data: RunData, tables: Tables) -> Iterator[str]:
             yield f"no tap captures the island traffic of chain {uncaptured}: its traffic is missing from all figures"
     elif "island" not in tables.captures:
         yield f"no island tap: throughput and goodput were computed from capture {tables.arrival}, behind the link"
+
+
+def _arrivals_to_world(data: RunData, tables: Tables) -> Iterator[str]:
+    """Return a note if uploads were not captured where they arrive."""
+    if data.experiment.has_uploads and tables.arrival_to_world is None:
+        yield "no capture shows what reaches the world: throughput, goodput and shares of uploads were not measured"
 
 
 def _one_way(data: RunData, tables: Tables) -> Iterator[str]:

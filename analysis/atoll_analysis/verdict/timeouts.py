@@ -2,7 +2,7 @@
 """Waits for silent hosts, from flow logs and the arrival capture; losses of paths."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 
 import polars as pl
@@ -10,6 +10,7 @@ import polars as pl
 from atoll_analysis.figures.path_delays import Interval, base_rtts_ms, blocked_s, carriers, links_of
 from atoll_analysis.summary import Volume
 from atoll_analysis.tables.box_counters import Part
+from atoll_analysis.tables.directions import TO_ISLAND, TO_WORLD, Direction
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables, traffic_hosts
 from atoll_analysis.verdict.silence import FALSE_ALARM, FlowLog, PayloadSpan, SilenceFigures, silences, timeout_s, tries
@@ -21,18 +22,23 @@ from atoll_core.lab.network import Host
 def silence_figures(
     tables: Tables,
     data: RunData,
-    servers: Mapping[str, Volume],
-    clients: Mapping[str, Volume],
+    volumes: Mapping[Direction, Mapping[str, Volume]],
     ping_last_s: float | None,
 ) -> list[SilenceFigures]:
-    """The silences of servers and clients; none without a measurement, an arrival capture or traffic."""
+    """The silences of servers and clients; none without a measurement, an arrival capture or traffic.
+
+    ``volumes``: of servers and clients. What counts is payload in the direction of a client's load, of a server in any.
+    """
     rtts = base_rtts_ms(data.network, data.experiment)
     channels = data.lasting_placement
-    if data.window is None or not any(channels.values()) or rtts is None or not clients:
-        return []
     world, island = traffic_hosts(data)
-    server_spans = {host.name: _payload_span(data, servers[host.name], (host,), island) for host in world}
-    client_spans = {host.name: _payload_span(data, clients[host.name], world, (host,)) for host in island}
+    to_count = {host.name: [TO_WORLD if host.name in data.uploading else TO_ISLAND] for host in island}
+    to_count |= {host.name: sorted({way for ways in to_count.values() for way in ways}) for host in world}
+    captured = {host: [volumes[way][host] for way in ways if volumes.get(way)] for host, ways in to_count.items()}
+    if data.window is None or not any(channels.values()) or rtts is None or not all(captured.values()):
+        return []
+    server_spans = {host.name: _payload_span(data, captured[host.name], (host,), island) for host in world}
+    client_spans = {host.name: _payload_span(data, captured[host.name], world, (host,)) for host in island}
     last_s = [span.last_s for span in (*server_spans.values(), *client_spans.values()) if span.last_s is not None]
     return silences(
         server_spans,
@@ -80,19 +86,27 @@ def transfer_tries(data: RunData, transfer: Transfer) -> int | None:
     window, rtts = data.window, base_rtts_ms(data.network, data.experiment)
     if window is None or rtts is None:
         return None
-    sender, receiver = transfer.ends(data.network)
-    return tries(transfer.start.s, window.seconds, _blocked(data, (sender,), (receiver,)), timeout_s(rtts[1]))
+    world, island = transfer.ends(data.network)
+    return tries(transfer.start.s, window.seconds, _blocked(data, (world,), (island,)), timeout_s(rtts[1]))
 
 
 def flow_tries(
-    tables: Tables, data: RunData, hosts: Mapping[str, Volume], completed: int, ping_last_s: float | None
+    tables: Tables,
+    data: RunData,
+    volumes: Mapping[Direction, Mapping[str, Volume]],
+    completed: int,
+    ping_last_s: float | None,
 ) -> int | None:
     """How often the connections of all flows were tried for certain, while the lab carried pings, if none had payload.
 
-    ``hosts``: the servers and clients; None: payload of a flow came, no flow was begun, or nothing was measured.
+    ``volumes``: of the servers and clients; None: payload of a flow came, no flow was begun, or nothing was measured.
     """
     window, rtts = data.window, base_rtts_ms(data.network, data.experiment)
-    has_payload = completed or any(volume["payload_first_s"] is not None for volume in hosts.values())
+    # To the world, downloads send requests.
+    counted = {name: volume for name, volume in volumes.get(TO_WORLD, {}).items() if name in data.uploading}
+    has_payload = completed or any(
+        volume["payload_first_s"] is not None for hosts in (volumes[TO_ISLAND], counted) for volume in hosts.values()
+    )
     if has_payload or window is None or rtts is None:
         return None
     world, island = traffic_hosts(data)
@@ -106,8 +120,12 @@ def flow_tries(
     )
 
 
-def _payload_span(data: RunData, volume: Volume, world: tuple[Host, ...], island: tuple[Host, ...]) -> PayloadSpan:
-    return PayloadSpan(volume["payload_first_s"], volume["payload_last_s"], _blocked(data, world, island))
+def _payload_span(
+    data: RunData, volumes: Iterable[Volume], world: tuple[Host, ...], island: tuple[Host, ...]
+) -> PayloadSpan:
+    first_s = [volume["payload_first_s"] for volume in volumes if volume["payload_first_s"] is not None]
+    last_s = [volume["payload_last_s"] for volume in volumes if volume["payload_last_s"] is not None]
+    return PayloadSpan(min(first_s, default=None), max(last_s, default=None), _blocked(data, world, island))
 
 
 def _blocked(data: RunData, world: tuple[Host, ...], island: tuple[Host, ...]) -> tuple[Interval, ...]:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from atoll_analysis.figures.clocks import judge_clocks, judge_start
 from atoll_analysis.figures.udp import judge_udp
-from atoll_analysis.summary import Capture, Summary, bounds, least_rate_bit_s
+from atoll_analysis.summary import Capture, LinkFigures, Summary, bounds, least_rate_bit_s, of_direction
+from atoll_analysis.tables.directions import TO_ISLAND, TO_WORLD, Direction
 from atoll_analysis.verdict.completeness import judge_completeness
 from atoll_analysis.verdict.duplicate_addresses import judge_duplicates
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
@@ -21,13 +22,20 @@ CHANGE_LATENESS_MS = 250.0
 WHISTLE_LOSS_SHARE = 1e-3
 """With less loss, chance drops the start whistle in less than one run of a thousand: the path was wrong."""
 
+_PREFIXES = {TO_ISLAND: "", TO_WORLD: "to the world, "}
+"""Of findings, by direction."""
+
 # A window is short of its plan by start-up jitter only, not by a client that was stopped.
 _LEAST_MEASURED_SHARE = 0.99
 
 
 def judge(summary: Summary) -> list[Finding]:
     """Return a finding for every figure beyond its bound; none: the run is valid."""
-    losses = _losses(summary)
+    losses = [
+        replace(finding, text=f"{prefix}{finding.text}")
+        for direction, prefix in _PREFIXES.items()
+        for finding in _losses(summary, direction)
+    ]
     return [
         *(reason(FindingCode.FILE_DAMAGED, text) for text in summary.get("damaged_files", ())),
         *_cut_short(summary),
@@ -37,7 +45,11 @@ def judge(summary: Summary) -> list[Finding]:
         *_captures(summary),
         *_changes(summary),
         *losses,
-        *judge_unproven(summary.get("payload")),
+        *(
+            replace(finding, text=f"{prefix}{finding.text}")
+            for direction, prefix in _PREFIXES.items()
+            for finding in judge_unproven(of_direction(summary, direction).get("payload"), direction)
+        ),
         *_bypassed(summary),
         *judge_completeness(summary),
         *judge_udp(summary.get("udp")),
@@ -108,20 +120,25 @@ def _boxes(summary: Summary) -> Iterator[Finding]:
         packets = counted(summary["unknown_vlan_packets"], "packet")
         text = f"a delay box dropped {packets} whose VLAN tag belongs to no latency class, bound 0"
         yield reason(FindingCode.UNKNOWN_VLAN, text)
-    for box, link in summary["links"].items():
-        if link["windows_over_rate"]:
-            is_varying = least_rate_bit_s(link) < link["rate_bit_s"]
-            rate = "rate at that time" if is_varying else f"{link['rate_bit_s'] / 1e6:g} Mbit/s"
-            windows = counted(link["windows_over_rate"], "window")
-            text = f"{box}: the capture behind it has {windows} of 100 ms above the link's {rate}, bound 0"
-            yield reason(FindingCode.LINK_OVER_RATE, text)
-        if link["scheduled_windows_over_rate"]:
-            windows = counted(link["scheduled_windows_over_rate"], "window")
-            yield reason(
-                FindingCode.SCHEDULE_OVER_RATE,
-                f"{box}: departures were scheduled above the link's rate in {windows} of 100 ms, bound 0: "
-                "a bug of the emulator",
-            )
+    for direction, prefix in _PREFIXES.items():
+        for box, link in of_direction(summary, direction).get("links", {}).items():
+            yield from _over_rate(f"{prefix}{box}", link)
+
+
+def _over_rate(box: str, link: LinkFigures) -> Iterator[Finding]:
+    if link["windows_over_rate"]:
+        is_varying = least_rate_bit_s(link) < link["rate_bit_s"]
+        rate = "rate at that time" if is_varying else f"{link['rate_bit_s'] / 1e6:g} Mbit/s"
+        windows = counted(link["windows_over_rate"], "window")
+        text = f"{box}: the capture behind it has {windows} of 100 ms above the link's {rate}, bound 0"
+        yield reason(FindingCode.LINK_OVER_RATE, text)
+    if link["scheduled_windows_over_rate"]:
+        windows = counted(link["scheduled_windows_over_rate"], "window")
+        yield reason(
+            FindingCode.SCHEDULE_OVER_RATE,
+            f"{box}: departures were scheduled above the link's rate in {windows} of 100 ms, bound 0: "
+            "a bug of the emulator",
+        )
 
 
 def _bypassed(summary: Summary) -> Iterator[Finding]:
@@ -196,10 +213,11 @@ def _undecoded(capture: Capture) -> int:
     return (capture["captured"] or 0) - (capture["decoded"] or 0) - capture["other_frames"]
 
 
-def losses_agree(summary: Summary) -> bool:
+def losses_agree(summary: Summary, direction: Direction = TO_ISLAND) -> bool:
     """Return whether captures were compared with links and with each other, and all agree on the loss."""
-    compared = summary["loss_bytes_captures"] is not None or compared_links(summary.get("stretches", ()))
-    return bool(compared) and not _incomplete(summary) and not _disagreements(summary)
+    figures = of_direction(summary, direction)
+    compared = figures["loss_bytes_captures"] is not None or compared_links(figures.get("stretches", ()))
+    return bool(compared) and not _incomplete(summary) and not _disagreements(summary, direction)
 
 
 def _incomplete(summary: Summary) -> set[str]:
@@ -208,17 +226,20 @@ def _incomplete(summary: Summary) -> set[str]:
     return {name for name, each in captures if each["dropped"] or each["truncated"] or _undecoded(each) > 0}
 
 
-def _disagreements(summary: Summary) -> list[Finding]:
+def _disagreements(summary: Summary, direction: Direction) -> list[Finding]:
     """Return findings for differing losses, by section of a chain between captures, else of the whole chain.
 
     Losses of incomplete captures are not compared.
     """
+    figures = of_direction(summary, direction)
+    if not figures:
+        return []
     incomplete = _incomplete(summary)
     ends_complete = incomplete.isdisjoint({"world", "island"})
-    stretches, payload = summary.get("stretches", ()), summary.get("payload")  # absent from older summaries
+    stretches, payload = figures.get("stretches", ()), figures.get("payload")  # absent from older summaries
     complete = [each for each in stretches if incomplete.isdisjoint({each["first"], each["last"]})]
     differing = disagreements(complete, payload if ends_complete else None)
-    lost_by_captures, lost_by_links = summary["loss_bytes_captures"], summary["loss_bytes_link"]
+    lost_by_captures, lost_by_links = figures["loss_bytes_captures"], figures["loss_bytes_link"]
     if differing or not ends_complete or lost_by_captures is None or lost_by_links is None:
         return differing
     # Links also drop probes, captures leave them out.
@@ -228,12 +249,13 @@ def _disagreements(summary: Summary) -> list[Finding]:
     text = f"captures show a loss of {counted(lost_by_captures, 'byte')}, {count_text}"
     if lost_by_captures < 0:
         more = counted(-lost_by_captures, "byte")
-        text = f"packets were added between world and island: island captured {more} more than world, bound 0"
+        near, far = ("world", "island") if direction is TO_ISLAND else ("island", "world")
+        text = f"packets were added between world and island: {far} captured {more} more than {near}, bound 0"
     return [reason(FindingCode.LOSS_DIFFERS, text)]
 
 
-def _losses(summary: Summary) -> list[Finding]:
-    differing = _disagreements(summary)
+def _losses(summary: Summary, direction: Direction) -> list[Finding]:
+    differing = _disagreements(summary, direction)
     if not differing:
         return []
     undrained = "" if summary["drained"] else " (the link had not drained when the captures ended)"

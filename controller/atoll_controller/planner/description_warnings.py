@@ -28,7 +28,7 @@ from atoll_core.experiment.experiment import (
     Protocol,
     mean_loss,
 )
-from atoll_core.experiment.traffic import REST, Load
+from atoll_core.experiment.traffic import REST, FlowDirection, Load
 from atoll_core.experiment.trunk_load import (
     TrunkSteering,
     bandwidth_delay_product,
@@ -171,31 +171,31 @@ def _transfers(_: Network, experiment: Experiment, __: Backend | None) -> Iterat
     """Transfers that the run, or the time from one start to the next, is too short for."""
     for transfer in experiment.all_transfers:
         window = Duration(experiment.duration.ns - transfer.start.ns)
-        rates = (_mean_rate(experiment, transfer.start), transfer.write_rate)
+        of_link = transfer.direction.of_link
+        rates = (_mean_rate(experiment, transfer.start, of_link), transfer.write_rate)
         rate = min((rate for rate in rates if rate), default=None)
         if not rate or window.ns <= 0:
             continue
         needed = Duration(8 * transfer.size.bytes * _NS_PER_S // max(1, rate.bit_s))
         takes = f"{transfer.size} takes at least {needed.s:.1f} s at {rate}"
         usual = f"usual is at least twice the time that the transfer takes: {2 * needed.s:.1f} s"
-        links = [("links", link.box, "to_island", "rate") for link in experiment.links]
+        links = [("links", link.box, of_link, "rate") for link in experiment.links]
         if needed > window:
             message = f"{takes}, and the run ends {window.s:g} s after the transfer's start; {usual}"
             key_path = (*transfer.key_path, "size")
             yield _warning(experiment, transfer.line, key_path, message, ("duration",), *links)
         elif transfer.every and needed > transfer.every:
-            message = f"{transfer.every} is too short: {takes}, and starts during a download are left out; {usual}"
+            left_out = f"starts during a {transfer.direction} are left out"
+            message = f"{transfer.every} is too short: {takes}, and {left_out}; {usual}"
             key_path = (*transfer.key_path, "every")
             yield _warning(experiment, transfer.line, key_path, message, (*transfer.key_path, "size"), *links)
 
 
 def _slow_start(network: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """A transfer that ends in slow start, so that its rate says little of the link."""
-    proposed = propose_transfer(network, experiment)
-    if proposed is None:
-        return
     for transfer in experiment.all_transfers:
-        if transfer.write_rate or transfer.size.bytes >= _ENDS_EARLY * proposed.slow_start.bytes:
+        proposed = propose_transfer(network, experiment, transfer.direction)
+        if proposed is None or transfer.write_rate or transfer.size.bytes >= _ENDS_EARLY * proposed.slow_start.bytes:
             continue
         message = (
             f"{transfer.size} ends in slow start, which sends {proposed.slow_start} until the sender learns of a drop "
@@ -205,13 +205,13 @@ def _slow_start(network: Network, experiment: Experiment, __: Backend | None) ->
         yield _warning(experiment, transfer.line, (*transfer.key_path, "size"), message, *links)
 
 
-def _mean_rate(experiment: Experiment, start: Duration) -> Rate | None:
-    """The mean rate from ``start`` on of the slowest link of the chain; None: there is a time without links."""
+def _mean_rate(experiment: Experiment, start: Duration, of_link: str) -> Rate | None:
+    """The mean rate of the chain's slowest link in a direction from ``start`` on; None: at times there is no link."""
     versions = experiment.versions
     bits = 0
     for version, end in zip(versions, [*(version.at for version in versions[1:]), experiment.duration], strict=True):
         links, hops = experiment.at(version.at).links, version.chain.hops
-        rates = [link.to_island.rate.bit_s for link in links if link.box in hops]
+        rates = [getattr(link, of_link).rate.bit_s for link in links if link.box in hops]
         duration_ns = end.ns - max(version.at.ns, start.ns)
         if duration_ns > 0 and not rates:
             return None
@@ -271,13 +271,19 @@ def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Dia
 
 def _tcp_overload(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """TCP load of several times the link's rate, if the load has a rate of its own; UDP counts, too."""
-    offered, udp = list(_offered_tcp(experiment)), experiment.udp
+    for direction in FlowDirection:
+        yield from _tcp_overload_of(experiment, direction)
+
+
+def _tcp_overload_of(experiment: Experiment, direction: FlowDirection) -> Iterator[Diagnostic]:
+    offered = [each for each in _offered_tcp(experiment) if each[0].direction is direction]
+    udp = experiment.udp if direction is FlowDirection.DOWNLOAD else None
     if not offered:
         return
     descriptions = [*(description for _, description, _, _ in offered), *(["UDP"] if udp else [])]
     bit_s = sum(tcp_bit_s for *_, tcp_bit_s in offered) + (udp.rate.bit_s if udp else 0)
     for link in experiment.links:
-        rate = link.to_island.rate
+        rate: Rate = getattr(link, direction.of_link).rate
         carries_all = all(link.box in chain.hops for chain in experiment.all_chains)
         if carries_all and bit_s >= _MAX_OFFERED * rate.bit_s:
             yield _warning(
@@ -286,14 +292,14 @@ def _tcp_overload(_: Network, experiment: Experiment, __: Backend | None) -> Ite
                 offered[0][2],
                 f"{' and '.join(descriptions)} ask for {Rate(_three_digits(bit_s))}, "
                 f"{bit_s / rate.bit_s:.1f} times the {rate} of {link.box!r}; usual is less than {_MAX_OFFERED} times",
-                ("links", link.box, "to_island", "rate"),
+                ("links", link.box, direction.of_link, "rate"),
             )
 
 
 def _redundancy(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
     """Boxes whose packets of redundancy need more of a link's rate than the load leaves, if the load has a rate.
 
-    UDP has one, and so has TCP in an open loop or as streams (:func:`_offered_tcp`).
+    UDP has one, and so has TCP in an open loop or as streams (:func:`_offered_tcp`). Uploads are left out.
     """
     used = experiment.as_used(network)
     configured = {box.box: box for box in experiment.boxes}
@@ -326,9 +332,11 @@ def _redundancy(network: Network, experiment: Experiment, _: Backend | None) -> 
 
 
 def _offered(network: Network, experiment: Experiment) -> Iterator[tuple[float, Chain]]:
-    """The loads that have a rate, in bit/s, each with the chain that carries it; of TCP one for each client."""
+    """The loads to the island that have a rate, in bit/s, each with its chain; of TCP one for each client."""
     servers, clients = (network.with_role(role) for role in (HostRole.WORLD_SERVER, HostRole.ISLAND_CLIENT))
     for load, _, _, bit_s in _offered_tcp(experiment):
+        if load.direction is FlowDirection.UPLOAD:
+            continue
         members = [client for client in clients if client.name in load.clients] if load.clients else clients
         for client in members:
             chain = experiment.carrier(servers[0].address, client.address, Protocol.TCP)
@@ -344,7 +352,7 @@ def _offered_tcp(experiment: Experiment) -> Iterator[tuple[Load, str, KeyPath, f
     """The loads of TCP that have a rate: each with its description, its key, and the rate in bit/s.
 
     An open loop asks for the sum of its flows. In a closed loop a channel waits for each flow, so it takes what it
-    gets, unless servers send so slowly that flows take longer than the pauses between them: those are streams.
+    gets, unless senders send so slowly that flows take longer than the pauses between them: those are streams.
     """
     for load in experiment.traffic.loads:
         of_group = f" of group {load.name!r}" if load.name else ""

@@ -31,7 +31,7 @@ from atoll_controller.planner.traffic_jobs import (
     write_config,
 )
 from atoll_core.errors import Diagnostic, PlanError
-from atoll_core.experiment.experiment import DEFAULT_LIMITS, CaptureSettings, Experiment, Link, LinkDirection, Transfer
+from atoll_core.experiment.experiment import DEFAULT_LIMITS, Experiment, Link, LinkDirection, Transfer
 from atoll_core.experiment.residence import longest_residence_ns, longest_terrestrial_ns
 from atoll_core.lab.network import ChainBox, DelayBox, Host, HostRole, LatencyClass, Network
 from atoll_core.plan.plan import Backend, CapturePoint, JobSpec, Phase
@@ -50,9 +50,9 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
 
     The first tap of the chain that the experiment begins with is ``world``, the last one ``island``, one between them
     goes by its own name, as does one that only other chains ever pass. A single tap is ``island`` when a satellite
-    emulator is before it. ``link-<box>`` has the island-bound packets that leave a link, ``into-<box>`` those that
-    enter it. Both are for links whose loss the taps alone cannot prove, as their chain has a box of the user, or one
-    that does not conserve packets.
+    emulator is before it. ``link-<box>`` has the packets at the island's port of a link, ``into-<box>`` those at the
+    world's port: island-bound ones, or if there are uploads all. The latter is for links whose loss the taps alone
+    cannot prove, as their chain has a box of the user, or one that does not conserve packets; and for uploads.
     """
     all_taps = {tap.name: tap for tap in network.taps}
     main = experiment.versions[0].chain.hops
@@ -69,7 +69,7 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
     at_links: list[CapturePoint] = []
     for link in map(network.box, reversed(links)):
         at_links.append(CapturePoint(f"link-{link.name}", link.name, link.island.name))
-        if _has_lossy_boxes(network, experiment, link.name):
+        if experiment.has_uploads or _has_lossy_boxes(network, experiment, link.name):
             at_links.append(CapturePoint(f"into-{link.name}", link.name, link.world.name))
     return (*points[:-1], *at_links, *points[-1:])
 
@@ -93,7 +93,7 @@ def jobs(
         *_program_jobs(network, experiment),
         *_kind_jobs(network, experiment),
         *check_jobs(network, experiment, path_checks(network, experiment)),
-        *(_capture_job(point, experiment.captures) for point in capture_points(network, experiment)),
+        *(_capture_job(point, experiment) for point in capture_points(network, experiment)),
         *load_jobs(network, experiment),
         *udp_jobs(network, experiment),
         *whistle_jobs(network),
@@ -209,13 +209,15 @@ def _seed(experiment: Experiment, job: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{experiment.seed}/{job}".encode()).digest()[:7], "big") >> 3
 
 
-def _capture_job(point: CapturePoint, settings: CaptureSettings) -> JobSpec:
-    """At a link's ports the island-bound packets, at taps everything."""
+def _capture_job(point: CapturePoint, experiment: Experiment) -> JobSpec:
+    """At a link's ports the island-bound packets, or if there are uploads and at taps everything."""
+    settings = experiment.captures
+    at_links = {} if experiment.has_uploads else {f"link-{point.host}": "out", f"into-{point.host}": "in"}
     config = {
         "interface": point.interface,
         "file": f"{{run}}/captures/{point.name}.pcap",
         "snap_bytes": settings.snap.bytes,
-        "direction": {f"link-{point.host}": "out", f"into-{point.host}": "in"}.get(point.name, "both"),
+        "direction": at_links.get(point.name, "both"),
         "buffer_bytes": settings.buffer.bytes,
     }
     return host_job(f"capture-{point.name}", point.host, Phase.CAPTURE, "capture", config, MEMORY_CAP)
@@ -242,27 +244,37 @@ def whistle_jobs(network: Network) -> tuple[JobSpec, ...]:
 
 
 def _transfer_jobs(network: Network, experiment: Experiment, transfer: Transfer) -> tuple[JobSpec, ...]:
-    sender, receiver = transfer.ends(network)
+    world, island = transfer.ends(network)
     if transfer.tool == "iperf3":
-        return _iperf3_jobs(experiment, transfer, sender, receiver)
-    address = f"{sender.address}:{transfer.port}"
+        return _iperf3_jobs(experiment, transfer, world, island)
+    address = f"{world.address}:{transfer.port}"
     size = transfer.size.bytes
     control = experiment.transfer_congestion_control(transfer)
+    privileges = privileges_of_tcp(control, transfer.port)
+    if transfer.is_upload:
+        serve = {"listen": address, "congestion_control": control, "quiet": True}
+        upload = {"role": "upload", "connect": address, "size_bytes": size, "start_at_ns": 0}
+        upload |= {"congestion_control": control, **write_config(transfer, experiment.tcp)}
+        upload |= {"every_ns": transfer.every.ns} if transfer.every else {}
+        to_send = privileges_of_tcp(control)
+        return (
+            host_job(transfer.server_job, world.name, Phase.TRANSFER_SERVER, "serve", serve, MEMORY_CAP, privileges),
+            host_job(transfer.client_job, island.name, Phase.TRANSFER, "transfer", upload, MEMORY_CAP, to_send),
+        )
     send = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
     send |= {**write_config(transfer, experiment.tcp), **({"repeats": True} if transfer.every else {})}
     receive = {"role": "receive", "connect": address, "size_bytes": size, "start_at_ns": 0}
     receive |= {"every_ns": transfer.every.ns} if transfer.every else {}
-    privileges = privileges_of_tcp(control, transfer.port)
-    send_name, receive_name = transfer.job("send"), transfer.job("receive")
     return (
-        host_job(send_name, sender.name, Phase.TRANSFER_SERVER, "transfer", send, MEMORY_CAP, privileges),
-        host_job(receive_name, receiver.name, Phase.TRANSFER, "transfer", receive, MEMORY_CAP),
+        host_job(transfer.server_job, world.name, Phase.TRANSFER_SERVER, "transfer", send, MEMORY_CAP, privileges),
+        host_job(transfer.client_job, island.name, Phase.TRANSFER, "transfer", receive, MEMORY_CAP),
     )
 
 
-def _iperf3_jobs(experiment: Experiment, transfer: Transfer, sender: Host, receiver: Host) -> tuple[JobSpec, ...]:
-    server = ("iperf3", "-s", "-1", "-B", str(sender.address), "-p", str(transfer.port))
-    client = ("iperf3", "-c", str(sender.address), "-p", str(transfer.port), "-R", "-n", str(transfer.size.bytes))
+def _iperf3_jobs(experiment: Experiment, transfer: Transfer, world: Host, island: Host) -> tuple[JobSpec, ...]:
+    server = ("iperf3", "-s", "-1", "-B", str(world.address), "-p", str(transfer.port))
+    client = ("iperf3", "-c", str(world.address), "-p", str(transfer.port))
+    client += (*(() if transfer.is_upload else ("-R",)), "-n", str(transfer.size.bytes))
     client += ("-C", experiment.transfer_congestion_control(transfer), "--json")
     if transfer.write_rate and transfer.write_chunk:
         client += ("-l", str(transfer.write_chunk.bytes), "-b", str(transfer.write_rate.bit_s))
@@ -272,8 +284,8 @@ def _iperf3_jobs(experiment: Experiment, transfer: Transfer, sender: Host, recei
         client += ("-N", "--fq-rate", "2G")  # the most that the server takes: a field of 31 bits
     privileges = privileges_of_tcp(experiment.transfer_congestion_control(transfer), transfer.port)
     ends = (
-        (transfer.job("send"), sender, Phase.TRANSFER_SERVER, server),
-        (transfer.job("receive"), receiver, Phase.TRANSFER, client),
+        (transfer.server_job, world, Phase.TRANSFER_SERVER, server),
+        (transfer.client_job, island, Phase.TRANSFER, client),
     )
     return tuple(
         JobSpec(name, host.name, phase, argv, stdout=f"logs/{name}.out", privileges=privileges)

@@ -17,7 +17,7 @@ from atoll_controller.planner.job_limits import (
     privileges_of_tcp,
 )
 from atoll_core.experiment.experiment import Experiment, TcpSettings, Transfer
-from atoll_core.experiment.traffic import FLOW_TIMEOUT, ChannelAllocation, Load, SizeMeaning, Traffic
+from atoll_core.experiment.traffic import FLOW_TIMEOUT, ChannelAllocation, FlowDirection, Load, SizeMeaning
 from atoll_core.lab.box_kind import CALIBRATION_PORT
 from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase, Plan, Privilege
@@ -31,8 +31,8 @@ _QUIET_SUBCOMMANDS = ("load", "serve", "udp", "transfer")
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 
-def write_config(sender: Traffic | Transfer, tcp: TcpSettings) -> dict[str, Any]:
-    """How a server writes, as its configuration has it."""
+def write_config(sender: Load | Transfer, tcp: TcpSettings) -> dict[str, Any]:
+    """How a sender writes, as its configuration has it."""
     paced = {"paced": True} if tcp.pacing else {}
     rate = {"write_rate_bit_s": sender.write_rate.bit_s} if sender.write_rate else {}
     chunk = {"write_chunk_bytes": sender.write_chunk.bytes} if sender.write_chunk else {}
@@ -75,6 +75,7 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
             **_sizes(load),
             **_pace(load),
             **_changes(experiment, allocated),
+            **_direction(load, experiment.tcp),
             "start_at_ns": 0,
             "duration_ns": experiment.duration.ns,
             "congestion_control": experiment.congestion_control(client.name),
@@ -186,6 +187,13 @@ def host_job(
 def _sizes(load: Load) -> dict[str, Any]:
     counts_ip = load.sizes_count is not SizeMeaning.PAYLOAD
     return {"flow_sizes": load.distribution.config, **({"counts": load.sizes_count.value} if counts_ip else {})}
+
+
+def _direction(load: Load, tcp: TcpSettings) -> dict[str, Any]:
+    """The direction of flows, and how clients write; nothing of downloads."""
+    if load.direction is FlowDirection.DOWNLOAD:
+        return {}
+    return {"direction": "upload", **write_config(replace(load, write_chunk=None), tcp)}
 
 
 def _pace(load: Load) -> dict[str, Any]:

@@ -4,7 +4,8 @@
 import math
 from dataclasses import dataclass
 
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.experiment import Experiment, LinkDirection
+from atoll_core.experiment.traffic import FlowDirection
 from atoll_core.experiment.trunk_load import bandwidth_delay_product
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.units import Duration, Size
@@ -15,7 +16,7 @@ _LEAST_RTTS = 30  # of a run, as for the capacity of a queue (docs/regimes.md)
 
 @dataclass(frozen=True, slots=True)
 class TransferProposal:
-    """Sizes for the transfer over the slowest link to the island, and a duration."""
+    """Sizes for the transfer over the slowest link in its direction, and a duration."""
 
     slow_start: Size  # bytes that are sent before the sender can know of a drop
     size: Size  # at least: half of it is sent behind slow start
@@ -28,8 +29,10 @@ class TransferProposal:
         )
 
 
-def propose_transfer(network: Network, experiment: Experiment) -> TransferProposal | None:
-    """Propose the size of the transfer, and the duration; None if the chain has no link.
+def propose_transfer(
+    network: Network, experiment: Experiment, direction: FlowDirection = FlowDirection.DOWNLOAD
+) -> TransferProposal | None:
+    """Propose the size of a transfer in a direction, and the duration; None if the chain has no link.
 
     In slow start (RFC 5681, section 3.1) the window grows by the bytes that are acknowledged. When it fills path and
     queue, the sender has sent twice their capacity; until it learns of the drop, one round trip later, twice as much.
@@ -37,7 +40,8 @@ def propose_transfer(network: Network, experiment: Experiment) -> TransferPropos
     links = [link for link in experiment.links if link.box in experiment.chain.hops]
     if not links:
         return None
-    slowest = min(links, key=lambda link: link.to_island.rate).to_island
+    directions: list[LinkDirection] = [getattr(link, direction.of_link) for link in links]
+    slowest = min(directions, key=lambda each: each.rate)
     rtt = _base_rtt(network, experiment)
     in_flight = bandwidth_delay_product(slowest.rate, rtt).bytes + slowest.queue.bytes
     slow_start, size = Size(_two_digits(4 * in_flight)), Size(_two_digits(8 * in_flight))

@@ -7,7 +7,7 @@ Memory is that of sockets, programs and captures' rings. The constants are fitte
 """
 
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.experiment.traffic import Load
+from atoll_core.experiment.traffic import FlowDirection, Load
 from atoll_core.experiment.trunk_load import time_between_flows
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
@@ -51,7 +51,8 @@ def disk(network: Network, experiment: Experiment) -> Size:
     packets = max(_flows_and_packets(state)[1] for state in experiment.states)
     hops = {hop for chain in experiment.all_chains for hop in chain.hops}
     directions = sum(1 if tap.to_island_only else 2 for tap in network.taps if tap.name in hops)
-    captures = (directions + len(experiment.links)) / 2  # a link's has one direction
+    directions += (2 if experiment.has_uploads else 1) * len(experiment.links)
+    captures = directions / 2
     return Size(round(_RUN_BYTES + _RECORD_BYTES * captures * packets))
 
 
@@ -76,8 +77,18 @@ def rough_size(size: Size) -> str:
 def _flows_and_packets(experiment: Experiment) -> tuple[float, float]:
     """The number of connections during the run, and of packets over the links."""
     duration_s = experiment.duration.s
-    rate_bit_s = sum(link.to_island.rate.bit_s for link in experiment.links) or _UNBOUNDED_BIT_S
-    loads = [load for load in experiment.traffic.loads if load.channels]
+    numbers = [_flows_and_packets_of(experiment, direction) for direction in FlowDirection]
+    flows, packets = map(sum, zip(*numbers, strict=True))
+    if experiment.udp:
+        packets += experiment.udp.rate.bit_s * duration_s / 8 / experiment.udp.packet.bytes
+    return flows, packets + 2 * duration_s / experiment.ping.interval.s
+
+
+def _flows_and_packets_of(experiment: Experiment, direction: FlowDirection) -> tuple[float, float]:
+    """The number of connections whose payload has this direction, and of their packets over the links."""
+    duration_s = experiment.duration.s
+    rate_bit_s = sum(getattr(link, direction.of_link).rate.bit_s for link in experiment.links) or _UNBOUNDED_BIT_S
+    loads = [load for load in experiment.traffic.loads if load.channels and load.direction is direction]
     closed_channels = sum(load.channels for load in loads if load.flows_per_s is None)
     numbers = [
         _flows_and_payload(
@@ -86,11 +97,10 @@ def _flows_and_packets(experiment: Experiment) -> tuple[float, float]:
         for load in loads
     ]
     flows, payload = map(sum, zip((0.0, 0.0), *numbers, strict=True))
-    payload += sum(transfer.size.bytes * transfer.starts(experiment.duration) for transfer in experiment.all_transfers)
-    packets = min(payload, rate_bit_s * duration_s / 8) / _PACKET_BYTES * (1 + _ACKS_PER_PACKET) + _FLOW_PACKETS * flows
-    if experiment.udp:
-        packets += experiment.udp.rate.bit_s * duration_s / 8 / experiment.udp.packet.bytes
-    return flows, packets + 2 * duration_s / experiment.ping.interval.s
+    transfers = [each for each in experiment.all_transfers if each.direction is direction]
+    payload += sum(transfer.size.bytes * transfer.starts(experiment.duration) for transfer in transfers)
+    data_packets = min(payload, rate_bit_s * duration_s / 8) / _PACKET_BYTES
+    return flows, data_packets * (1 + _ACKS_PER_PACKET) + _FLOW_PACKETS * flows
 
 
 def _flows_and_payload(experiment: Experiment, load: Load, rate_bit_s: float) -> tuple[float, float]:

@@ -26,6 +26,7 @@ from atoll_core.description.raw_types import (
     Share,
 )
 from atoll_core.experiment.experiment import DEFAULT_CAPTURES, DEFAULT_LIMITS, Counted, Protocol
+from atoll_core.experiment.traffic import FlowDirection
 from atoll_core.units import Duration, Size
 
 SHORTEST_RUN, LONGEST_RUN = "1 s", "168 h"
@@ -105,25 +106,29 @@ _IPERF3_CHUNK_BYTES = 1 << 20  # MAX_BLOCKSIZE
 
 
 class RawTransfer(Raw):
-    """A download of fixed size from a world host to an island host, once or repeatedly."""
+    """A download of fixed size from a world host to an island host, or an upload, once or repeatedly."""
 
     size: TransferSize = Field(examples=["10 MB"])
     """Bytes to transfer."""
     start: Start = Field(default=Duration(10 * 10**9), examples=["10 s"])
     """Start of the transfer, after the start of the channels; default 10 s."""
     from_: Key | None = Field(alias="from", default=None, examples=["w1"])
-    """World server that sends, or the world's special server; default the latter."""
+    """Host that sends: a world server or the world's special server, of an upload an island client or the island's
+    special host; default the special one."""
     to: Key | None = Field(default=None, examples=["i1"])
-    """Island client that receives, or the island's special host; default the latter."""
+    """Host that receives: an island client or the island's special host, of an upload a world server or the world's
+    special server; default the special one."""
     every: Repetition | None = Field(default=None, examples=["60 s"])
-    """Time from one start to the next, until the run ends. A start while the download before it lasts is left out.
-    Default one download."""
+    """Time from one start to the next, until the run ends. A start while the transfer before it lasts is left out.
+    Default one transfer."""
+    direction: FlowDirection = Field(default=FlowDirection.DOWNLOAD, strict=False, examples=["upload"])
+    """download: the world's host sends. upload: the island's host sends. Default download."""
     chain: Key | None = Field(default=None, examples=["coded"])
     """Name of the branch that carries it, or main: a mistake if another one does; default any."""
     tool: Literal["atoll", "iperf3"] = Field(default="atoll", examples=["atoll"])
     """Program that makes the transfer; default atoll."""
     port: int | None = Field(ge=1, le=65535, default=None)
-    """TCP port of the sender; default 5201, of the second of transfers 5202, and so on."""
+    """TCP port of the world's host; default 5201, of the second of transfers 5202, and so on."""
     congestion_control: CongestionControl | None = Field(default=None, examples=["hybla"])
     """Congestion control of this transfer; default that of tcp."""
     write_rate: WriteRate | None = Field(default=None, examples=["2 Mbit/s"])
@@ -136,7 +141,7 @@ class RawTransfer(Raw):
         if self.write_chunk and self.write_rate is None:
             raise ValueError(CHUNK_WITHOUT_RATE)
         if self.tool == "iperf3" and self.every:
-            raise ValueError("every: iperf3 makes one download; leave it out, or write 'tool: atoll'")
+            raise ValueError("every: iperf3 makes one transfer; leave it out, or write 'tool: atoll'")
         if self.tool == "iperf3" and self.write_chunk and self.write_chunk.bytes > _IPERF3_CHUNK_BYTES:
             raise ValueError(
                 f"write_chunk: {self.write_chunk} is more than iperf3 writes at once, {_IPERF3_CHUNK_BYTES} B"
@@ -234,11 +239,11 @@ class RawExperiment(Raw):
     traffic: RawTraffic = Field(examples=["{channels: 20}"])
     """The load."""
     transfer: RawTransfer | None = Field(default=None, examples=["{size: 10 MB}"])
-    """A download of fixed size; none if left out."""
+    """A download or upload of fixed size; none if left out."""
     transfers: dict[Key, RawTransfer] = Field(
         default={}, examples=["{coded: {size: 5 MB, to: i1, every: 60 s}, uncoded: {size: 5 MB, to: i5, every: 60 s}}"]
     )
-    """Several downloads by name, in place of transfer."""
+    """Several downloads or uploads by name, in place of transfer."""
     udp: RawUdp | None = Field(default=None, examples=["{rate: 2 Mbit/s}"])
     """UDP flows at a constant rate; none if left out."""
     ping: RawPing = Field(default=RawPing(), examples=["{interval: 100 ms}"])

@@ -12,7 +12,7 @@ from atoll_core.description.validation_messages import nearest
 from atoll_core.description.yaml_document import KeyPath
 from atoll_core.errors import shown
 from atoll_core.experiment.flow_sizes import PUBLISHED
-from atoll_core.experiment.traffic import FLOW_TIMEOUT, MAX_CHANNELS, SizeMeaning, ThinkShape
+from atoll_core.experiment.traffic import FLOW_TIMEOUT, MAX_CHANNELS, FlowDirection, SizeMeaning, ThinkShape
 from atoll_core.units import Duration, Rate, Size
 
 ProRateSize = Annotated[Size, Between(Size, "1 B", "1 MB")]
@@ -90,6 +90,8 @@ class RawGroup(Raw):
     """Open loop, in place of think_time: flows started per second, over the channels of the group."""
     timeout: FlowTimeout | None = Field(default=None, examples=["30 s"])
     """A flow that has been connected without a byte for so long has failed."""
+    direction: FlowDirection | None = Field(default=None, strict=False, examples=["upload"])
+    """download: servers send to the clients. upload: the clients send."""
 
     @model_validator(mode="before")
     @classmethod
@@ -117,11 +119,14 @@ class RawTraffic(Raw):
     flows_per_s: FlowsPerSecond | None = Field(default=None, examples=[50])
     """Open loop: flows started per second, over all channels, independently of earlier flows."""
     write_rate: WriteRate | None = Field(default=None, examples=["2 Mbit/s"])
-    """Largest rate at which a server sends on one connection; default no limit."""
+    """Largest rate at which a sender, server or client, sends on one connection; default no limit."""
     write_chunk: WriteChunk | None = Field(default=None, examples=["64 kB"])
-    """Keep write_rate by writes of this size with pauses, in bursts; default paced by the kernel."""
+    """Keep write_rate of servers by writes of this size with pauses, in bursts; default paced by the kernel, as clients
+    that upload always are."""
     timeout: FlowTimeout = Field(default=FLOW_TIMEOUT, examples=["30 s"])
     """A flow that has been connected without a byte for so long has failed; default 3 min."""
+    direction: FlowDirection = Field(default=FlowDirection.DOWNLOAD, strict=False, examples=["upload"])
+    """download: servers send to the clients. upload: the clients send. Default download."""
     port: int = Field(ge=1, le=65535, default=5001)
     """TCP port of the world servers; default 5001."""
     groups: dict[Key, RawGroup] = Field(
@@ -134,12 +139,17 @@ class RawTraffic(Raw):
     def _is_consistent(self) -> Self:
         if problems := list(self.problems()):
             raise ValueError("; ".join(problems))
+        if self.write_chunk and all(load.direction is FlowDirection.UPLOAD for load in self.loads.values()):
+            msg = "write_chunk is a setting of servers that send, and all flows are uploads; keep write_rate alone"
+            raise ValueError(msg)
         return self
 
     def problems(self) -> Iterator[str]:
         """The keys that contradict each other, those of groups left out."""
         if self.think_time and self.flows_per_s is not None:
             yield "think_time and flows_per_s exclude each other; keep one of them"
+        if self.direction is FlowDirection.UPLOAD and self.flow_sizes.counts is SizeMeaning.IP:
+            yield "'counts: ip' is for recorded flows from servers to clients; of uploads, write 'counts: payload'"
         if self.flows_per_s is not None and self.channels == 0:
             yield "flows_per_s starts flows on channels; write at least 1 channel"
         if self.write_chunk and self.write_rate is None:

@@ -105,6 +105,7 @@ def _resolve_load(
         "write_chunk": raw.write_chunk,
         "sizes_count": raw.flow_sizes.counts,
         "timeout": raw.timeout,
+        "direction": raw.direction,
         "line": mistakes.document.line(where("channels")),
         "rate_line": mistakes.document.line(where("write_rate" if raw.flows_per_s is None else "flows_per_s")),
     }

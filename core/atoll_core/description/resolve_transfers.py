@@ -8,12 +8,13 @@ from atoll_core.description.raw_experiment import RawExperiment, RawTransfer
 from atoll_core.description.validation_messages import Mistakes, on_line, suggest
 from atoll_core.description.yaml_document import Document, KeyPath
 from atoll_core.experiment.experiment import ONLY_TRANSFER, Experiment, Protocol, Transfer
+from atoll_core.experiment.traffic import FlowDirection
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.plural import listed
 
 _FIRST_PORT = 5201
-_SENDERS = (HostRole.WORLD_SERVER, HostRole.WORLD_SPECIAL)
-_RECEIVERS = (HostRole.ISLAND_CLIENT, HostRole.ISLAND_SPECIAL)
+_OF_WORLD = (HostRole.WORLD_SERVER, HostRole.WORLD_SPECIAL)
+_OF_ISLAND = (HostRole.ISLAND_CLIENT, HostRole.ISLAND_SPECIAL)
 
 
 def resolve_transfers(raw: RawExperiment, document: Document) -> tuple[Transfer, ...]:
@@ -36,16 +37,17 @@ def check_transfers(raw: RawExperiment, network: Network, mistakes: Mistakes) ->
         if transfer.start >= raw.duration:
             text = f"{transfer.start} is not before the end at {raw.duration}; start it earlier"
             mistakes.note((*key_path, "start"), text)
-        _check_host(network, mistakes, (*key_path, "from"), transfer.sender, _SENDERS)
-        _check_host(network, mistakes, (*key_path, "to"), transfer.receiver, _RECEIVERS)
+        senders, receivers = (_OF_ISLAND, _OF_WORLD) if transfer.is_upload else (_OF_WORLD, _OF_ISLAND)
+        _check_host(network, mistakes, (*key_path, "from"), transfer, transfer.sender, senders)
+        _check_host(network, mistakes, (*key_path, "to"), transfer, transfer.receiver, receivers)
         first = first_by_port.setdefault(port, transfer.name)
         if first != transfer.name:
             of_first = f"transfer {first!r}{on_line(mistakes.document.line(('transfers', first)))}"
             text = f"{port} is the port of {of_first}, and captures tell transfers apart by their ports"
             mistakes.note((*key_path, "port"), f"{text}; give each its own")
-        senders = {host.name for host in network.with_role(HostRole.WORLD_SERVER)}
-        if transfer.sender in senders and port == raw.traffic.port:
-            text = f"{port} is the port of the channels at {transfer.sender!r}; choose another one"
+        servers = {host.name for host in network.with_role(HostRole.WORLD_SERVER)}
+        if transfer.world in servers and port == raw.traffic.port:
+            text = f"{port} is the port of the channels at {transfer.world!r}; choose another one"
             mistakes.note((*key_path, "port"), text)
 
 
@@ -58,8 +60,8 @@ def check_transfer_chains(experiment: Experiment, network: Network, mistakes: Mi
         for at in (transfer.start, *(at for at in later if transfer.every and at > transfer.start))
     ]
     for transfer, state in starts:
-        sender, receiver = transfer.ends(network)
-        carrier = state.carrier(sender.address, receiver.address, Protocol.TCP).name
+        world, island = transfer.ends(network)
+        carrier = state.carrier(world.address, island.address, Protocol.TCP).name
         if transfer.chain in (None, carrier):
             continue
         key_path = (*transfer.key_path, "chain")
@@ -70,10 +72,11 @@ def check_transfer_chains(experiment: Experiment, network: Network, mistakes: Mi
         hosts = [
             host.name
             for host in network.island_hosts
-            if state.carrier(sender.address, host.address, Protocol.TCP).name == transfer.chain
+            if state.carrier(world.address, host.address, Protocol.TCP).name == transfer.chain
         ]
-        remedy = f"write 'to' with one of {listed(hosts)}" if hosts else f"it carries no TCP from {sender.name!r}"
-        text = f"{carrier!r} carries TCP from {sender.name!r} to {receiver.name!r}, not {transfer.chain!r}"
+        key = "from" if transfer.is_upload else "to"
+        remedy = f"write {key!r} with one of {listed(hosts)}" if hosts else f"it carries no TCP from {world.name!r}"
+        text = f"{carrier!r} carries TCP from {world.name!r} to {island.name!r}, not {transfer.chain!r}"
         mistakes.note(key_path, f"{text}; {remedy}")
 
 
@@ -92,11 +95,19 @@ def _resolve(raw: RawTransfer, name: str, line: int, port: int) -> Transfer:
 
 
 def _check_host(
-    network: Network, mistakes: Mistakes, key_path: KeyPath, name: str | None, roles: tuple[HostRole, ...]
+    network: Network,
+    mistakes: Mistakes,
+    key_path: KeyPath,
+    transfer: Transfer,
+    name: str | None,
+    roles: tuple[HostRole, ...],
 ) -> None:
     """Note a host that is unknown, or that has none of the roles."""
     hosts = {host.name: host for host in network.hosts}
     fitting = [host.name for role in roles for host in network.with_role(role)]
     if name is not None and name not in fitting:
         kind = f"{name!r} is a host of role {hosts[name].role}" if name in hosts else f"unknown host {name!r}"
-        mistakes.note(key_path, f"{kind}; {suggest(name, fitting, 'hosts of the right roles')}")
+        text = f"{kind}; {suggest(name, fitting, 'hosts of the right roles')}"
+        is_of_other_side = name in hosts and hosts[name].role in (*_OF_WORLD, *_OF_ISLAND)
+        other = FlowDirection.DOWNLOAD if transfer.is_upload else FlowDirection.UPLOAD
+        mistakes.note(key_path, f"{text}, or write 'direction: {other}'" if is_of_other_side else text)

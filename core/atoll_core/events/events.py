@@ -87,7 +87,10 @@ class SwapEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class Live(Event):
-    """The progress of a run's load, and the first link's figures as soon as there are counters."""
+    """The progress of a run's load, and the first link's figures as soon as there are counters.
+
+    They are of its direction to the island, or if all flows are uploads to the world.
+    """
 
     type = "live"
     elapsed_s: float

@@ -10,7 +10,7 @@ from typing import Any
 
 from atoll_core.codec import tagged
 from atoll_core.described import Described, FileName, changes, percent, settings_of
-from atoll_core.experiment.traffic import Load, Traffic, UdpTraffic, channels_by_client
+from atoll_core.experiment.traffic import FlowDirection, Load, Traffic, UdpTraffic, channels_by_client
 from atoll_core.lab.box_kind import ROUTER
 from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.units import Duration, Rate, Size
@@ -426,7 +426,7 @@ ONLY_TRANSFER = "transfer"
 
 @dataclass(frozen=True, slots=True)
 class Transfer(Described):
-    """A fixed-size download from a world host to an island host, once or repeatedly."""
+    """A fixed-size download from a world host to an island host, or upload, once or repeatedly."""
 
     size: Size
     start: Duration  # after the channels started
@@ -436,17 +436,24 @@ class Transfer(Described):
     write_rate: Rate | None = None  # the most that the sender sends
     write_chunk: Size | None = None  # as of Traffic
     name: str = ONLY_TRANSFER
-    sender: str | None = None  # a world host; None: the world's special server
-    receiver: str | None = None  # an island host; None: the island's special host
-    every: Duration | None = None  # from one start to the next; None: one download
+    sender: str | None = None  # None: the special host of its side, for a download the world's
+    receiver: str | None = None  # None: likewise
+    every: Duration | None = None  # from one start to the next; None: there is one
     chain: str | None = None  # that carries it, as the description says; None: it does not say
+    direction: FlowDirection = FlowDirection.DOWNLOAD
     line: int = field(default=0, compare=False)  # of its size in the experiment's file; 0: unknown
 
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
         keys = ("size", "start", "every", "chain", "tool", "port", "congestion_control", "write_rate", "write_chunk")
-        return {**settings_of(self, *keys), "from": self.sender, "to": self.receiver}
+        direction = {"direction": self.direction} if self.is_upload else {}
+        return {**settings_of(self, *keys), **direction, "from": self.sender, "to": self.receiver}
+
+    @property
+    def is_upload(self) -> bool:
+        """Whether the island's host sends."""
+        return self.direction is FlowDirection.UPLOAD
 
     @property
     def key_path(self) -> tuple[str, ...]:
@@ -454,7 +461,7 @@ class Transfer(Described):
         return (self.name,) if self.name == ONLY_TRANSFER else ("transfers", self.name)
 
     def starts(self, end: Duration) -> int:
-        """The number of starts before an instant of the run, those included that a longer download leaves out."""
+        """The number of starts before an instant of the run, those included that a longer transfer leaves out."""
         window_ns = max(0, end.ns - self.start.ns)
         return -(-window_ns // self.every.ns) if self.every else int(window_ns > 0)
 
@@ -462,11 +469,33 @@ class Transfer(Described):
         """The name of its job at the end ``send`` or ``receive``."""
         return f"transfer-{end}" if self.name == ONLY_TRANSFER else f"transfer-{end}-{self.name}"
 
+    @property
+    def client_job(self) -> str:
+        """The name of the job of the island's host, which connects, and times the transfer."""
+        return self.job("send" if self.is_upload else "receive")
+
+    @property
+    def server_job(self) -> str:
+        """The name of the job of the world's host, which listens."""
+        return self.job("receive" if self.is_upload else "send")
+
+    @property
+    def world(self) -> str | None:
+        """The world's host; None: the special server."""
+        return self.receiver if self.is_upload else self.sender
+
+    @property
+    def island(self) -> str | None:
+        """The island's host; None: the special host."""
+        return self.sender if self.is_upload else self.receiver
+
     def ends(self, network: Network) -> tuple[Host, Host]:
-        """Its sender and its receiver. The lab has both special hosts."""
+        """Its host of the world and its host of the island. The lab has both special hosts."""
         world, island = network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL)
-        sender = network.host(self.sender) if self.sender else world[0]
-        return sender, network.host(self.receiver) if self.receiver else island[0]
+        return (
+            network.host(self.world) if self.world else world[0],
+            network.host(self.island) if self.island else island[0],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -641,6 +670,18 @@ class Experiment:
     def all_transfers(self) -> tuple[Transfer, ...]:
         """Every transfer, in the order of the description."""
         return (self.transfer,) if self.transfer else self.transfers
+
+    @property
+    def flow_directions(self) -> frozenset[FlowDirection]:
+        """The directions of flows and transfers."""
+        loads = [load for traffic in self.loads for load in traffic.loads if load.channels]
+        udp = [FlowDirection.DOWNLOAD] if self.udp else []
+        return frozenset([*(each.direction for each in (*loads, *self.all_transfers)), *udp])
+
+    @property
+    def has_uploads(self) -> bool:
+        """Whether any flow or transfer is one."""
+        return FlowDirection.UPLOAD in self.flow_directions
 
     @property
     def loads(self) -> tuple[Traffic, ...]:

@@ -21,6 +21,18 @@ class SizeMeaning(StrEnum):
     IP = "ip"  # IP bytes of the flow from server to client
 
 
+class FlowDirection(StrEnum):
+    """The direction of the bytes of flows or a transfer; clients of the island connect in both."""
+
+    DOWNLOAD = "download"  # from the world to the island
+    UPLOAD = "upload"  # from the island to the world
+
+    @property
+    def of_link(self) -> str:
+        """The direction of links that the bytes take (``experiment.DIRECTIONS``)."""
+        return "to_island" if self is FlowDirection.DOWNLOAD else "to_world"
+
+
 MIN_IP_BYTES = 269
 """IP bytes of the smallest flow of a connection, one byte of payload with all packets that only open, acknowledge or
 close (hosts/crates/flow-sizes, headers.rs)."""
@@ -71,10 +83,11 @@ class Load:
     pro_rate: Size | None = None  # already applied to ``sizes``
     think: Think | None = None
     flows_per_s: float | None = None
-    write_rate: Rate | None = None  # the most that a server sends by one connection
-    write_chunk: Size | None = None  # bytes between the pauses that keep write_rate; None: the kernel paces
+    write_rate: Rate | None = None  # the most that a sender sends by one connection
+    write_chunk: Size | None = None  # bytes between the pauses that keep a server's write_rate; None: the kernel paces
     sizes_count: SizeMeaning = SizeMeaning.PAYLOAD
     timeout: Duration = FLOW_TIMEOUT  # without a byte; then a connected flow has failed
+    direction: FlowDirection = FlowDirection.DOWNLOAD
     line: int = field(default=0, compare=False)  # of the channels in the experiment's file; 0: unknown
     rate_line: int = field(default=0, compare=False)  # of flows_per_s, else of write_rate
     name: str = ""  # of the group; "": there are no groups
@@ -101,6 +114,7 @@ class Load:
             "flow_sizes": {"distribution": sizes, "counts": self.sizes_count} if counts_ip else sizes,
             "think_time": self.think and self.think.described,
             **settings_of(self, "pro_rate", "flows_per_s"),
+            **({"direction": self.direction} if self.direction is FlowDirection.UPLOAD else {}),
         }
 
 

@@ -214,6 +214,7 @@ MEASUREMENTS = (
         MetricField("connections", "1", "connections accepted since the start of the run"),
         MetricField("active", "1", "connections that the client has not closed yet"),
         MetricField("sent_bytes", "bytes", "bytes given to TCP since the start of the run"),
+        MetricField("received_bytes", "bytes", "TCP payload of uploads since the start of the run; absent: none"),
     ),
     _measurement(
         "load",
@@ -224,6 +225,7 @@ MEASUREMENTS = (
         MetricField("flows_failed", "1", "flows failed since the start of the run"),
         MetricField("active", "1", "flows open now"),
         MetricField("received_bytes", "bytes", "TCP payload since the start of the run"),
+        MetricField("sent_bytes", "bytes", "bytes of uploads given to TCP since the start of the run; absent: none"),
         MetricField("ended", "1", "1: the load has ended; only in the last point, which has no sums"),
     ),
     _measurement(
@@ -235,11 +237,15 @@ MEASUREMENTS = (
     ),
     _measurement(
         "transfer",
-        "a large transfer, at its receiver; not with iperf3, which reports its bytes only at the end",
+        "a large transfer, at its host of the island; not with iperf3, which reports its bytes only at the end",
         SECOND_NS,
         (_HOST, ("transfer", "its name")),
-        MetricField("received_bytes", "bytes", "TCP payload since the start of the download"),
-        MetricField("ended", "1", "1: the download has ended; only in its last point, at the time of the last byte"),
+        MetricField("received_bytes", "bytes", "TCP payload since its start; of an upload, what is acknowledged"),
+        MetricField(
+            "ended",
+            "1",
+            "1: it has ended; only in its last point, at the time of the last byte, or of the receipt of an upload",
+        ),
     ),
     _measurement(
         "capture",

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from atoll_analysis.figures.clocks import START_SPREAD_MS
 from atoll_analysis.figures.losses import CAUSES
 from atoll_analysis.figures.transfers import TransferFigures, counted_downloads
-from atoll_analysis.summary import LinkFigures, Summary, mean_rate_bit_s, transfers_of
+from atoll_analysis.summary import LinkFigures, Summary, mean_rate_bit_s, of_direction, transfers_of
 from atoll_analysis.tables.box_counters import LostFigures
+from atoll_analysis.tables.directions import TO_ISLAND, TO_WORLD, Direction
 from atoll_analysis.verdict.verdict import losses_agree
 from atoll_core.experiment.experiment import ONLY_TRANSFER
 from atoll_core.plural import counted, significant
@@ -44,6 +45,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         *_behind_coders(summary),
         *_low_priority(summary),
         *_causes("lost to the world", link.get("losses_to_world") if link else None),
+        *_to_world(summary),
         KeyFigure(
             "queue at most",
             octets(summary["queue_max_bytes"]),
@@ -85,7 +87,27 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
     return tuple(row for row in figures if row.text != NOT_MEASURED or required.get(row.name))
 
 
-def _queue_sojourn(link: LinkFigures | None) -> Iterator[KeyFigure]:
+def _to_world(summary: Summary) -> Iterator[KeyFigure]:
+    """The figures of the other direction; none without uploads."""
+    if (figures := summary.get("to_world")) is None:
+        return
+    link = figures["links"].get(figures["bottleneck"] or "")
+    if regime := figures["regime"]:
+        yield KeyFigure("regime to the world", regime["regime"] or "not known", regime["because"])
+    yield KeyFigure("goodput to the world", rate(figures["goodput_mbit_s"]), "new TCP payload reaching the world")
+    yield KeyFigure("throughput to the world", rate(figures["throughput_mbit_s"]), "IP bytes reaching the world")
+    rate_text = f"of {_rate(link)}" if link else ""
+    yield KeyFigure("utilisation to the world", percent(figures["utilisation"]), rate_text)
+    remark = _losses(summary, TO_WORLD)
+    yield KeyFigure("loss to the world", percent(figures["loss_fraction"], 2), remark)
+    queue_text = f"of {Size(link['queue_bytes'])}" if link else ""
+    yield KeyFigure("queue at most to the world", octets(figures["queue_max_bytes"]), queue_text)
+    yield from _queue_sojourn(link, " to the world")
+    if queue := figures["standing_queue"]:
+        yield KeyFigure("standing queue to the world", percent(queue["share"]), "of the time")
+
+
+def _queue_sojourn(link: LinkFigures | None, direction: str = "") -> Iterator[KeyFigure]:
     """Of all packets of the link, where the backend measures it; its bins are 1/16 wide."""
     sojourn = link.get("sojourn") if link else None  # absent from older summaries
     if sojourn is None:
@@ -93,7 +115,7 @@ def _queue_sojourn(link: LinkFigures | None) -> Iterator[KeyFigure]:
     p50, p95, p99 = (significant(sojourn[percentile], 2) for percentile in ("p50_ms", "p95_ms", "p99_ms"))
     mean = "" if sojourn["mean_ms"] is None else f"mean {figure(sojourn['mean_ms'], '', 1)}, "
     remark = f"maximum over all packets; {mean}p50 {p50}, p95 {p95}, p99 {p99} ms (percentiles within 6 %)"
-    yield KeyFigure("queue sojourn", figure(sojourn["max_ms"], "ms", 1), remark)
+    yield KeyFigure(f"queue sojourn{direction}", figure(sojourn["max_ms"], "ms", 1), remark)
 
 
 _REGIMES = {  # docs/regimes.md
@@ -172,7 +194,8 @@ def _flows(summary: Summary) -> Iterator[KeyFigure]:
         return
     completed = summary["flows_completed"]
     mean = f"; mean {octets(summary['mean_flow_bytes'])}" if completed else ""
-    yield KeyFigure("flows completed", count(completed), f"to the island, one each connection{mean}")
+    to_island = "" if "to_world" in summary else "to the island, "
+    yield KeyFigure("flows completed", count(completed), f"{to_island}one each connection{mean}")
     window, concurrency = summary.get("initial_window"), summary.get("concurrency")  # absent from older summaries
     if window and window["flows_share"] is not None:
         remark = f"of them, {percent(window['bytes_share'])} of their bytes: at most {octets(window['bytes'])}"
@@ -250,9 +273,10 @@ def _goodput(summary: Summary) -> str:
     return "no capture shows it" if summary["arrival"] is None else "the measurement did not begin or end"
 
 
-def _losses(summary: Summary) -> str:
-    link_bytes, captures_bytes = summary["loss_bytes_link"], summary["loss_bytes_captures"]
-    if summary["loss_fraction"] is None:
+def _losses(summary: Summary, direction: Direction = TO_ISLAND) -> str:
+    figures = of_direction(summary, direction)
+    link_bytes, captures_bytes = figures["loss_bytes_link"], figures["loss_bytes_captures"]
+    if figures["loss_fraction"] is None:
         return (
             "the link reported no counts for the whole measurement"
             if link_bytes is None
@@ -260,12 +284,13 @@ def _losses(summary: Summary) -> str:
         )
     if link_bytes is None or summary["duration_s"] is None:
         return ""
-    if losses_agree(summary):
+    if losses_agree(summary, direction):
         return f"{octets(link_bytes)}; captures agree"
     if captures_bytes is None:
         return f"{octets(link_bytes)} by the link's count"
     if captures_bytes < 0:
-        return f"{octets(link_bytes)}; captures show {octets(-captures_bytes)} more at the island"
+        end = "island" if direction is TO_ISLAND else "world"
+        return f"{octets(link_bytes)}; captures show {octets(-captures_bytes)} more at the {end}"
     return f"{octets(link_bytes)}; captures say {octets(captures_bytes)}"
 
 

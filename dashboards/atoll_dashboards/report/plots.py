@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from atoll_analysis.figures.flows import FlowClass
 from atoll_analysis.figures.losses import CAUSES
 from atoll_analysis.summary import Summary, Volume
+from atoll_analysis.tables.directions import TO_ISLAND, TO_WORLD, Direction, direction_of
 from atoll_core.experiment.experiment import DIRECTIONS, Link
-from atoll_core.experiment.link_over_time import LinkStep
+from atoll_core.experiment.link_over_time import LinkOverTime, LinkStep
 from atoll_core.experiment.traffic import UdpTraffic
 from atoll_core.units import Size
 from atoll_dashboards.report.downsampling import extremes, scatter_points, share_points
@@ -89,9 +90,22 @@ def rates(sources: Sources) -> Figure | None:
 
     Dashed: the rate of the link at each instant.
     """
-    if sources.summary["arrival"] is None:
+    return _rates(sources, TO_ISLAND)
+
+
+@_plot("Throughput and goodput to the world", marks_changes=True)
+def rates_to_world(sources: Sources) -> Figure | None:
+    """IP bytes (throughput) and new TCP payload (goodput) reaching the world, per 100 ms.
+
+    Dashed: the rate of the link at each instant.
+    """
+    return _rates(sources, TO_WORLD)
+
+
+def _rates(sources: Sources, direction: Direction) -> Figure | None:
+    if sources.figures(direction).get("arrival") is None:
         return None
-    frame = extremes(sources.rates(), "throughput", "goodput")
+    frame = extremes(sources.rates(direction), "throughput", "goodput")
     t_s = frame["t_s"].to_numpy()
     figure, (axes,) = time_figure(3.1)
     _area(axes, t_s, frame["throughput"], SKY, 0.45, "throughput")
@@ -99,9 +113,9 @@ def rates(sources: Sources) -> Figure | None:
     axes.set_ylabel("Mbit/s")
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5))  # few digits: more of them leave no room for the label
     top = float(frame["throughput"].to_numpy().max(initial=0.0))
-    link = sources.bottleneck
+    link = sources.bottleneck(direction)
     if link is not None and not sources.other_links:
-        top = max(top, _link_rate(axes, sources, link))
+        top = max(top, _link_rate(axes, sources, link, direction))
     _time_axis(axes, sources, top)
     draw_legend(axes)
     return figure
@@ -136,11 +150,11 @@ def queue(sources: Sources) -> Figure | None:
     also waited on their way back, also the delay of full queues in both directions. Below: bytes in the queue to the
     island. “Did not drain” is the standing queue: the bytes that remained for at least one base RTT and one second.
     """
-    link = sources.bottleneck
+    link = sources.bottleneck()
     if link is None:
         return None
     pings = extremes(sources.sojourns(), "sojourn_ms")
-    counters = _link_rows(sources, link, "queue_max_bytes", "queue_bytes")
+    counters = _queue_rows(sources, link, TO_ISLAND)
     if pings.is_empty() and counters.is_empty():
         return None
     figure, (above, below) = time_figure(4.6, rows=2)
@@ -154,23 +168,43 @@ def queue(sources: Sources) -> Figure | None:
         top = max(top, limit_ms)
     _time_axis(above, sources, top)
     draw_legend(above)
-    t_s = counters["t_s"].to_numpy() - WINDOW_S
-    _area(below, t_s, counters["queue_max_bytes"] / 1e3, ORANGE, 0.5, "largest in each 100 ms")
-    queue_kb = counters["queue_bytes"].to_numpy() / 1e3
-    below.step(t_s, queue_kb, where="post", color=BROWN, linewidth=0.7, label="at their end")
-    floor = extremes(sources.queue_floor(link.box), "floor_bytes")
-    if not floor.is_empty() and floor["floor_bytes"].sum():
-        t_s, floor_kb = floor["t_s"].to_numpy(), floor["floor_bytes"].to_numpy() / 1e3
-        below.step(t_s, floor_kb, where="post", color=INK, linewidth=1.2, label="did not drain")
-    below.set_ylabel(f"queue of {link.box} (kB)" if sources.other_links else "queue (kB)")
-    _time_axis(below, sources, _queue_limit(below, sources, link))
-    draw_legend(below)
+    _draw_queue(below, sources, link, counters, TO_ISLAND)
     return figure
 
 
-def _link_rows(sources: Sources, link: Link, *columns: str) -> pl.DataFrame:
-    """These columns of a link's counters to the island."""
-    return extremes(sources.link_counters(link.box).select("t_s", *columns).collect(engine="streaming"), *columns)
+@_plot("Queue to the world", marks_changes=True)
+def queue_to_world(sources: Sources) -> Figure | None:
+    """Bytes in the queue of the slowest link to the world. “Did not drain” is its standing queue."""
+    link = sources.bottleneck(TO_WORLD)
+    if link is None or (counters := _queue_rows(sources, link, TO_WORLD)).is_empty():
+        return None
+    figure, (axes,) = time_figure(2.6)
+    _draw_queue(axes, sources, link, counters, TO_WORLD)
+    return figure
+
+
+def _queue_rows(sources: Sources, link: Link, direction: Direction) -> pl.DataFrame:
+    return _link_rows(sources, link, "queue_max_bytes", "queue_bytes", direction=direction)
+
+
+def _draw_queue(axes: Axes, sources: Sources, link: Link, counters: pl.DataFrame, direction: Direction) -> None:
+    t_s = counters["t_s"].to_numpy() - WINDOW_S
+    _area(axes, t_s, counters["queue_max_bytes"] / 1e3, ORANGE, 0.5, "largest in each 100 ms")
+    queue_kb = counters["queue_bytes"].to_numpy() / 1e3
+    axes.step(t_s, queue_kb, where="post", color=BROWN, linewidth=0.7, label="at their end")
+    floor = extremes(sources.queue_floor(link.box, direction), "floor_bytes")
+    if not floor.is_empty() and floor["floor_bytes"].sum():
+        t_s, floor_kb = floor["t_s"].to_numpy(), floor["floor_bytes"].to_numpy() / 1e3
+        axes.step(t_s, floor_kb, where="post", color=INK, linewidth=1.2, label="did not drain")
+    axes.set_ylabel(f"queue of {link.box} (kB)" if sources.other_links else "queue (kB)")
+    _time_axis(axes, sources, _queue_limit(axes, sources, link, direction))
+    draw_legend(axes)
+
+
+def _link_rows(sources: Sources, link: Link, *columns: str, direction: Direction = TO_ISLAND) -> pl.DataFrame:
+    """These columns of a link's counters in a direction."""
+    counters = sources.link_counters(link.box, direction).select("t_s", *columns)
+    return extremes(counters.collect(engine="streaming"), *columns)
 
 
 def _area(axes: Axes, t_s: NDArray[np.float64], heights: pl.Series, colour: str, alpha: float, label: str) -> None:
@@ -196,7 +230,7 @@ def loss(sources: Sources) -> Figure | None:
     Random loss and loss by trace: lost at the receiver, after the packet had used the link, unless the experiment says
     “where: before” (the queue).
     """
-    link = sources.bottleneck
+    link = sources.bottleneck()
     if link is None:
         return None
     drops = {direction: sources.drops(link, direction) for direction in DIRECTIONS}
@@ -317,7 +351,7 @@ def udp(sources: Sources) -> Figure | None:
 
 @_plot("Concurrent flows", marks_changes=True)
 def concurrent(sources: Sources) -> Figure | None:
-    """The channels' flows to the island (each connection is one flow).
+    """The channels' flows (each connection is one flow).
 
     Open: from the first packet until all payload and the server's FIN have arrived. Active: with payload in that 100
     ms. Below: new payload of the connection that received most.
@@ -366,8 +400,8 @@ def flows(sources: Sources) -> Figure | None:
     figure, (axes, shares) = plain_figure(3.4, (1.6, 1.0))
     dots: dict[str, Any] = {"alpha": 0.35, "markersize": 2.65, "markeredgewidth": 0, "rasterized": True}
     axes.plot(size[indices], seconds[indices], "o", color=BLUE, label="completed flow", **dots)
-    link = sources.bottleneck
-    if link is not None and not sources.other_links:
+    link = sources.bottleneck()
+    if link is not None and not sources.other_links and not sources.experiment.has_uploads:
         sizes = np.geomspace(float(size.min()), float(size.max()), 60)
         # One round trip to connect, one to ask and be answered, then nothing but serialisation, by link or server.
         write_rate = sources.experiment.traffic.write_rate
@@ -483,8 +517,23 @@ def volumes(sources: Sources) -> Figure | None:
     segments sent again included. UDP that clients receive in turn: shares of the IP bytes received, and packets lost by
     sequence numbers, which do not show losses at the end of a flow.
     """
-    servers, clients = sources.summary["servers"], sources.summary["clients"]
     udp_clients = (sources.summary.get("udp") or {}).get("clients", {})
+    return _volumes(sources.summary["servers"], sources.summary["clients"], udp_clients)
+
+
+@_plot("Shares of the direction to the world")
+def volumes_to_world(sources: Sources) -> Figure | None:
+    """Each host's share of the goodput to the world; dashed: equal shares.
+
+    Lost TCP payload: missing in the capture `world`, segments sent again included.
+    """
+    figures = sources.figures(TO_WORLD)
+    return _volumes(figures["servers"], figures["clients"], {}) if figures else None
+
+
+def _volumes(
+    servers: dict[str, Volume], clients: dict[str, Volume], udp_clients: Mapping[str, Mapping[str, Any]]
+) -> Figure | None:
     received = ((host, udp_clients[host]["share"]) for host in clients if host in udp_clients)
     udp_shares = {host: share for host, share in received if share is not None}
     if not (any(volume["goodput_bytes"] for volume in servers.values()) or any(udp_shares.values())):
@@ -527,25 +576,29 @@ def _mark_changes(figure: Figure, sources: Sources) -> None:
                 draw_instant(axes, change["began_s"], until, str(change["number"]))
 
 
-def _link_rate(axes: Axes, sources: Sources, link: Link) -> float:
+def _link_rate(axes: Axes, sources: Sources, link: Link, direction: Direction) -> float:
     """The rate of a link, 0 while it is blocked; the most in Mbit/s."""
 
     def mbit_s(step: LinkStep) -> float:
         return 0.0 if step.blocked else step.rate.bit_s / 1e6
 
-    return _limit(axes, sources, link, mbit_s, str(link.to_island.rate), "rate of the link")
+    link_over_time, rate = sources.link_over_time(link, direction), direction_of(link, direction).rate
+    return _limit(axes, sources, link_over_time, mbit_s, str(rate), "rate of the link")
 
 
-def _queue_limit(axes: Axes, sources: Sources, link: Link) -> float:
+def _queue_limit(axes: Axes, sources: Sources, link: Link, direction: Direction = TO_ISLAND) -> float:
     """The capacity of a link's queue; the most in kB."""
-    text = f"Q\n{link.to_island.queue.bytes / 1e3:g} kB"
-    return _limit(axes, sources, link, lambda step: step.queue.bytes / 1e3, text, "Q")
+    link_over_time = sources.link_over_time(link, direction)
+    text = f"Q\n{direction_of(link, direction).queue.bytes / 1e3:g} kB"
+    return _limit(axes, sources, link_over_time, lambda step: step.queue.bytes / 1e3, text, "Q")
 
 
-def _limit(axes: Axes, sources: Sources, link: Link, read: Callable[[LinkStep], float], text: str, label: str) -> float:
+def _limit(
+    axes: Axes, sources: Sources, link_over_time: LinkOverTime, read: Callable[[LinkStep], float], text: str, label: str
+) -> float:
     """A limit of a link: a bound with a text, or a line with a label if it changes; the most."""
     begin_ns, end_ns = sources.measured_ns
-    spans = list(sources.link_over_time(link).spans(begin_ns, end_ns))
+    spans = list(link_over_time.spans(begin_ns, end_ns))
     limits = [read(step) for _, _, step in spans]
     if len(set(limits)) == 1:
         draw_bound(axes, limits[0], text)

@@ -54,6 +54,7 @@ def report_page(sources: "Sources") -> str:
     from atoll_analysis.figures.losses import CAUSES
     from atoll_analysis.figures.run_figures import CLASSES
     from atoll_analysis.summary import transfers_of
+    from atoll_analysis.tables.directions import Direction
     from atoll_analysis.verdict.loss_agreement import proofs
     from atoll_dashboards.report import provenance
     from atoll_dashboards.report.html_templates import rendered
@@ -64,7 +65,12 @@ def report_page(sources: "Sources") -> str:
         summary=sources.summary,
         title=sources.experiment.name,
         experiment=provenance.one_line_summary(sources.experiment),
-        proofs=proofs(sources.summary.get("stretches", ()), sources.summary.get("payload")),
+        proofs=[
+            proof
+            for direction in Direction
+            for figures in (sources.figures(direction),)
+            for proof in proofs(figures.get("stretches", ()), figures.get("payload"), direction)
+        ],
         losses=[
             (name, direction, CAUSES[cause], lost)
             for name, link in sources.summary["links"].items()

@@ -11,9 +11,10 @@ import polars as pl
 
 from atoll_analysis.figures.losses import cause_of
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.summary import Summary
+from atoll_analysis.summary import Summary, of_direction
 from atoll_analysis.tables.box_counters import COUNTER_CAUSES
-from atoll_analysis.tables.change_timeline import to_island_over_time
+from atoll_analysis.tables.change_timeline import direction_over_time
+from atoll_analysis.tables.directions import TO_ISLAND, Direction, bound, table_name
 from atoll_analysis.tables.table_schemas import scan_table
 from atoll_analysis.tables.tables import WINDOW_NS
 from atoll_core.codec import from_json
@@ -35,15 +36,18 @@ class Sources:
     folder: Path  # of the tables
     events: tuple[Mapping[str, Any], ...]
 
-    @property
-    def bottleneck(self) -> Link | None:
+    def figures(self, direction: Direction) -> Mapping[str, Any]:
+        """The figures of a direction; empty if the run has none of it."""
+        return of_direction(self.summary, direction)
+
+    def bottleneck(self, direction: Direction = TO_ISLAND) -> Link | None:
         """The slowest link of the chain."""
-        box = self.summary["bottleneck"]
+        box = self.figures(direction).get("bottleneck")
         return self.experiment.link(box) if box else None
 
-    def link_over_time(self, link: Link) -> LinkOverTime:
-        """A link's direction to the island over time."""
-        return to_island_over_time(self.experiment, self.events, self.summary["origin_ns"], link.box)
+    def link_over_time(self, link: Link, direction: Direction = TO_ISLAND) -> LinkOverTime:
+        """A link's direction over time."""
+        return direction_over_time(self.experiment, self.events, self.summary["origin_ns"], link.box, direction)
 
     @property
     def seconds(self) -> float:
@@ -70,9 +74,9 @@ class Sources:
             filled[column][measured["window"].to_numpy()] = measured[column]
         return pl.DataFrame(filled)
 
-    def rates(self) -> pl.DataFrame:
-        """t_s, throughput and goodput (Mbit/s) of the arrival capture, a row a window."""
-        at_arrival = (pl.col("capture") == (self.summary["arrival"] or "")) & pl.col("to_island")
+    def rates(self, direction: Direction = TO_ISLAND) -> pl.DataFrame:
+        """t_s, throughput and goodput (Mbit/s) of the arrival capture of a direction, a row a window."""
+        at_arrival = (pl.col("capture") == (self.figures(direction)["arrival"] or "")) & bound(direction)
         columns = {"throughput": pl.col("ip_bytes") * MBIT_S, "goodput": pl.col("goodput_bytes") * MBIT_S}
         return self.in_windows(self.table("throughput").filter(at_arrival).select("window", **columns), *columns)
 
@@ -96,14 +100,16 @@ class Sources:
             .filter(pl.col("t_s").is_between(0, self.seconds + WINDOW_S))
         )
 
-    def queue_floor(self, box: str) -> pl.DataFrame:
-        """t_s (the beginning of an interval) and floor_bytes, which did not drain from a link's queue to the island.
+    def queue_floor(self, box: str, direction: Direction = TO_ISLAND) -> pl.DataFrame:
+        """t_s (the beginning of an interval) and floor_bytes, which did not drain from a link's queue.
 
         Empty for what older versions analysed.
         """
         if "standing_queue" not in self.summary:
             return pl.DataFrame()
-        rows = self.table("queue").filter((pl.col("link") == box) & pl.col("floor_bytes").is_not_null())
+        rows = self.table(table_name("queue", direction)).filter(
+            (pl.col("link") == box) & pl.col("floor_bytes").is_not_null()
+        )
         begin = self.since_start("t_ns") - pl.col("seconds")
         return rows.select("floor_bytes", t_s=begin).collect(engine="streaming")
 
@@ -185,14 +191,21 @@ class Sources:
         return tuple(self.experiment.link(box) for box in self.summary["links"] if box != self.summary["bottleneck"])
 
     def largest_flow(self) -> pl.DataFrame | None:
-        """t_s and goodput (Mbit/s) of the channels' connection with the most new payload; None: there is none."""
-        arrival, port = self.summary["arrival"] or "", self.experiment.traffic.port
+        """t_s and goodput (Mbit/s) of the channels' connection with the most new payload; None: there is none.
+
+        In the direction with the larger goodput.
+        """
+        direction = max(
+            (way for way in Direction if self.figures(way)),
+            key=lambda way: self.figures(way)["goodput_mbit_s"] or 0.0,
+        )
+        arrival, port = self.figures(direction)["arrival"] or "", self.experiment.traffic.port
         is_channel = (pl.col("capture") == arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == port)
-        flows = self.table("flows").filter(is_channel & (pl.col("goodput_bytes") > 0))
+        flows = self.table(table_name("flows", direction)).filter(is_channel & (pl.col("goodput_bytes") > 0))
         largest = flows.top_k(1, by="goodput_bytes").select("flow").collect(engine="streaming")["flow"]
         if largest.is_empty():
             return None
-        packets = self.table(f"packets-{arrival}").filter((pl.col("flow") == largest[0]) & (pl.col("to_island") == 1))
+        packets = self.table(f"packets-{arrival}").filter((pl.col("flow") == largest[0]) & bound(direction))
         window = (pl.col("t_ns") - self.summary["origin_ns"]).floordiv(WINDOW_NS)
         octets = pl.col("new_payload_bytes").cast(pl.Int64).sum()
         return self.in_windows(packets.group_by(window=window).agg(goodput=octets * MBIT_S), "goodput")

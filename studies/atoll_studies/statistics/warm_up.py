@@ -19,7 +19,7 @@ import polars as pl
 from atoll_analysis.figures.observables import capacity_bytes, counted_bytes, mbit_s
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
-from atoll_analysis.tables.change_timeline import RecordedEvent, to_island_over_time
+from atoll_analysis.tables.change_timeline import RecordedEvent, direction_over_time
 from atoll_analysis.tables.run_data import Window
 from atoll_analysis.tables.table_schemas import scan_table
 from atoll_analysis.tables.tables import WINDOW_NS
@@ -151,7 +151,7 @@ def _link_figures(run: "_RunData", first_window: int) -> dict[str, float | None]
     captured = run.captured(f"link-{link.box}").filter(pl.col("window") >= first_window)
     if not captured.is_empty():
         sent = captured.select(counted_bytes(link).sum()).item()
-    link_over_time = to_island_over_time(run.experiment, run.events, run.summary["origin_ns"], link.box)
+    link_over_time = direction_over_time(run.experiment, run.events, run.summary["origin_ns"], link.box)
     capacity = capacity_bytes(link_over_time, link, Window(begin_ns, end_ns))
     used = None if sent is None else (sent + (lost_after or 0)) / capacity
     lost = dropped / in_packets if in_packets else None

@@ -175,9 +175,10 @@ def class_names(network: Network) -> dict[int, str]:
     return {number: latency_class.name for latency_class in classes for number in latency_class.ids}
 
 
-def _transfer_name(receiver: JobSpec) -> str:
-    """The name of a transfer, of its receiver's job (Transfer.job)."""
-    return receiver.name.removeprefix("transfer-receive").removeprefix("-") or ONLY_TRANSFER
+def _transfer_name(client: JobSpec) -> str:
+    """The name of a transfer, of its client's job (Transfer.job)."""
+    name = client.name.removeprefix("transfer-receive").removeprefix("transfer-send")
+    return name.removeprefix("-") or ONLY_TRANSFER
 
 
 def _app(cookie: int) -> str:

@@ -205,7 +205,7 @@ class LiveRun:
             await self._jobs.start(self._jobs.spec_of(f"capture-{point.name}"))
 
     async def _start_clients(self) -> tuple[RunClock, int]:
-        starts_ns = {transfer.job("receive"): transfer.start.ns for transfer in self._experiment.all_transfers}
+        starts_ns = {transfer.client_job: transfer.start.ns for transfer in self._experiment.all_transfers}
         specs = self._jobs.of_phases(Phase.CLIENT, Phase.PING, Phase.TRANSFER)
         delays = [(spec, starts_ns.get(spec.name, 0)) for spec in specs]
         delays.append((self._jobs.spec_of("whistle-start"), 0))

@@ -21,6 +21,7 @@ from atoll_core.errors import LabError, RunError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Counters, Live, Note, ProgramOutput
 from atoll_core.experiment.experiment import DIRECTIONS, Experiment
+from atoll_core.experiment.traffic import FlowDirection
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import JobSpec, Plan
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
@@ -54,7 +55,9 @@ class RunRecorder:
         self._output_bytes: Counter[str] = Counter()  # by job, and by box for link.jsonl
         self._max_output_bytes = _MAX_OUTPUT_BYTES + round(experiment.duration.s * _MAX_OUTPUT_BYTES_S)
         self._latest: dict[str, Mapping[str, Any]] = {}  # by link box
-        self._queue_max = 0  # of the first link's island-bound queue, since the last live line
+        has_downloads = experiment.flow_directions != frozenset((FlowDirection.UPLOAD,))
+        self._live_direction = "to_island" if has_downloads else "to_world"  # of live lines
+        self._queue_max = 0  # of the first link's queue in that direction, since the last live line
         self._initial_drops = 0  # by that queue's link, when the measurement began
         self._previous_live: tuple[int, int] | None = None
         self._link_live: dict[str, Any] = {}  # figures of the link for live lines, until there are new counters
@@ -96,7 +99,7 @@ class RunRecorder:
         if "to_island" in line:
             self._latest[box] = line
             if box == next(iter(self._latest)):
-                self._queue_max = max(self._queue_max, line["to_island"]["queue_max_bytes"])
+                self._queue_max = max(self._queue_max, line[self._live_direction]["queue_max_bytes"])
 
     def line_recorder(self, spec: JobSpec, clock_offset_ns: int) -> Callable[[dict[str, Any]], None]:
         """A function that takes the lines of a job: they are written to logs/<job>.out, and make metrics.
@@ -178,7 +181,7 @@ class RunRecorder:
         self._queue_max = 0
         if (link := self._first_link()) is not None:
             _, line = link
-            self._initial_drops = line["to_island"]["dropped_packets"]
+            self._initial_drops = line[self._live_direction]["dropped_packets"]
 
     def publish_live(self, begin_ns: int, now_ns: int) -> None:
         """Publish a live line: time, the link's rate, queue and drops."""
@@ -197,14 +200,14 @@ class RunRecorder:
 
     def _link_figures(self, box: str, line: Mapping[str, Any]) -> dict[str, Any]:
         """The link's figures since the previous live line."""
-        island = line["to_island"]
-        dropped = island["dropped_packets"] - self._initial_drops
+        counters = line[self._live_direction]
+        dropped = counters["dropped_packets"] - self._initial_drops
         figures: dict[str, Any] = {"box": box, "queue_max_bytes": self._queue_max, "dropped_packets": dropped}
         self._queue_max = 0
         if self._previous_live is not None:
             seconds = (line["t_ns"] - self._previous_live[0]) / 1e9
-            figures["rate_mbit_s"] = (island["out_bytes"] - self._previous_live[1]) * 8e-6 / seconds
-        self._previous_live = (line["t_ns"], island["out_bytes"])
+            figures["rate_mbit_s"] = (counters["out_bytes"] - self._previous_live[1]) * 8e-6 / seconds
+        self._previous_live = (line["t_ns"], counters["out_bytes"])
         return figures
 
     async def wait_until_drained(self, quiet_s: float, limit_s: float) -> None:

@@ -80,8 +80,8 @@ def test_summary_tables_and_report_tell_losses_by_cause(run: RunDir) -> None:
 def test_losses_to_the_world_are_reported_with_those_to_the_island(run: RunDir) -> None:
     sources = read_sources(run)
     link = sources.summary["links"]["sat"]
-    assert link["losses_to_world"] == {"random": {"packets": 7, "bytes": 280}}
-    assert link["loss_fraction_to_world"] == pytest.approx(7 * (link["loss_fraction"] or 0) / 25)
+    assert link.get("losses_to_world") == {"random": {"packets": 7, "bytes": 280}}
+    assert link.get("loss_fraction_to_world") == pytest.approx(7 * (link["loss_fraction"] or 0) / 25)
     shown = {known.name: known for known in key_figures(sources.summary)}
     assert (shown["lost to the world"].text, shown["lost to the world"].remark) == ("7", "random loss 7")
     figure = loss(sources)

@@ -501,3 +501,32 @@ def test_a_pep_that_its_packets_bypass_makes_the_run_invalid() -> None:
     assert caveats(ended(36, 41)) == [
         "pep-w saw 36 connections, but 41 on chains through pep-w completed: some bypassed it"
     ]
+
+
+def test_the_direction_to_the_world_is_judged_as_the_other_one() -> None:
+    """Of runs with uploads; a server that only receives is not unseen."""
+    link = {"rate_bit_s": 4_000_000, "least_rate_bit_s": 4_000_000, "windows_over_rate": 0}
+    figures: dict[str, Any] = {
+        "links": {"sat": {**link, "scheduled_windows_over_rate": 0}},
+        "stretches": [],
+        "payload": None,
+        "loss_bytes_captures": 10,
+        "loss_bytes_link": 10,
+        "servers": VALID["servers"],
+    }
+    received = {name: {**volume, "goodput_bytes": 0} for name, volume in VALID["servers"].items()}
+    run = {**VALID, "servers": received, "to_world": figures}
+    assert judge(cast("Summary", run)) == judge(cast("Summary", VALID))
+    for key, text in (
+        ({"loss_bytes_captures": 7}, "to the world, captures show a loss of 7 bytes, links counted 10 bytes"),
+        (
+            {"loss_bytes_captures": -7},
+            "to the world, packets were added between world and island: world captured 7 bytes",
+        ),
+        (
+            {"links": {"sat": {**figures["links"]["sat"], "windows_over_rate": 2}}},
+            "to the world, sat: the capture behind",
+        ),
+    ):
+        findings = judge(cast("Summary", {**run, "to_world": {**figures, **key}}))
+        assert [finding.text for finding in findings if finding.text.startswith(text)], findings

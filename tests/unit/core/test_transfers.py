@@ -85,9 +85,9 @@ MISTAKES = [
         "{a: {size: 1 MB, from: i1, to: w1}}",
         [
             "transfer 'a': from: 'i1' is a host of role island-client; known hosts of the right roles: w1, w2, w3, w4, "
-            "w5, w6, ws",
+            "w5, w6, ws, or write 'direction: upload'",
             "transfer 'a': to: 'w1' is a host of role world-server; known hosts of the right roles: i1, i2, i3, i4, i5, "
-            "i6, is",
+            "i6, is, or write 'direction: upload'",
         ],
     ),
     (
@@ -118,7 +118,7 @@ MISTAKES = [
     ),
     (
         "{a: {size: 1 MB, tool: iperf3, every: 20 s}}",
-        ["transfer 'a': every: iperf3 makes one download; leave it out, or write 'tool: atoll'"],
+        ["transfer 'a': every: iperf3 makes one transfer; leave it out, or write 'tool: atoll'"],
     ),
     (
         "{transfer: {size: 1 MB}}",

@@ -75,7 +75,7 @@ def test_a_page_fetches_nothing_and_runs_nothing(page: str) -> None:
 
 def test_every_figure_is_drawn_from_a_whole_run_as_well_formed_svg(page: str) -> None:
     images = Page(page).images
-    assert len(images) == len(PLOTS) - 3  # one chain, one link, and UDP that was not asked for have no figures
+    assert len(images) == len(PLOTS) - 6  # one chain, one link, UDP and uploads that were not asked for have no figures
     for image in images:
         assert ET.fromstring(image).tag.endswith("svg")
 

@@ -201,6 +201,13 @@ figures: [gootput]
     assert found == [("broken.yaml", 6), *(("study.yaml", line) for line in (3, 4, 7, 8, 9, 10))]
 
 
+def test_figures_to_the_world_are_of_runs_with_uploads(tmp_path: Path) -> None:
+    text = "figures: [goodput to the world]\n"
+    (mistake,) = mistakes(tmp_path, text)
+    assert mistake.endswith("'goodput to the world' is of runs with uploads, and there are none; write 'goodput'")
+    assert study(tmp_path, f"set: {{transfer: {{size: 1 MB, start: 0 s, direction: upload}}}}\n{text}")
+
+
 @pytest.mark.parametrize(
     ("figure", "message"),
     [

@@ -119,13 +119,15 @@ def test_a_source_of_traffic_that_is_over_says_so_in_its_last_point(project: Pat
     (load,) = as_table_has_it(list(job_points(job("load-i1", "i1", Phase.CLIENT), said(project, "load", "done")[0])))
     assert (load.measurement, load.fields) == ("load", {"active": 0, "ended": 1})
     receiver = job("transfer-receive", "is", Phase.TRANSFER)
-    whole, nothing, _ = [line for line in said(project, "transfer", "done") if "end_ns" in line]
+    whole, nothing, _, uploaded = [line for line in said(project, "transfer", "done") if "end_ns" in line]
     (transfer,) = as_table_has_it(list(job_points(receiver, whole)))
     assert (transfer.measurement, transfer.t_ns) == ("transfer", whole["end_ns"])
     assert transfer.fields == {"received_bytes": 10_000_000, "ended": 1}
     assert transfer.tags == {"host": "is", "transfer": "transfer"}
     (named,) = job_points(job("transfer-receive-coded-a", "i1", Phase.TRANSFER), whole)
     assert named.tags == {"host": "i1", "transfer": "coded-a"}
+    (sent,) = job_points(job("transfer-send-up", "i1", Phase.TRANSFER), uploaded)
+    assert sent.tags == {"host": "i1", "transfer": "up"}
     assert list(job_points(receiver, nothing)) == []
     assert list(job_points(job("udp-send", "ws", Phase.CLIENT), {"type": "done", "sent_packets": 3})) == []
 

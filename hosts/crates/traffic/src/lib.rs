@@ -17,6 +17,7 @@ mod socket;
 mod tests;
 mod transfer;
 mod udp;
+mod upload;
 mod writes;
 
 pub use flows::{FlowsArguments, flows};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! World server: sends as many bytes as each connection asks for.
+//! World server: sends as many bytes as each connection asks for, or receives as many as it announces.
 //!
 //! A connection sends eight bytes, big-endian: how many bytes it wants. It gets them, then the end of the
-//! stream. The server closes its half first and waits for the client's half to end before it forgets the
+//! stream. If the highest bit is set, it sends so many bytes itself, and gets a receipt ([`crate::upload`]). The server closes its half first and waits for the client's half to end before it forgets the
 //! connection, so that the last bytes are never cut off by a reset, and `active` counts flows that clients have
 //! not finished. A client that sends half a request, or none, or vanishes costs one descriptor until the
 //! kernel's keep-alive probes find nobody there; it delays nobody.
@@ -10,6 +10,7 @@
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_ns, realtime_ns};
 use crate::socket::{is_not_ready, listen, reset_when_closed};
+use crate::upload::Request;
 use crate::writes::{Chunks, Writes, Written, write};
 use atoll_netio::process::raise_descriptor_limit;
 use rustix::event::epoll::EventFlags;
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use slab::Slab;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -33,6 +34,9 @@ const ACCEPTED_PER_TURN: usize = 256;
 /// Silence after which the kernel asks whether a client is still there. Longer than any retransmission that is
 /// on its way over a satellite, so the probes only meet connections that are really idle.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
+
+/// Read from one connection in one turn at most.
+const READ_BYTES: usize = 1 << 18;
 
 const LISTENER: u64 = u64::MAX - 8;
 
@@ -67,6 +71,15 @@ struct Counters {
     connections: u64,
     active: u64,
     sent_bytes: u64,
+    /// Of uploads.
+    #[serde(skip_serializing_if = "is_zero")]
+    received_bytes: u64,
+}
+
+/// Whether a counter is left out of messages.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+pub(crate) fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Serve until the job is stopped.
@@ -91,7 +104,8 @@ pub fn serve(config: &ServeConfig, input: Input) -> io::Result<()> {
         listener,
         connections: Slab::new(),
         accepted: 0,
-        sent_bytes: 0,
+        moved: Moved::default(),
+        buffer: vec![0; READ_BYTES],
         chunks,
         pauses: BinaryHeap::new(),
         is_paused: false,
@@ -124,11 +138,19 @@ pub fn serve(config: &ServeConfig, input: Input) -> io::Result<()> {
     emit(&Message::Done(server.counters()))
 }
 
+/// Payload of all connections.
+#[derive(Default)]
+struct Moved {
+    sent_bytes: u64,
+    received_bytes: u64,
+}
+
 struct Server {
     listener: TcpListener,
     connections: Slab<Connection>,
     accepted: u64,
-    sent_bytes: u64,
+    moved: Moved,
+    buffer: Vec<u8>,
     /// Of a new connection.
     chunks: Option<Chunks>,
     /// End and connection of pauses between chunks; the connection may be gone.
@@ -143,7 +165,8 @@ impl Server {
             t_ns: realtime_ns(),
             connections: self.accepted,
             active: self.connections.len() as u64,
-            sent_bytes: self.sent_bytes,
+            sent_bytes: self.moved.sent_bytes,
+            received_bytes: self.moved.received_bytes,
         }
     }
 
@@ -208,7 +231,7 @@ impl Server {
         let Some(connection) = self.connections.get_mut(token) else {
             return Ok(());
         };
-        let is_over = connection.advance(events, token as u64, &mut self.sent_bytes);
+        let is_over = connection.advance(events, token as u64, &mut self.moved, &mut self.buffer);
         if let Some(resumes_ns) = connection.resumes_ns {
             self.pauses.push(Reverse((resumes_ns, token)));
         }
@@ -236,14 +259,22 @@ enum Phase {
     Requesting { request: [u8; 8], received: usize },
     /// So many bytes are still to be handed to the kernel.
     Sending { remaining: u64 },
+    /// So many of the client's bytes are still to come.
+    Receiving { size: u64, remaining: u64 },
     /// All sent and our half closed; waiting for the client's.
     Closing,
 }
 
 impl Connection {
     /// Go on as far as the socket is ready: a bounded amount of work. Whether the connection is over, as one that fails is.
-    fn advance(&mut self, events: &Events, token: u64, sent_bytes: &mut u64) -> bool {
-        match self.try_advance(events, token, sent_bytes) {
+    fn advance(
+        &mut self,
+        events: &Events,
+        token: u64,
+        moved: &mut Moved,
+        buffer: &mut [u8],
+    ) -> bool {
+        match self.try_advance(events, token, moved, buffer) {
             Ok(is_over) => is_over,
             Err(error) => !is_not_ready(&error),
         }
@@ -253,7 +284,8 @@ impl Connection {
         &mut self,
         events: &Events,
         token: u64,
-        sent_bytes: &mut u64,
+        moved: &mut Moved,
+        buffer: &mut [u8],
     ) -> io::Result<bool> {
         if let Phase::Requesting { request, received } = &mut self.phase {
             let count = self.stream.read(&mut request[*received..])?;
@@ -264,18 +296,36 @@ impl Connection {
             if *received < request.len() {
                 return Ok(false);
             }
-            let remaining = u64::from_be_bytes(*request);
-            self.phase = Phase::Sending { remaining };
-            if !self.send(sent_bytes)? {
-                events.modify(&self.stream, token, EventFlags::OUT)?;
+            match Request::from_bytes(*request) {
+                Request::Download(remaining) => {
+                    self.phase = Phase::Sending { remaining };
+                    if !self.send(moved)? {
+                        events.modify(&self.stream, token, EventFlags::OUT)?;
+                    }
+                }
+                Request::Upload(size) => {
+                    self.phase = Phase::Receiving {
+                        size,
+                        remaining: size,
+                    };
+                    self.confirm()?;
+                }
             }
             return Ok(false);
+        }
+        if let Phase::Receiving { remaining, .. } = &mut self.phase {
+            let most = usize::try_from(*remaining).map_or(buffer.len(), |r| r.min(buffer.len()));
+            let count = self.stream.read(&mut buffer[..most])?;
+            *remaining -= count as u64;
+            moved.received_bytes += count as u64;
+            self.confirm()?;
+            return Ok(count == 0);
         }
         if let Phase::Sending { .. } = self.phase {
             if self.resumes_ns.is_some() {
                 return Ok(true);
             }
-            if self.send(sent_bytes)? {
+            if self.send(moved)? {
                 events.modify(&self.stream, token, EventFlags::IN)?;
             } else if self.resumes_ns.is_some() {
                 events.modify(&self.stream, token, EventFlags::empty())?;
@@ -286,7 +336,7 @@ impl Connection {
     }
 
     /// Write once, or begin a pause; whether everything is sent and our half closed.
-    fn send(&mut self, sent_bytes: &mut u64) -> io::Result<bool> {
+    fn send(&mut self, moved: &mut Moved) -> io::Result<bool> {
         let Phase::Sending { remaining } = &mut self.phase else {
             return Ok(true);
         };
@@ -294,7 +344,7 @@ impl Connection {
             match write(&self.stream, &mut self.chunks, *remaining)? {
                 Written::Bytes(count) => {
                     *remaining -= count;
-                    *sent_bytes += count;
+                    moved.sent_bytes += count;
                 }
                 Written::NotReady => {}
                 Written::PausedUntil(next_ns) => self.resumes_ns = Some(next_ns),
@@ -306,6 +356,16 @@ impl Connection {
         self.stream.shutdown(Shutdown::Write)?;
         self.phase = Phase::Closing;
         Ok(true)
+    }
+
+    /// If all of the client's bytes have come, send the receipt and close our half. A new send buffer has room for it.
+    fn confirm(&mut self) -> io::Result<()> {
+        if let Phase::Receiving { size, remaining: 0 } = self.phase {
+            self.stream.write_all(&size.to_be_bytes())?;
+            self.stream.shutdown(Shutdown::Write)?;
+            self.phase = Phase::Closing;
+        }
+        Ok(())
     }
 }
 
@@ -327,6 +387,7 @@ mod tests {
             connections: 3904,
             active: 99,
             sent_bytes: 116_481_092,
+            received_bytes: 0,
         };
         assert_in_contract("serve", "serve", &Message::Counters(counters));
         let last = Counters {
@@ -334,7 +395,13 @@ mod tests {
             connections: 15_059,
             active: 0,
             sent_bytes: 805_341_745,
+            received_bytes: 0,
         };
         assert_in_contract("serve", "serve", &Message::Done(last));
+        let uploads = Counters {
+            received_bytes: 10_000_000,
+            ..last
+        };
+        assert_in_contract("serve", "serve", &Message::Done(uploads));
     }
 }

@@ -8,6 +8,18 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
 
+/// Fields that a configuration of `atoll-host load` may lack.
+pub const LOAD_OPTIONAL: &[&str] = &[
+    "changes",
+    "counts",
+    "direction",
+    "pace",
+    "paced",
+    "quiet",
+    "silence_ns",
+    "write_rate_bit_s",
+];
+
 /// The configurations among the examples of `topic`; each is refused once it has a field more, or one less of
 /// the required ones.
 pub fn configurations<T: DeserializeOwned + Debug>(topic: &str, optional: &[&str]) -> Vec<T> {

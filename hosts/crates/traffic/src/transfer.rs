@@ -2,12 +2,15 @@
 //! One large transfer, or one after another, either end.
 //!
 //! The sender listens, sends its bytes to the first who connects, and closes. The receiver is the one to believe:
-//! behind a connection-splitting PEP the sender is finished when the near PEP has the data.
+//! behind a connection-splitting PEP the sender is finished when the near PEP has the data. Of an upload the far end is
+//! `atoll-host serve`, and the near end the one to believe: it waits for the receipt ([`crate::upload`]).
 
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, failed, monotonic_at, monotonic_ns, realtime_ns};
 use crate::socket::{check_congestion_control, connect, is_not_ready, listen, reset_when_closed};
+use crate::upload::{Receipt, announce};
 use crate::writes::{Chunks, Writes, Written, write};
+use atoll_netio::tcp_options::progress;
 use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, accept_with};
 use serde::{Deserialize, Serialize};
@@ -30,6 +33,8 @@ pub enum TransferConfig {
     Send(SendConfig),
     /// The end that gets and times them.
     Receive(ReceiveConfig),
+    /// The end that sends its bytes to a server, and times them.
+    Upload(UploadConfig),
 }
 
 /// Configuration of the sender.
@@ -71,6 +76,29 @@ pub struct ReceiveConfig {
     pub congestion_control: Option<String>,
 }
 
+/// Configuration of the end that uploads; fields are those of the receiver and of the sender.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UploadConfig {
+    /// Address and port of the server.
+    pub connect: SocketAddr,
+    /// How many bytes to send.
+    pub size_bytes: u64,
+    /// When to connect.
+    pub start_at_ns: i64,
+    /// Time from start to start.
+    #[serde(default)]
+    pub every_ns: Option<u64>,
+    /// Print no progress.
+    #[serde(default)]
+    pub quiet: bool,
+    /// TCP congestion control of the connection.
+    pub congestion_control: String,
+    /// How it writes.
+    #[serde(flatten)]
+    pub writes: Writes,
+}
+
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum Message {
@@ -93,19 +121,19 @@ struct Sent {
     complete: bool,
 }
 
-/// Counters of the receiver; instants are real time.
+/// Counters of the end that connects; instants are real time.
 #[expect(clippy::struct_field_names, reason = "the names of the message")]
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(tag = "type", rename = "done")]
 struct Received {
     received_bytes: u64,
-    /// Exactly the bytes expected came, then the end of the stream.
+    /// Exactly the bytes expected came, then the end of the stream; or the receipt confirms them.
     complete: bool,
     start_ns: Option<i64>,
     first_byte_ns: Option<i64>,
-    /// When the last byte came.
+    /// When the last byte came, or of an upload the receipt.
     end_ns: Option<i64>,
-    /// From the beginning of the connection to the last byte, by the monotonic clock.
+    /// From the beginning of the connection to that instant, by the monotonic clock.
     seconds: Option<f64>,
     rate_bit_s: Option<f64>,
     /// Why a repeated transfer broke off.
@@ -125,7 +153,19 @@ struct Received {
 pub fn transfer(config: &TransferConfig, input: Input) -> io::Result<()> {
     match config {
         TransferConfig::Send(config) => send(config, input),
-        TransferConfig::Receive(config) => receive(config, input),
+        TransferConfig::Receive(config) => transfer_as_client(config, None, input),
+        TransferConfig::Upload(config) => {
+            config.writes.check()?;
+            let client = ReceiveConfig {
+                connect: config.connect,
+                size_bytes: config.size_bytes,
+                start_at_ns: config.start_at_ns,
+                every_ns: config.every_ns,
+                quiet: config.quiet,
+                congestion_control: Some(config.congestion_control.clone()),
+            };
+            transfer_as_client(&client, Some(&config.writes), input)
+        }
     }
 }
 
@@ -237,7 +277,12 @@ fn woken_to_stop(events: &mut Events, until_ns: Option<u64>) -> io::Result<bool>
     Ok(events.wait(&mut Vec::with_capacity(4), until_ns)? == Wake::Stop)
 }
 
-fn receive(config: &ReceiveConfig, input: Input) -> io::Result<()> {
+/// Receive, or if there are `writes`, send.
+fn transfer_as_client(
+    config: &ReceiveConfig,
+    writes: Option<&Writes>,
+    input: Input,
+) -> io::Result<()> {
     if let Some(name) = &config.congestion_control {
         check_congestion_control(name)?;
     }
@@ -246,31 +291,33 @@ fn receive(config: &ReceiveConfig, input: Input) -> io::Result<()> {
 
     let start_ns = monotonic_at(config.start_at_ns);
     if let Some(every_ns) = config.every_ns {
-        return receive_repeatedly(&mut events, config, start_ns, every_ns);
+        return transfer_repeatedly(&mut events, config, writes, start_ns, every_ns);
     }
     let mut received = Received::default();
     if stopped_before(&mut events, start_ns)? {
         return emit(&received);
     }
-    let result = receive_all(&mut events, config, &mut received);
+    let result = transfer_once(&mut events, config, writes, &mut received);
     received.compute_rate();
     emit(&received)?;
-    result?.map_err(|error| received_error(config, &received, error))
+    result?.map_err(|error| client_error(config, writes, &received, error))
 }
 
-/// Receive one transfer after another, and print `done` after each.
-fn receive_repeatedly(
+/// Make one transfer after another, and print `done` after each.
+fn transfer_repeatedly(
     events: &mut Events,
     config: &ReceiveConfig,
+    writes: Option<&Writes>,
     mut start_ns: u64,
     every_ns: u64,
 ) -> io::Result<()> {
     while !stopped_before(events, start_ns)? {
         let mut received = Received::default();
-        let result = receive_all(events, config, &mut received)?;
+        let result = transfer_once(events, config, writes, &mut received)?;
         received.compute_rate();
         let error = result.err();
-        received.error = error.map(|error| received_error(config, &received, error).to_string());
+        received.error =
+            error.map(|error| client_error(config, writes, &received, error).to_string());
         emit(&received)?;
         start_ns += every_ns * ((monotonic_ns() - start_ns) / every_ns + 1);
     }
@@ -287,23 +334,27 @@ fn stopped_before(events: &mut Events, start_ns: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-fn received_error(config: &ReceiveConfig, received: &Received, error: io::Error) -> io::Error {
-    if received.first_byte_ns.is_none() {
-        return failed(format!("receive from {}", config.connect))(error);
+fn client_error(
+    config: &ReceiveConfig,
+    writes: Option<&Writes>,
+    received: &Received,
+    error: io::Error,
+) -> io::Error {
+    let (doing, done) = match writes {
+        None => ("receive from", "received"),
+        Some(_) => ("send to", "acknowledged"),
+    };
+    if received.received_bytes == 0 {
+        return failed(format!("{doing} {}", config.connect))(error);
     }
-    broken_off_error(
-        &error,
-        received.received_bytes,
-        "received",
-        config.size_bytes,
-    )
+    broken_off_error(&error, received.received_bytes, done, config.size_bytes)
 }
 
-/// Receive until everything came or the job is to stop; an error of the connection, within, is no failure of this
-/// program.
-fn receive_all(
+/// Transfer until everything is there or the job is to stop; an error of the connection, within, is no failure of this program.
+fn transfer_once(
     events: &mut Events,
     config: &ReceiveConfig,
+    writes: Option<&Writes>,
     received: &mut Received,
 ) -> io::Result<io::Result<()>> {
     received.start_ns = Some(realtime_ns());
@@ -312,6 +363,18 @@ fn receive_all(
         Ok(stream) => stream,
         Err(error) => return Ok(Err(error)),
     };
+    match writes {
+        None => receive_all(events, stream, config, received),
+        Some(writes) => upload_all(events, &stream, config, writes, received),
+    }
+}
+
+fn receive_all(
+    events: &mut Events,
+    stream: TcpStream,
+    config: &ReceiveConfig,
+    received: &mut Received,
+) -> io::Result<io::Result<()>> {
     events.add(&stream, SOCKET, EventFlags::IN)?;
     let mut incoming = Receiver {
         stream,
@@ -333,15 +396,122 @@ fn receive_all(
                 Err(error) => return Ok(Err(error)),
             }
         }
-        if monotonic_ns() >= tick_ns {
-            if !config.quiet {
-                emit(&Message::Progress {
-                    t_ns: realtime_ns(),
-                    received_bytes: received.received_bytes,
-                })?;
-            }
-            tick_ns = monotonic_ns() + SECOND_NS;
+        print_progress(config, received, &mut tick_ns)?;
+    }
+}
+
+/// Once a second, unless it is quiet.
+fn print_progress(
+    config: &ReceiveConfig,
+    received: &Received,
+    tick_ns: &mut u64,
+) -> io::Result<()> {
+    if monotonic_ns() >= *tick_ns {
+        if !config.quiet {
+            emit(&Message::Progress {
+                t_ns: realtime_ns(),
+                received_bytes: received.received_bytes,
+            })?;
         }
+        *tick_ns = monotonic_ns() + SECOND_NS;
+    }
+    Ok(())
+}
+
+/// Until the receipt, `received` counts what is acknowledged, by a connection-splitting PEP if there is one.
+fn upload_all(
+    events: &mut Events,
+    stream: &TcpStream,
+    config: &ReceiveConfig,
+    writes: &Writes,
+    received: &mut Received,
+) -> io::Result<io::Result<()>> {
+    let chunks = writes.begin(stream)?;
+    events.add(stream, SOCKET, EventFlags::OUT)?;
+    let mut sender = Uploader {
+        stream,
+        chunks,
+        is_requested: false,
+        unsent_bytes: config.size_bytes,
+        resumes_ns: None,
+        receipt: Receipt::default(),
+    };
+    let mut ready = Vec::with_capacity(4);
+    let mut tick_ns = monotonic_ns() + SECOND_NS;
+    loop {
+        let until_ns = tick_ns.min(sender.resumes_ns.unwrap_or(u64::MAX));
+        let wake = events.wait(&mut ready, Some(until_ns))?;
+        received.received_bytes = sender.acknowledged_bytes(config.size_bytes);
+        if wake == Wake::Stop {
+            reset_when_closed(stream);
+            return Ok(Ok(()));
+        }
+        let is_due = sender
+            .resumes_ns
+            .is_some_and(|at_ns| at_ns <= monotonic_ns());
+        if is_due || !ready.is_empty() {
+            match sender.advance(events, config.size_bytes) {
+                Ok(Some(confirmed_bytes)) => {
+                    received.confirmed(confirmed_bytes, config.size_bytes);
+                    return Ok(if received.complete {
+                        Ok(())
+                    } else {
+                        Err(io::Error::other("the server confirms another size"))
+                    });
+                }
+                Ok(None) => {}
+                Err(error) if is_not_ready(&error) => {}
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        print_progress(config, received, &mut tick_ns)?;
+    }
+}
+
+struct Uploader<'a> {
+    stream: &'a TcpStream,
+    chunks: Option<Chunks>,
+    is_requested: bool,
+    unsent_bytes: u64,
+    /// The end of a pause between chunks.
+    resumes_ns: Option<u64>,
+    receipt: Receipt,
+}
+
+impl Uploader<'_> {
+    /// Write as much as goes, then read of the receipt; the bytes that it confirms.
+    fn advance(&mut self, events: &Events, size_bytes: u64) -> io::Result<Option<u64>> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
+        if !self.is_requested {
+            announce(self.stream, size_bytes)?;
+            self.is_requested = true;
+        }
+        if self.resumes_ns.take().is_some() {
+            events.modify(self.stream, SOCKET, EventFlags::OUT)?;
+        }
+        while self.unsent_bytes > 0 {
+            match write(self.stream, &mut self.chunks, self.unsent_bytes)? {
+                Written::Bytes(count) => self.unsent_bytes -= count,
+                Written::NotReady => return Ok(None),
+                Written::PausedUntil(next_ns) => {
+                    events.modify(self.stream, SOCKET, EventFlags::empty())?;
+                    self.resumes_ns = Some(next_ns);
+                    return Ok(None);
+                }
+            }
+            if self.unsent_bytes == 0 {
+                events.modify(self.stream, SOCKET, EventFlags::IN)?;
+            }
+        }
+        self.receipt.read(self.stream)
+    }
+
+    fn acknowledged_bytes(&self, size_bytes: u64) -> u64 {
+        let acknowledged = progress(self.stream).map_or(0, |progress| progress.acknowledged_bytes);
+        let before = 1 + 8; // SYN, and the request
+        acknowledged.saturating_sub(before).min(size_bytes)
     }
 }
 
@@ -390,6 +560,14 @@ impl Receiver {
 }
 
 impl Received {
+    /// The receipt of an upload has come.
+    fn confirmed(&mut self, confirmed_bytes: u64, size_bytes: u64) {
+        self.received_bytes = confirmed_bytes;
+        self.complete = confirmed_bytes == size_bytes;
+        self.end_ns = Some(realtime_ns());
+        self.monotonic_end_ns = monotonic_ns();
+    }
+
     fn compute_rate(&mut self) {
         if self.end_ns.is_none() {
             return;
@@ -428,7 +606,7 @@ mod tests {
         );
         let listen = configs.iter().find_map(|config| match config {
             TransferConfig::Send(config) => Some(config.listen),
-            TransferConfig::Receive(_) => None,
+            TransferConfig::Receive(_) | TransferConfig::Upload(_) => None,
         });
         assert_in_contract("transfer", "send", &Message::Ready { listen });
         assert_in_contract(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a server writes: as fast as TCP takes it, paced, at a largest rate, or in chunks with pauses.
+//! How a sender writes: as fast as TCP takes it, paced, at a largest rate, or in chunks with pauses.
 
 use crate::job::{SECOND_NS, monotonic_ns, wrong_setting};
 use crate::socket::{is_not_ready, pace};
@@ -46,17 +46,22 @@ impl Writes {
         Err(wrong_setting(wrong))
     }
 
-    /// Have the kernel pace connections that `listener` accepts, if they are paced; return the chunks of each.
+    /// Whether there are pauses between writes.
+    pub fn are_in_chunks(&self) -> bool {
+        self.write_chunk_bytes.is_some()
+    }
+
+    /// Have the kernel pace a connection, or those that a listening socket accepts, if they are paced; return the chunks of each.
     ///
     /// # Errors
     /// As of [`pace`].
-    pub fn begin(&self, listener: impl AsFd) -> io::Result<Option<Chunks>> {
+    pub fn begin(&self, socket: impl AsFd) -> io::Result<Option<Chunks>> {
         let (chunks, paced_bit_s) = match (self.write_chunk_bytes, self.write_rate_bit_s) {
             (Some(bytes), Some(rate_bit_s)) => (Some(Chunks::new(bytes, rate_bit_s)), None),
             (_, rate_bit_s) => (None, rate_bit_s),
         };
         if self.paced || paced_bit_s.is_some() {
-            pace(listener, paced_bit_s)?;
+            pace(socket, paced_bit_s)?;
         }
         Ok(chunks)
     }

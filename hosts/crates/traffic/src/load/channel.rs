@@ -76,13 +76,14 @@ impl Channel {
 mod tests {
     use super::*;
     use crate::flows::CountedBytes;
-    use crate::tests::configurations;
+    use crate::tests::{LOAD_OPTIONAL, configurations};
 
     #[test]
     fn sizes_of_ip_bytes_are_asked_for_less_headers_and_drawn_alike() {
-        let optional = ["changes", "counts", "pace", "quiet", "silence_ns"];
-        let configs: Vec<LoadConfig> = configurations("load", &optional);
-        let counted = configs.iter().find(|config| config.counts == CountedBytes::Ip);
+        let configs: Vec<LoadConfig> = configurations("load", LOAD_OPTIONAL);
+        let counted = configs
+            .iter()
+            .find(|config| config.counts == CountedBytes::Ip);
         let config = counted.unwrap();
         let ip = config.validated().unwrap();
         let payload = LoadSettings {

@@ -2,10 +2,10 @@
 //! The channels of a process: flows in progress, flows that are due, and counters of ended flows.
 
 use super::channel::Channel;
-use super::config::{Change, FlowStarts, LoadConfig, LoadSettings};
+use super::config::{Change, Direction, FlowStarts, LoadConfig, LoadSettings};
 use super::fair_scheduler::Token;
 use super::fairness::ChannelShares;
-use super::flow::{Fetch, Progress};
+use super::flow::{Flow, Progress};
 use super::flow_log::{Entry, FlowLog, Outcome};
 use super::{Counters, READ_BYTES};
 use crate::events::Events;
@@ -30,7 +30,7 @@ pub struct ChannelSet<'a> {
     channels: Vec<Channel>,
     /// Which of them begin flows now, and which have nothing in progress and nothing due.
     states: Vec<State>,
-    flows: Slab<Fetch>,
+    flows: Slab<Flow>,
     /// (monotonic time, channel) of flows that are to begin.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     log: FlowLog,
@@ -43,6 +43,7 @@ pub struct ChannelSet<'a> {
     /// How many flows were given up for the silence of their servers.
     pub silent: u64,
     received_bytes: u64,
+    sent_bytes: u64,
 }
 
 /// The state of a channel that a change of the load depends on.
@@ -83,6 +84,7 @@ impl<'a> ChannelSet<'a> {
             failed: 0,
             silent: 0,
             received_bytes: 0,
+            sent_bytes: 0,
         })
     }
 
@@ -175,22 +177,25 @@ impl<'a> ChannelSet<'a> {
     /// # Errors
     /// As of [`ChannelSet::begin_due`].
     pub fn service(&mut self, events: &Events, token: Token, flags: EventFlags) -> io::Result<()> {
-        let Some(fetch) = self.flows.get_mut(token.slot()) else {
+        let Some(flow) = self.flows.get_mut(token.slot()) else {
             return Ok(());
         };
-        let previous_bytes = fetch.entry.received_bytes;
-        let progress = fetch.advance(flags, events, token.number(), &mut self.buffer);
-        self.received_bytes += fetch.entry.received_bytes - previous_bytes;
+        let previous_bytes = (flow.entry.received_bytes, flow.sent_bytes());
+        let progress = flow.advance(flags, events, token.number(), &mut self.buffer);
+        if self.config.direction == Direction::Download {
+            self.received_bytes += flow.entry.received_bytes - previous_bytes.0;
+        }
+        self.sent_bytes += flow.sent_bytes() - previous_bytes.1;
         let outcome = match progress {
             Ok(Progress::Continuing) => return Ok(()),
             Ok(Progress::Ended(outcome)) => outcome,
             Err(error) if is_not_ready(&error) => return Ok(()),
             Err(error) => Outcome::Failed(errno_name(&error)),
         };
-        let Some(fetch) = self.flows.try_remove(token.slot()) else {
+        let Some(flow) = self.flows.try_remove(token.slot()) else {
             return Ok(());
         };
-        if self.ended(fetch.entry, fetch.begun_ns, &outcome, token.channel())? {
+        if self.ended(flow.entry, flow.begun_ns, &outcome, token.channel())? {
             self.begin(events, token.channel())?;
         }
         Ok(())
@@ -203,18 +208,18 @@ impl<'a> ChannelSet<'a> {
     /// As of [`ChannelSet::begin_due`].
     pub fn fail_silent_flows(&mut self, now_ns: u64) -> io::Result<()> {
         let limit_ns = self.config.silence_ns;
-        let silent = |fetch: &mut Fetch| fetch.silent_ns(now_ns) >= limit_ns;
+        let silent = |flow: &mut Flow| flow.silent_ns(now_ns) >= limit_ns;
         let slots: Vec<usize> = self
             .flows
             .iter_mut()
-            .filter_map(|(slot, fetch)| silent(fetch).then_some(slot))
+            .filter_map(|(slot, flow)| silent(flow).then_some(slot))
             .collect();
         for slot in slots {
-            let fetch = self.flows.remove(slot);
-            fetch.reset_when_closed();
+            let flow = self.flows.remove(slot);
+            flow.reset_when_closed();
             self.silent += 1;
             let outcome = Outcome::Failed(format!("{:?}", Errno::ETIMEDOUT));
-            self.ended(fetch.entry, fetch.begun_ns, &outcome, fetch.channel)?;
+            self.ended(flow.entry, flow.begun_ns, &outcome, flow.channel)?;
         }
         Ok(())
     }
@@ -225,17 +230,17 @@ impl<'a> ChannelSet<'a> {
     /// As of [`ChannelSet::begin_due`].
     pub fn cut(&mut self) -> io::Result<()> {
         let (end_ns, now_ns) = (realtime_ns(), monotonic_ns());
-        for (_, fetch) in &self.flows {
-            fetch.reset_when_closed();
+        for (_, flow) in &self.flows {
+            flow.reset_when_closed();
             let entry = Entry {
                 end_ns,
-                ..fetch.entry
+                ..flow.entry
             };
             self.log.append(&entry, &Outcome::Cut)?;
-            let share = entry.received_bytes as f64 / entry.size_bytes as f64;
-            let spent_ns = now_ns.saturating_sub(fetch.begun_ns);
+            let share = flow.moved_bytes() as f64 / entry.size_bytes as f64;
+            let spent_ns = now_ns.saturating_sub(flow.begun_ns);
             self.shares
-                .ended(fetch.channel, entry.size_bytes, share as f32, spent_ns);
+                .ended(flow.channel, entry.size_bytes, share as f32, spent_ns);
         }
         self.log.flush()
     }
@@ -256,6 +261,7 @@ impl<'a> ChannelSet<'a> {
             flows_failed: self.failed,
             active: self.flows.len(),
             received_bytes: self.received_bytes,
+            sent_bytes: self.sent_bytes,
         }
     }
 
@@ -267,9 +273,9 @@ impl<'a> ChannelSet<'a> {
     fn begin(&mut self, events: &Events, index: usize) -> io::Result<()> {
         let entry = self.channels[index].next(self.config, &self.settings, realtime_ns());
         let (token, begun_ns) = (Token::new(index, self.flows.vacant_key()), monotonic_ns());
-        match Fetch::begin(entry, begun_ns, self.control, events, token) {
-            Ok(fetch) => {
-                self.flows.insert(fetch);
+        match Flow::begin(entry, begun_ns, self.config, self.control, events, token) {
+            Ok(flow) => {
+                self.flows.insert(flow);
             }
             Err(error) => {
                 let outcome = Outcome::Failed(errno_name(&error));
@@ -341,14 +347,13 @@ fn rescale(
 mod tests {
     use super::*;
     use crate::job::SECOND_NS;
-    use crate::tests::configurations;
+    use crate::tests::{LOAD_OPTIONAL, configurations};
 
     /// Flows that begin in the second from the 10th on, if 60 channels with a flow a minute each have 50 flows/s together
     /// from the 10th second on.
     #[test]
     fn flows_of_an_open_loop_have_the_new_rate_at_once() {
-        let optional = ["changes", "counts", "pace", "quiet", "silence_ns"];
-        let mut config: LoadConfig = configurations("load", &optional).remove(0);
+        let mut config: LoadConfig = configurations("load", LOAD_OPTIONAL).remove(0);
         config.channels = (0..60).collect();
         config.pace = Some(FlowStarts::Poisson {
             mean_ns: 60 * SECOND_NS,

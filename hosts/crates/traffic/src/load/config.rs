@@ -3,6 +3,7 @@
 
 use crate::flows::CountedBytes;
 use crate::job::{SECOND_NS, wrong_setting};
+use crate::writes::Writes;
 use atoll_flow_sizes::{Distribution, exponential_ns};
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -45,6 +46,23 @@ pub struct LoadConfig {
     /// Print no counters before `done`: they would pass the network that is measured.
     #[serde(default)]
     pub quiet: bool,
+    /// Which end sends the bytes of the flows.
+    #[serde(default)]
+    pub direction: Direction,
+    /// How the client writes uploads.
+    #[serde(flatten)]
+    pub writes: Writes,
+}
+
+/// The direction of flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// From the servers to the clients.
+    #[default]
+    Download,
+    /// From the clients to the servers.
+    Upload,
 }
 
 /// A server that is there sends again every two minutes at the latest (`TCP_RTO_MAX`), unless it has nothing to send.
@@ -126,8 +144,15 @@ impl LoadConfig {
     /// The load at the start.
     ///
     /// # Errors
-    /// If there never are channels, or no servers, a channel is there twice, or changes are not in order of time.
+    /// If there never are channels, or no servers, a channel is there twice, changes are not in order of time, or the client is
+    /// to write in chunks.
     pub fn validated(&self) -> io::Result<LoadSettings> {
+        self.writes.check()?;
+        if self.writes.are_in_chunks() {
+            return Err(wrong_setting(
+                "write_chunk_bytes: a client does not write in chunks",
+            ));
+        }
         if self.all_channels().is_empty() {
             return Err(wrong_setting("channels: give at least one"));
         }
@@ -189,7 +214,7 @@ mod tests {
     use super::*;
     use crate::tests::configurations;
 
-    const OPTIONAL: &[&str] = &["changes", "counts", "pace", "quiet", "silence_ns"];
+    use crate::tests::LOAD_OPTIONAL as OPTIONAL;
 
     fn changing(config: &LoadConfig, changes: &str) -> LoadConfig {
         LoadConfig {
@@ -252,6 +277,16 @@ mod tests {
                     r#"[{"after_ns":7,"channels":[1]},{"after_ns":7,"channels":[2]}]"#,
                 ),
                 "changes: must be in order of time",
+            ),
+            (
+                LoadConfig {
+                    writes: serde_json::from_str(
+                        r#"{"write_rate_bit_s":8000,"write_chunk_bytes":1000}"#,
+                    )
+                    .unwrap(),
+                    ..good.clone()
+                },
+                "write_chunk_bytes: a client does not write in chunks",
             ),
             (
                 changing(&good, r#"[{"after_ns":7,"channels":[1,1]}]"#),

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One flow in progress: connect, ask, receive until the server closes.
+//! One flow in progress: connect, ask, receive until the server closes; or announce, send, and wait for the receipt.
 
 use super::READ_BYTES;
+use super::config::{Direction, LoadConfig};
 use super::fair_scheduler::Token;
 use super::flow_log::{Entry, Outcome};
 use crate::events::Events;
 use crate::job::realtime_ns;
 use crate::socket::{connect, reset_when_closed};
+use crate::upload::{Receipt, Request, announce};
+use crate::writes::{Written, write};
+use atoll_netio::tcp_options::progress;
 use rustix::event::epoll::EventFlags;
 use rustix::io::ioctl_fionread;
 use std::io::{self, Read, Write};
@@ -18,7 +22,7 @@ use std::net::TcpStream;
 const LOW_WATER_BYTES: u16 = 16_384;
 
 /// A flow whose connection was begun.
-pub struct Fetch {
+pub struct Flow {
     stream: TcpStream,
     /// Its entry in the log.
     pub entry: Entry,
@@ -29,6 +33,14 @@ pub struct Fetch {
     /// How many bytes had come at the last look, and the first look that saw so many.
     last_progress: (u64, u64),
     low_water: bool,
+    upload: Option<Upload>,
+}
+
+/// An upload in progress.
+struct Upload {
+    /// To be handed to the kernel.
+    unsent_bytes: u64,
+    receipt: Receipt,
 }
 
 /// The result of serving a socket.
@@ -39,19 +51,30 @@ pub enum Progress {
     Ended(Outcome),
 }
 
-impl Fetch {
+impl Flow {
     /// Begin to connect, by congestion control `control` if one is given; the socket is watched with `token`.
     ///
     /// # Errors
-    /// As of [`connect`].
+    /// As of [`connect`], and of [`crate::writes::Writes::begin`].
     pub fn begin(
         entry: Entry,
         begun_ns: u64,
+        config: &LoadConfig,
         control: Option<&str>,
         events: &Events,
         token: Token,
     ) -> io::Result<Self> {
         let stream = connect(entry.server, control)?;
+        let upload = match config.direction {
+            Direction::Download => None,
+            Direction::Upload => {
+                config.writes.begin(&stream)?;
+                Some(Upload {
+                    unsent_bytes: entry.size_bytes,
+                    receipt: Receipt::default(),
+                })
+            }
+        };
         events.add(&stream, token.number(), EventFlags::OUT)?;
         Ok(Self {
             stream,
@@ -60,14 +83,36 @@ impl Fetch {
             begun_ns,
             last_progress: (0, begun_ns),
             low_water: false,
+            upload,
         })
     }
 
-    /// How long it has been connected without a byte coming, by looks such as this one.
+    /// Payload that was received, or of an upload acknowledged: by a connection-splitting PEP, if there is one.
+    pub fn moved_bytes(&self) -> u64 {
+        if self.upload.is_none() {
+            return self.entry.received_bytes;
+        }
+        let request_bytes = 1 + 8; // SYN, and the request
+        let acknowledged = progress(&self.stream).map_or(0, |progress| progress.acknowledged_bytes);
+        acknowledged
+            .saturating_sub(request_bytes)
+            .min(self.entry.size_bytes)
+    }
+
+    /// Payload of an upload that was handed to the kernel.
+    pub fn sent_bytes(&self) -> u64 {
+        self.upload
+            .as_ref()
+            .map_or(0, |upload| self.entry.size_bytes - upload.unsent_bytes)
+    }
+
+    /// How long it has been connected without a byte coming, or being acknowledged, by looks such as this one.
     pub fn silent_ns(&mut self, now_ns: u64) -> u64 {
-        // Fewer bytes than the low-water mark wait in the socket.
-        let waiting = ioctl_fionread(&self.stream).unwrap_or(0);
-        let received = self.entry.received_bytes + waiting;
+        let received = match &self.upload {
+            Some(upload) => self.moved_bytes() + upload.receipt.length as u64,
+            // Fewer bytes than the low-water mark wait in the socket.
+            None => self.entry.received_bytes + ioctl_fionread(&self.stream).unwrap_or(0),
+        };
         if self.entry.connected_ns.is_none() || received != self.last_progress.0 {
             self.last_progress = (received, now_ns);
         }
@@ -91,12 +136,20 @@ impl Fetch {
         buffer: &mut [u8],
     ) -> io::Result<Progress> {
         if self.entry.connected_ns.is_none() {
-            // Eight bytes always fit into the buffer of a new connection; one that has failed says here why.
-            self.stream
-                .write_all(&self.entry.size_bytes.to_be_bytes())?;
+            let size_bytes = self.entry.size_bytes;
+            if self.upload.is_some() {
+                announce(&self.stream, size_bytes)?;
+            } else {
+                // Eight bytes always fit into the buffer of a new connection; one that has failed says here why.
+                self.stream
+                    .write_all(&Request::Download(size_bytes).to_bytes())?;
+                events.modify(&self.stream, token, EventFlags::IN | EventFlags::RDHUP)?;
+            }
             self.entry.connected_ns = Some(realtime_ns());
-            events.modify(&self.stream, token, EventFlags::IN | EventFlags::RDHUP)?;
             return Ok(Progress::Continuing);
+        }
+        if let Some(upload) = &mut self.upload {
+            return upload.advance(&self.stream, &mut self.entry, events, token);
         }
         let count = self.stream.read(buffer)?;
         self.entry.received_bytes += count as u64;
@@ -124,9 +177,40 @@ impl Fetch {
     }
 }
 
+impl Upload {
+    /// Write once, or read once of the receipt.
+    fn advance(
+        &mut self,
+        stream: &TcpStream,
+        entry: &mut Entry,
+        events: &Events,
+        token: u64,
+    ) -> io::Result<Progress> {
+        if self.unsent_bytes > 0 {
+            if let Written::Bytes(count) = write(stream, &mut None, self.unsent_bytes)? {
+                self.unsent_bytes -= count;
+            }
+            if self.unsent_bytes == 0 {
+                events.modify(stream, token, EventFlags::IN | EventFlags::RDHUP)?;
+            }
+            return Ok(Progress::Continuing);
+        }
+        let Some(confirmed_bytes) = self.receipt.read(stream)? else {
+            return Ok(Progress::Continuing);
+        };
+        entry.received_bytes = confirmed_bytes;
+        Ok(Progress::Ended(if confirmed_bytes == entry.size_bytes {
+            Outcome::Completed
+        } else {
+            Outcome::Failed("EPROTO".into())
+        }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{LOAD_OPTIONAL, configurations};
     use rustix::net::sockopt::set_socket_linger;
     use std::net::{Ipv4Addr, TcpListener};
     use std::time::Duration;
@@ -147,11 +231,12 @@ mod tests {
         };
         let events = Events::new().unwrap();
         let token = Token::new(0, 0);
-        let mut fetch = Fetch::begin(entry, 0, None, &events, token).unwrap();
+        let config = configurations("load", LOAD_OPTIONAL).remove(0);
+        let mut flow = Flow::begin(entry, 0, &config, None, &events, token).unwrap();
         let (mut server, _) = listener.accept().unwrap();
         let mut advance = |flags| {
             let mut buffer = vec![0; READ_BYTES];
-            fetch.advance(flags, &events, token.number(), &mut buffer)
+            flow.advance(flags, &events, token.number(), &mut buffer)
         };
         assert!(matches!(advance(EventFlags::OUT), Ok(Progress::Continuing)));
         server.write_all(&[0; 10]).unwrap();

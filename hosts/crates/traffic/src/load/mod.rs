@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Island client: channels that fetch flow after flow.
+//! Island client: channels that download or upload flow after flow.
 //!
 //! A channel loops: draw flow k, connect to its server, ask for its bytes, receive until the server closes, log,
 //! take flow k + 1 at once, or when its [`config::FlowStarts`] says. All channels of a process share one thread and one epoll
@@ -18,6 +18,7 @@ mod flow_log;
 
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_at, monotonic_ns, realtime_ns};
+use crate::serve::is_zero;
 use crate::socket::check_congestion_control;
 use atoll_netio::privileges::{CapabilitySet, drop_capabilities};
 use atoll_netio::process::raise_descriptor_limit;
@@ -64,6 +65,9 @@ struct Counters {
     flows_failed: u64,
     active: usize,
     received_bytes: u64,
+    /// Payload of uploads that was handed to the kernel.
+    #[serde(skip_serializing_if = "is_zero")]
+    sent_bytes: u64,
 }
 
 /// Run the channels until the duration is over or the job is to stop.
@@ -214,8 +218,15 @@ mod tests {
             flows_failed: 1,
             active: 3,
             received_bytes: 208_356_086,
+            sent_bytes: 0,
         };
         assert_in_contract("load", "load", &Message::Counters(counters));
+        let uploads = Counters {
+            received_bytes: 0,
+            sent_bytes: 208_356_086,
+            ..counters
+        };
+        assert_in_contract("load", "load", &Message::Counters(uploads));
         let counters = Counters {
             t_ns: 1_795_254_193_000_338_882,
             flows_completed: 14_959,
