@@ -83,8 +83,8 @@ test-page: ## the live page in a real Chromium, which is installed first
 	@tools/setup page
 	@ATOLL_REQUIRE_BROWSER=1 $(PYTEST_BY_TWO) -m browser $(call whole,$@)
 
-test-bare: ## setup, demo and test in a root file system of their own that debootstrap makes, half an hour; ARGS="setup" that part, ARGS="wheel" a wheel of `make dist` without a clone
-	@tools/bare $(ARGS)
+test-bare: ## setup, demo and test in a root file system of their own that debootstrap makes, half an hour; ARGS="setup" that part, ARGS="wheel" a wheel of `make dist` without a clone; DIST=trixie or noble in that distribution
+	@DIST='$(DIST)' tools/bare $(ARGS)
 
 dashboards: setup ## make dashboards/atoll_dashboards/grafana/files/*.json again from their builder
 	@$(BIN)/python -m atoll_dashboards.grafana.grafana_dashboards
