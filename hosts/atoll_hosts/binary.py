@@ -8,6 +8,7 @@ from pathlib import Path
 
 from atoll_core.clone import clone_root, remedy
 from atoll_core.errors import MachineError
+from atoll_core.mounts import noexec_problem
 
 VARIABLE = "ATOLL_HOST"
 
@@ -23,12 +24,16 @@ def find_binary() -> Path:
     if named := os.environ.get(VARIABLE):
         path = Path(named).absolute()
         if not _executable(path):
-            raise MachineError(f"{VARIABLE}={named} is not an executable file; correct or unset it")
+            raise MachineError(
+                _noexec_problem(path) or f"{VARIABLE}={named} is not an executable file; correct or unset it"
+            )
         return path
     root = clone_root()
     place = root / "target" / "release" / "atoll-host" if root else _PACKAGED / static_name(platform.machine())
     if _executable(place):
         return place
+    if problem := _noexec_problem(place):
+        raise MachineError(problem)
     if on_path := shutil.which("atoll-host"):
         return Path(on_path).absolute()
     advice = remedy("`make setup` builds it", f"install a wheel of atoll for {platform.machine()}")
@@ -44,6 +49,10 @@ def static_folder() -> Path:
 def static_name(machine: str) -> str:
     """The name of the static executable for machines whose ``uname -m`` prints ``machine``."""
     return f"atoll-host-{_ALIASES.get(machine, machine)}"
+
+
+def _noexec_problem(path: Path) -> str | None:
+    return noexec_problem(path) if path.is_file() else None
 
 
 def _executable(path: Path) -> bool:

@@ -16,7 +16,15 @@ _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
 _RUN_FOLDER = "/run"
 _LIMITS_FOLDER = Path("/proc/sys/user")
 
+_CAP_SYS_ADMIN = 21  # capability.h
+
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+def uses_user_namespace() -> bool:
+    """Whether a lab has a user namespace of its own: a plain user's, or that of a container's root with few rights."""
+    effective = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff:"))
+    return os.geteuid() != 0 or not int(effective.split()[1], 16) >> _CAP_SYS_ADMIN & 1
 
 
 def unshare_argv() -> list[str]:
@@ -24,7 +32,7 @@ def unshare_argv() -> list[str]:
 
     ``setpriv`` has the kernel kill it with the process that started it; ``--kill-child`` passes that on.
     """
-    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    user = ["--user", "--map-root-user"] if uses_user_namespace() else []
     return [
         *("setpriv", "--pdeathsig", "KILL", "unshare"),
         *user,
@@ -34,7 +42,7 @@ def unshare_argv() -> list[str]:
 
 def nsenter_argv(pid: int) -> list[str]:
     """The command prefix that runs another inside the namespaces of process ``pid``, in the directory ``/``."""
-    user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+    user = ["--user", "--preserve-credentials"] if uses_user_namespace() else []
     return ["nsenter", f"--target={pid}", *user, "--mount", "--net", "--pid", "--"]
 
 
@@ -49,7 +57,7 @@ def namespaces_error() -> str | None:
 
 def _limit_text() -> str:
     """Explain ENOSPC of unshare(2), a limit of the number of namespaces; names the lowest such limit."""
-    kinds = ("mnt", "net", "pid") if os.geteuid() == 0 else ("user", "mnt", "net", "pid")
+    kinds = ("user", "mnt", "net", "pid") if uses_user_namespace() else ("mnt", "net", "pid")
     limits: dict[str, int] = {}
     for kind in kinds:
         with contextlib.suppress(OSError, ValueError):

@@ -11,6 +11,7 @@ from atoll_core.description.validation_messages import entry_name
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network, Program
+from atoll_core.mounts import noexec_problem
 
 _INTERPRETER_OF = {".py": "python3", ".sh": "sh", ".pl": "perl", ".rb": "ruby", ".js": "node"}
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|bash|dash|sh)[0-9.]*")
@@ -58,7 +59,10 @@ def _command_problems(argv: tuple[str, ...], folder: Path) -> Iterator[str]:
     place = f"in {folder}, the folder of the lab's file"
     if "/" in argv[0]:
         if (folder / argv[0]).is_file() and not os.access(folder / argv[0], os.X_OK):
-            yield f"{shown(argv[0])} is not executable: chmod +x{_interpreter_hint(argv[0])}"
+            yield (
+                noexec_problem(folder / argv[0])
+                or f"{shown(argv[0])} is not executable: chmod +x{_interpreter_hint(argv[0])}"
+            )
         elif shutil.which(folder / argv[0]) is None:
             yield (
                 f"there is no program {shown(argv[0])} {place}; write a path relative to that folder, or an "

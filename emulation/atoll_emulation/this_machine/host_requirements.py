@@ -7,27 +7,36 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from atoll_core.clone import remedy
-from atoll_core.errors import MachineError
+from atoll_core.errors import LabError, MachineError
 from atoll_core.platforms import HARDWARE, MININET, VIRTUAL
 from atoll_core.plural import listed
 from atoll_core.units import Size
 from atoll_emulation.mininet_lab import namespaces, open_vswitch
-from atoll_emulation.mininet_lab.namespaces import namespaces_error, unshare_argv
+from atoll_emulation.mininet_lab.namespaces import namespaces_error, unshare_argv, uses_user_namespace
 from atoll_emulation.this_machine.box_programs import complete_path
 from atoll_emulation.this_machine.congestion_controls import local_controls
 from atoll_emulation.this_machine.network_state import network_state
 from atoll_emulation.this_machine.packages import install_text, missing_needs, packages_of
+from atoll_emulation.this_machine.restrictions import (
+    c_library,
+    namespaces_problem,
+    personality_problem,
+    proc_problem,
+    ptrace_problem,
+)
+from atoll_emulation.uml.boot import VirtualClock, run_in_uml
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
 
 _TUN = "/dev/net/tun"
+_TRIAL_MEMORY_MB = 128
 _MEMINFO = Path("/proc/meminfo")
-_APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 
 
 def require_machine() -> None:
@@ -36,7 +45,7 @@ def require_machine() -> None:
     Completes a plain user's PATH, for this process and its children.
     """
     _complete_path()
-    missing = missing_tools() + missing_namespaces() + missing_tun() + hidden_installation()
+    missing = missing_tools() + missing_namespaces(with_proc=True) + missing_tun() + hidden_installation()
     if missing:
         raise MachineError("\n".join(missing))
 
@@ -52,6 +61,7 @@ def require_virtual_machine() -> UmlKernel:
         kernel = find_virtual_kernel()
     except MachineError as error:
         raise MachineError("\n".join([*missing, str(error)])) from None
+    missing = missing or _lines(personality_problem(), ptrace_problem() if kernel.mode == "ptrace" else None)
     if missing:
         raise MachineError("\n".join(missing))
     return kernel
@@ -81,18 +91,18 @@ def _complete_path() -> None:
         os.environ["PATH"] = complete_path()
 
 
-def missing_namespaces() -> list[str]:
-    """Return a line if namespaces cannot be made, as root or as a plain user."""
+def missing_namespaces(*, with_proc: bool = False) -> list[str]:
+    """Return a line if namespaces cannot be made, as root or as a plain user.
+
+    ``with_proc``: with a /proc of their own, which emulated labs in real time have.
+    """
     if any(shutil.which(tool) is None for tool in ("unshare", "setpriv")):
         return []  # said already
-    if (reason := namespaces_error()) is None:
-        return []
-    if os.geteuid() == 0:
-        return [f"root may not make namespaces here ({reason}): in a container, give it CAP_SYS_ADMIN"]
-    remedy = "run as root, or allow user namespaces: sysctl user.max_user_namespaces=10000"
-    if _APPARMOR.exists() and _APPARMOR.read_text().strip() == "1":
-        remedy = "run as root, or let AppArmor allow it: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
-    return [f"not root, and user namespaces are not allowed here ({reason}): {remedy}"]
+    return _lines(namespaces_problem() or (proc_problem() if with_proc else None))
+
+
+def _lines(*problems: str | None) -> list[str]:
+    return [problem for problem in problems if problem]
 
 
 def missing_tun() -> list[str]:
@@ -136,6 +146,7 @@ def describe_machine() -> dict[str, Any]:
         "architecture": platform.machine(),
         "cpus": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
+        "c_library": c_library(),
         "user": "root" if os.geteuid() == 0 else "plain user",
         "open_vswitch": open_vswitch.version() if shutil.which("ovs-vswitchd") else None,
         "datapath": "kernel" if open_vswitch.kernel_has_datapath() else "userspace",
@@ -225,7 +236,7 @@ def _check_mininet() -> PlatformCheck:
         require_machine()
     except MachineError as error:
         return PlatformCheck(MININET, missing=tuple(str(error).splitlines()))
-    if os.geteuid() == 0:
+    if not uses_user_namespace():
         return PlatformCheck(MININET, "as root")
     return PlatformCheck(MININET, "as a plain user, without real-time scheduling: packets leave less exactly on time")
 
@@ -233,6 +244,17 @@ def _check_mininet() -> PlatformCheck:
 def _check_virtual() -> PlatformCheck:
     try:
         kernel = require_virtual_machine()
+        _try_kernel(kernel)
     except MachineError as error:
         return PlatformCheck(VIRTUAL, missing=tuple(str(error).splitlines()))
     return PlatformCheck(VIRTUAL, f"as any user, kernel {kernel.release}")
+
+
+def _try_kernel(kernel: UmlKernel) -> None:
+    """Start the kernel for virtual time, for a command that ends at once. Raises MachineError with its last line."""
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            output, clock = Path(name), VirtualClock(seed=1)
+            run_in_uml(["true"], output, limit_s=60, kernel=kernel, clock=clock, memory_mb=_TRIAL_MEMORY_MB)
+    except LabError as error:
+        raise MachineError(f"the kernel for virtual time does not start: {str(error).splitlines()[-1]}") from None

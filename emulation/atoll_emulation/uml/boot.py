@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Self
 
 from atoll_core.errors import LabError, MachineError
-from atoll_emulation.mininet_lab.namespaces import namespaces_error, unshare_argv
+from atoll_emulation.mininet_lab.namespaces import unshare_argv
 from atoll_emulation.this_machine.core_pinning import claimed_core
+from atoll_emulation.this_machine.restrictions import namespaces_problem
 from atoll_emulation.uml.guest_init import LATE, MOUNT_POINT, Guest
 from atoll_emulation.uml.kernel import UmlKernel
 
@@ -126,12 +127,8 @@ def start_in_uml(
     that never stops computing stops the virtual clock, so the caller must set a limit in real time. A terminal's
     signals do not reach the kernel. Raises MachineError without namespaces.
     """
-    reason = namespaces_error()
-    if reason is not None:
-        raise MachineError(
-            f"User-Mode Linux needs namespaces, which cannot be made here ({reason}); "
-            "allow user namespaces: sysctl user.max_user_namespaces=10000, or run as root"
-        )
+    if problem := namespaces_problem():
+        raise MachineError(problem)
     output.mkdir(parents=True, exist_ok=True)
     guest = Guest(
         command,

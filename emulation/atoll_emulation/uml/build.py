@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from atoll_core.errors import LabError, MachineError, UsageError
+from atoll_core.mounts import noexec_problem
 from atoll_emulation.mininet_lab.namespaces import namespaces_error, unshare_argv
 from atoll_emulation.uml.cache import (
     BUILD_DIRECTORY,
@@ -120,11 +121,17 @@ def _make_cache(cache: Path) -> None:
     if cache == shared_cache():
         for directory in missing:
             directory.chmod(0o755)
+    if problem := noexec_problem(cache / EXECUTABLE):
+        raise MachineError(f"{problem}; or name another place in {_cache_variable(cache)}")
     if reason := distrust_reason(cache):
         raise MachineError(
             f"kernels in {cache} are not used: {reason}; correct this, or name another place in "
-            f"{SHARED_VARIABLE if cache == shared_cache() else 'XDG_CACHE_HOME'}"
+            f"{_cache_variable(cache)}"
         )
+
+
+def _cache_variable(cache: Path) -> str:
+    return SHARED_VARIABLE if cache == shared_cache() else "XDG_CACHE_HOME"
 
 
 @contextmanager

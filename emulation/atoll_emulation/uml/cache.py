@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from atoll_core.errors import MachineError
+from atoll_core.mounts import noexec_problem
 from atoll_emulation.this_machine.used_files import Removal, remove_unused
 from atoll_emulation.uml.recipe import (
     architecture_problem,
@@ -58,7 +59,7 @@ class KernelStatus:
         """Return a line with the problem and its remedy; None if there is none."""
         if problem := architecture_problem():
             return problem
-        remedy = "run: atoll kernel build (a few minutes, once)"
+        remedy = noexec_problem(build_cache() / EXECUTABLE) or "run: atoll kernel build (a few minutes, once)"
         series = chosen_series()
         match self.state:
             case "built":

@@ -118,7 +118,7 @@ busybox poweroff -f
         """
         lines = [
             "set -e",
-            "mount -t proc proc /proc",
+            "mount -t proc proc /proc 2>/dev/null || :",
             f"mount -t tmpfs -o mode=755,size={memory_mb + 64}m uml {MOUNT_POINT}",
             f"cd {MOUNT_POINT}",
             "mkdir top out",

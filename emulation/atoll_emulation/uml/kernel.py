@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from atoll_core.errors import MachineError
+from atoll_core.mounts import noexec_problem
 from atoll_emulation.this_machine.packages import install_text, missing_needs, packages_of
-from atoll_emulation.uml.cache import kernel_status, verify_files
+from atoll_emulation.uml.cache import EXECUTABLE, SHIM, kernel_status, verify_files
 from atoll_emulation.uml.recipe import architecture_problem, recipe_for
 
 
@@ -37,11 +38,13 @@ def find_virtual_kernel() -> UmlKernel:
         raise MachineError(status.problem_text)
     verify_files(status)
     directory, release = status.directory, status.facts["release"]
+    if problem := noexec_problem(directory / EXECUTABLE):
+        raise MachineError(f"{problem}; or build one in another place: XDG_CACHE_HOME=DIRECTORY atoll kernel build")
     recipe = recipe_for(release)
     return UmlKernel(
-        directory / "linux",
+        directory / EXECUTABLE,
         release,
-        shim=directory / "fixed-random.so",
+        shim=directory / SHIM,
         mode=recipe.mode,
         arguments=recipe.arguments,
     )
