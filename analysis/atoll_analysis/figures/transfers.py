@@ -44,7 +44,7 @@ class TransferFigures(TypedDict):
     tries: int | None  # least number of attempts of its connection, if nothing arrived; None: not measured
     failure: str | None  # error of its programs, or of the first download that broke off; None: no error
     seconds: float | None  # time that a download took, of several the median; None: it did not complete
-    # time by iperf3's sender, which behind a PEP is done before the receiver; None: another tool, or cut short
+    # time until the kernel of its sender had the last byte, long before the receiver behind a PEP; None: not reported
     sender_seconds: NotRequired[float | None]
     mbit_s: float | None  # rate of a download of this time; None: likewise
     downloads: list[Download]  # the downloads in their order
@@ -80,7 +80,7 @@ def transfer_figures(
         tries=tries,
         failure=_failure_of_programs(data, transfer) or next(filter(None, failures), None),
         seconds=seconds,
-        sender_seconds=_sender_seconds(logs, transfer) if transfer.tool == "iperf3" else None,
+        sender_seconds=None if transfer.is_upload or transfer.every else _sender_seconds(logs, transfer),
         mbit_s=8 * size_bytes / seconds / 1e6 if seconds else None,
         downloads=downloads,
         skipped=_skipped(transfer, downloads),
@@ -147,10 +147,16 @@ def _downloads(data: RunData, tables: Tables, logs: Path, transfer: Transfer) ->
 
 
 def _sender_seconds(logs: Path, transfer: Transfer) -> float | None:
-    """The time by the report of iperf3's sender, which its receiver prints; None: it was cut short."""
+    """The time by the sender of a download: its kernel, or behind it a PEP, had the last byte. None: it was cut short.
+
+    iperf3's receiver prints the sender's report, too.
+    """
     try:
-        report = json.loads((logs / f"{transfer.client_job}.out").read_text())
-        return float(report["end"]["sum_sent"]["seconds"])
+        if transfer.tool == "iperf3":
+            report = json.loads((logs / f"{transfer.client_job}.out").read_text())["end"]["sum_sent"]
+        else:
+            report = last_line(logs / f"{transfer.server_job}.out", "done") or {}
+        return float(report["seconds"])
     except (OSError, ValueError, KeyError):
         return None
 

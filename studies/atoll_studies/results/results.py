@@ -26,7 +26,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.codec import from_json
 from atoll_core.description.validation_messages import suggest
-from atoll_core.errors import UsageError
+from atoll_core.errors import RunDirError, UsageError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_studies.published import Published
@@ -232,11 +232,7 @@ def read_results(
     is_settled = settled(study)
     stops = decisions(stop, warm_up, points, ended(stop, points, is_settled)) if stop else {}
     points = [point for point in points if not stop or point.repetition < stops[point.configuration].repetitions]
-    requests = {
-        point.configuration: from_json(RunRequest, directory.point(point.id)["request"])
-        for point in points
-        if point.repetition == 0
-    }
+    requests = {point.configuration: _request(directory, point.id) for point in points if point.repetition == 0}
     control = ControlVariate(**study["control"]) if study.get("control") else None
     controlled = {
         number: request.experiment.first_load
@@ -283,6 +279,15 @@ def read_results(
         family=family,
         published=tuple(Published(**fields) for fields in study.get("published", ())),
     )
+
+
+def _request(directory: StudyDirectory, point: str) -> RunRequest:
+    """The request of a point's runs. Raises RunDirError."""
+    try:
+        return from_json(RunRequest, directory.point(point)["request"])
+    except (KeyError, TypeError, ValueError) as error:
+        path = directory.point_path(point)
+        raise RunDirError(f"{path}/point.json: damaged ({error!r}); remove {path}") from None
 
 
 def _run_of_point(number: int, point: PointRuns, attempt: Attempt, warm_up: WarmUp) -> StudyRun:

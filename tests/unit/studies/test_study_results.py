@@ -17,7 +17,7 @@ import atoll
 from atoll_analysis.figures.run_figures import FIGURES
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.report import View, report_study
-from atoll_core.errors import UsageError
+from atoll_core.errors import RunDirError, UsageError
 from atoll_dashboards.report.plot_style import image
 from atoll_studies.points import make_points
 from atoll_studies.results.result_tables import (
@@ -144,6 +144,14 @@ def test_a_replaced_run_counts_with_its_second_attempt_and_is_compared(
     assert found is not None
     assert (found.median.runs, found.median.value, max(found.exact_values)) == (6, 35.5, 1000.0)
     assert found.sensitivity == Sensitivity(1, Limits(30.5, 30.5), Limits(35.5, 35.5))
+
+
+@pytest.mark.parametrize("content", ["{}", '{"request": {}}', '{"request": {"network": 1}}'])
+def test_a_point_without_a_request_is_one_line(directory: StudyDirectory, content: str) -> None:
+    for file in directory.path.glob("points/*/point.json"):
+        file.write_text(content)
+    with pytest.raises(RunDirError, match=r"/point\.json: damaged \([^\n]+\); remove /[^\n]+$"):
+        read_results(directory)
 
 
 def test_the_largest_flow_is_said(directory: StudyDirectory) -> None:

@@ -119,6 +119,9 @@ struct Sent {
     sent_bytes: u64,
     /// Everything was sent and the receiver closed its half after it.
     complete: bool,
+    /// From the beginning of the connection until the kernel had taken the last byte; not of repeated transfers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
 }
 
 /// Counters of the end that connects; instants are real time.
@@ -229,6 +232,7 @@ fn send_all(
     mut chunks: Option<Chunks>,
     sent: &mut Sent,
 ) -> io::Result<()> {
+    let begin_ns = monotonic_ns();
     events.add(stream, SOCKET, EventFlags::OUT)?;
     while sent.sent_bytes < size_bytes {
         let until_ns = match write(stream, &mut chunks, size_bytes - sent.sent_bytes)? {
@@ -253,6 +257,7 @@ fn send_all(
             events.modify(stream, SOCKET, EventFlags::OUT)?;
         }
     }
+    sent.seconds = Some((monotonic_ns() - begin_ns) as f64 / SECOND_NS as f64);
     stream.shutdown(Shutdown::Write)?;
     events.modify(stream, SOCKET, EventFlags::IN)?;
     loop {
@@ -615,6 +620,7 @@ mod tests {
             &Sent {
                 sent_bytes: 10_000_000,
                 complete: true,
+                seconds: Some(7.5),
             },
         );
         assert_in_contract("transfer", "receive", &Message::Ready { listen: None });
