@@ -144,6 +144,7 @@ def test_each_transfer_has_findings_and_figures_by_its_name(tmp_path: Path) -> N
     figures = measured_figures(run.path, summary)
     assert {name: value for name, value in figures.items() if name.startswith("transfer time")} == {
         "transfer time": None,
+        "transfer time at sender": None,
         "transfer time of coded": 2.0,
         "transfer time of plain": None,
         "transfer time of regular": None,
