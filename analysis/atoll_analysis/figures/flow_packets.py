@@ -6,8 +6,8 @@ from typing import TypedDict
 
 import polars as pl
 
-from atoll_analysis.tables.directions import TO_ISLAND, Direction, bound, world_port
-from atoll_analysis.tables.packet_records import TCP
+from atoll_analysis.tables.directions import TO_ISLAND, Direction, world_port
+from atoll_analysis.tables.packet_records import TCP, bound
 from atoll_analysis.tables.slices import slices
 from atoll_analysis.tables.tables import Tables
 

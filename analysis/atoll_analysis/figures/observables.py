@@ -10,9 +10,9 @@ import polars as pl
 
 from atoll_analysis.summary import Capture, Volume
 from atoll_analysis.tables.box_counters import SojournFigures
-from atoll_analysis.tables.directions import TO_ISLAND, Direction, bound, direction_of
+from atoll_analysis.tables.directions import TO_ISLAND, Direction, direction_of
 from atoll_analysis.tables.job_logs import capture_counts
-from atoll_analysis.tables.packet_records import ECHO_REQUEST, ETHERNET_HEADER_BYTES, ICMP, TCP
+from atoll_analysis.tables.packet_records import ECHO_REQUEST, ETHERNET_HEADER_BYTES, ICMP, TCP, bound
 from atoll_analysis.tables.probe_filter import is_probe
 from atoll_analysis.tables.run_data import RunData, Window
 from atoll_analysis.tables.tables import WINDOW_NS, Tables, in_window, total

@@ -5,12 +5,10 @@ Tables and figures are of the direction to the island; of runs with uploads ther
 world, in tables of their own (``queue-to-world``).
 """
 
-import polars as pl
-
 from atoll_core.experiment.experiment import Link, LinkDirection
 from atoll_core.plan.tag_layout import Direction
 
-__all__ = ("TO_ISLAND", "TO_WORLD", "Direction", "bound", "direction_of", "table_name", "world_port")
+__all__ = ("TO_ISLAND", "TO_WORLD", "Direction", "direction_of", "table_name", "world_port")
 
 TO_ISLAND, TO_WORLD = Direction.TO_ISLAND, Direction.TO_WORLD
 
@@ -18,11 +16,6 @@ TO_ISLAND, TO_WORLD = Direction.TO_ISLAND, Direction.TO_WORLD
 def table_name(name: str, direction: Direction) -> str:
     """Return the name of a table of a direction."""
     return name if direction is TO_ISLAND else f"{name}-to-world"
-
-
-def bound(direction: Direction) -> pl.Expr:
-    """Whether a row of packets has this direction."""
-    return pl.col("to_island") == (1 if direction is TO_ISLAND else 0)
 
 
 def direction_of(link: Link, direction: Direction) -> LinkDirection:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from atoll_analysis.tables.directions import TO_ISLAND, Direction, bound
+from atoll_analysis.tables.directions import TO_ISLAND, Direction
+from atoll_analysis.tables.packet_records import bound
 from atoll_analysis.tables.run_data import RunData
 from atoll_core.experiment.experiment import LinkDirection
 

@@ -14,6 +14,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from atoll_analysis.run_directory.atomic_files import error_from_message
+from atoll_analysis.tables.directions import TO_ISLAND, Direction
 from atoll_core.clone import remedy
 from atoll_core.errors import RunError
 
@@ -119,6 +120,11 @@ def _pcap(binary: Path, words: list[str], capture: Path, out: Path | None) -> di
         refusal = CaptureError(f"{capture.name} cannot be decoded: {error_lines[-1]}")
         raise error_from_message(out or capture, error_lines[-1], refusal)
     return json.loads(result.stdout.strip().splitlines()[-1])
+
+
+def bound(direction: Direction) -> pl.Expr:
+    """Whether a row of packets has this direction."""
+    return pl.col("to_island") == (1 if direction is TO_ISLAND else 0)
 
 
 def scan_records(path: Path) -> pl.LazyFrame:

@@ -18,14 +18,13 @@ from atoll_analysis.tables.change_timeline import NEVER_NS
 from atoll_analysis.tables.directions import (
     TO_ISLAND,
     Direction,
-    bound,
     direction_of,
     table_name,
     world_port,
 )
 from atoll_analysis.tables.job_logs import box_table, channel_flow_table, ping_table, udp_table
 from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
-from atoll_analysis.tables.packet_records import TCP, UDP, Decoded, decode, scan_records
+from atoll_analysis.tables.packet_records import TCP, UDP, Decoded, bound, decode, scan_records
 from atoll_analysis.tables.probe_filter import is_change_probe, is_probe
 from atoll_analysis.tables.queue_intervals import full_size_bytes, queue_intervals, standing_window_s
 from atoll_analysis.tables.run_data import RunData, Window

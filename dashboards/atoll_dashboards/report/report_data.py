@@ -14,7 +14,8 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary, of_direction
 from atoll_analysis.tables.box_counters import COUNTER_CAUSES
 from atoll_analysis.tables.change_timeline import direction_over_time
-from atoll_analysis.tables.directions import TO_ISLAND, Direction, bound, table_name
+from atoll_analysis.tables.directions import TO_ISLAND, Direction, table_name
+from atoll_analysis.tables.packet_records import bound
 from atoll_analysis.tables.table_schemas import scan_table
 from atoll_analysis.tables.tables import WINDOW_NS
 from atoll_core.codec import from_json
