@@ -154,6 +154,18 @@ def test_a_group_that_downloads_within_uploads_is_shown(geo: Path) -> None:
     assert settings_tree(experiment, network)["traffic"]["groups"]["down"]["direction"] == "download"
 
 
+def test_a_timeout_shorter_than_a_full_buffer_of_the_near_pep_is_warned_of(project: Path) -> None:
+    """200 kB take 32 s at 50 kbit/s; only the PEP at the island acknowledges before the link."""
+    settings = ["links.sat.to_world.rate=50 kbit/s", "duration=60 s"]
+    load = "traffic={channels: 1, direction: upload, flow_sizes: 200 kB, timeout: "
+    for example, timeout, is_warned in (
+        ("pep-both", "30 s", True), ("pep-both", "33 s", False), ("pep-world", "30 s", False)
+    ):  # fmt: skip
+        described = load_experiment(project / f"examples/{example}.yaml", [f"{load}{timeout}}}", *settings])
+        found = [str(warning) for warning in description_warnings(*described) if "32.0 s for 200 kB" in str(warning)]
+        assert len(found) == is_warned
+
+
 def test_warnings_are_of_the_direction_that_carries_the_bytes(geo: Path) -> None:
     """The link has 16 Mbit/s to the island and 4 Mbit/s to the world."""
     for direction, is_warned in (("download", False), ("upload", True)):
