@@ -144,8 +144,8 @@ impl LoadConfig {
     /// The load at the start.
     ///
     /// # Errors
-    /// If there never are channels, or no servers, a channel is there twice, changes are not in order of time, the client is
-    /// to write in chunks, or uploads count IP bytes.
+    /// If there never are channels, or no servers, a channel is there twice, changes are not in order of time, the
+    /// client is to write in chunks, or uploads count IP bytes.
     pub fn validated(&self) -> io::Result<LoadSettings> {
         self.writes.check()?;
         if self.writes.are_in_chunks() {
