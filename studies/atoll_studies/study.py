@@ -25,12 +25,13 @@ from atoll_analysis.figures.run_figures import (
 from atoll_analysis.tables.topology import RunTopology
 from atoll_core.description.file_kinds import STUDY, require_kind
 from atoll_core.description.loader import DescriptionFile
-from atoll_core.description.raw_study import MAX_LEVELS, MAX_SEED, SCREENING, RawSearch, RawStudy, level_name
+from atoll_core.description.raw_study import MAX_LEVELS, MAX_SEED, MSER_5, SCREENING, RawSearch, RawStudy, level_name
 from atoll_core.description.validation_messages import parse, suggest
 from atoll_core.description.yaml_document import Document, KeyPath, compose_document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
 from atoll_core.experiment.experiment import Experiment, Link
 from atoll_core.experiment.link_over_time import link_over_time
+from atoll_core.experiment.traffic import FlowDirection
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
@@ -193,6 +194,10 @@ def _slowest_link(network: Network, experiment: Experiment) -> Link | None:
     return RunTopology(experiment, network, (), ()).slowest_link(capacity_bytes)
 
 
+def _uploads_alone(configuration: Configuration) -> bool:
+    return configuration.experiment.flow_directions == frozenset({FlowDirection.UPLOAD})
+
+
 def _contains(outer: KeyPath, inner: KeyPath) -> bool:
     return inner[: len(outer)] == outer
 
@@ -349,11 +354,17 @@ class _Resolver:
                 self.report(("search", "over"), f"{box!r} is not the slowest link to the island; {remedy}")
 
     def check_criteria(self, configurations: Sequence[Configuration]) -> None:
-        """Refuse to search by the transfer of runs with none or several: its criterion would always be met."""
-        is_unclear = any(len(configuration.experiment.all_transfers) != 1 for configuration in configurations)
+        """Refuse to search by uploads, and by the transfer of runs with none or several: it would always be met."""
+        if self.search and any(_uploads_alone(configuration) for configuration in configurations):
+            self.report(
+                ("search",), "the criteria are of the queue to the island, and all flows are uploads; remove it"
+            )
+            return
+        transfers = [configuration.experiment.all_transfers for configuration in configurations]
+        is_unclear = any([transfer.is_upload for transfer in each] != [False] for each in transfers)
         if self.search and "transfer" in self.search.criteria and is_unclear:
-            text = "the criterion transfer needs runs with one transfer; write one, or leave transfer out of 'for'"
-            self.report(("search", "for"), text)
+            text = "the criterion transfer needs runs with one transfer to the island"
+            self.report(("search", "for"), f"{text}; write one, or leave transfer out of 'for'")
 
     def settings(self, key_path: KeyPath, given: Mapping[str, Any]) -> tuple[str, ...]:
         """Settings in the language of ``--set``, without those that a study must not have, which are reported."""
@@ -505,6 +516,8 @@ class _Resolver:
         shortest, given = min((c.experiment.duration for c in configurations), default=None), self.raw.warm_up
         if isinstance(given, Duration) and shortest and windows_of(given.s) >= whole_windows(shortest.s):
             self.report(("warm_up",), f"{given} leaves less than 100 ms of the duration, {shortest}; write less")
+        elif given == MSER_5 and any(_uploads_alone(configuration) for configuration in configurations):
+            self.report(("warm_up",), f"{given} is by the goodput of downloads, and there are none; write a duration")
 
     def check_controls(self, configurations: Sequence[Configuration]) -> None:
         """Refuse controls that no kernel has, and note those that this one does not have.

@@ -167,6 +167,29 @@ def _box_buffers(network: Network, experiment: Experiment, _: Backend | None) ->
                 yield _warning(experiment, box.line, ("boxes", box.box, "buffer_max"), message, *links)
 
 
+def _upload_timeouts(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
+    """Uploads without a byte for longer than their timeout, while a box that acknowledged them sends its buffer on."""
+    ending = {box.name for box in experiment.as_used(network).boxes if box.kind.ends_connections}
+    loads = [load for load in experiment.traffic.loads if load.channels and load.direction is FlowDirection.UPLOAD]
+    pairs = [(box, load) for box in experiment.boxes if box.box in ending for load in loads]
+    for steering in _steerings(experiment):
+        for box, load in pairs:
+            behind = steering.hops[: steering.hops.index(box.box)] if box.box in steering.hops else ()
+            rate = min((link.to_world.rate for link in steering.links if link.box in behind), default=None)
+            size = dict(box.settings).get("buffer_max")
+            if rate is None or size is None:
+                continue
+            held = Size(min(Size(size).bytes, load.distribution.max_bytes))
+            needed = Duration(8 * held.bytes * _NS_PER_S // rate.bit_s)
+            if needed > load.timeout:
+                message = (
+                    f"{load.timeout} is less than the {needed.s:.1f} s for {held} in a buffer of {box.box!r} at "
+                    f"{rate}, so an upload that it has acknowledged can fail; usual is more than that"
+                )
+                key_path = (*load.key_path, "timeout")
+                yield _warning(experiment, load.line, key_path, message, ("links",), ("boxes", box.box))
+
+
 def _transfers(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """Transfers that the run, or the time from one start to the next, is too short for."""
     for transfer in experiment.all_transfers:
@@ -486,6 +509,7 @@ def _reversed_taps(network: Network, experiment: Experiment, _: Backend | None) 
 _VERSION_CHECKS: tuple[_Check, ...] = (
     _buffers,
     _box_buffers,
+    _upload_timeouts,
     _pings,
     _queues,
     _codels,

@@ -139,17 +139,12 @@ class RawTraffic(Raw):
     def _is_consistent(self) -> Self:
         if problems := list(self.problems()):
             raise ValueError("; ".join(problems))
-        if self.write_chunk and all(load.direction is FlowDirection.UPLOAD for load in self.loads.values()):
-            msg = "write_chunk is a setting of servers that send, and all flows are uploads; keep write_rate alone"
-            raise ValueError(msg)
         return self
 
     def problems(self) -> Iterator[str]:
         """The keys that contradict each other, those of groups left out."""
         if self.think_time and self.flows_per_s is not None:
             yield "think_time and flows_per_s exclude each other; keep one of them"
-        if self.direction is FlowDirection.UPLOAD and self.flow_sizes.counts is SizeMeaning.IP:
-            yield "'counts: ip' is for recorded flows from servers to clients; of uploads, write 'counts: payload'"
         if self.flows_per_s is not None and self.channels == 0:
             yield "flows_per_s starts flows on channels; write at least 1 channel"
         if self.write_chunk and self.write_rate is None:

@@ -33,7 +33,7 @@ from atoll_core.experiment.experiment import (
 )
 from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.experiment.peers import find_peers
-from atoll_core.experiment.traffic import Traffic
+from atoll_core.experiment.traffic import FlowDirection, Traffic
 from atoll_core.experiment.trunk_load import TrunkSteering, delay_boxes_in_use, total_rates, trunk_loads
 from atoll_core.experiment.tunnels import allocate_tunnels, pairs_of
 from atoll_core.lab.network import HostRole
@@ -153,6 +153,7 @@ class _Resolver:
 
     def check(self) -> None:
         check_groups(self.raw.traffic, self.clients, self.mistakes)
+        self.check_write_chunk()
         check_transfers(self.raw, self.network, self.mistakes)
         check_changes(self.raw, self.mistakes)
         check_chains(self.raw, self.lab, self.mistakes)
@@ -167,6 +168,13 @@ class _Resolver:
         self.check_udp()
         if not self.mistakes.diagnostics:
             check_transfer_chains(self.experiment(), self.network, self.mistakes)
+
+    def check_write_chunk(self) -> None:
+        loads = (load for version in self.versions for load in (version.traffic or self.traffic).loads)
+        directions = {load.direction for load in loads if load.channels}
+        if self.raw.traffic.write_chunk and directions == {FlowDirection.UPLOAD}:
+            text = "write_chunk is a setting of servers that send, and all flows are uploads; keep write_rate alone"
+            self.note(("traffic",), text)
 
     def check_links(self) -> None:
         boxes = {box.name: box for box in self.network.boxes}

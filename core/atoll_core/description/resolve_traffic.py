@@ -14,6 +14,7 @@ from atoll_core.experiment.traffic import (
     MAX_CHANNELS,
     MIN_IP_BYTES,
     REST,
+    FlowDirection,
     Load,
     SizeMeaning,
     Think,
@@ -82,6 +83,9 @@ def _resolve_load(
 
     sizes = _resolve_sizes(raw.flow_sizes.distribution, where("flow_sizes"), mistakes, files)
     counts_ip = raw.flow_sizes.counts is SizeMeaning.IP
+    if counts_ip and raw.direction is FlowDirection.UPLOAD:
+        text = "'counts: ip' is for recorded flows from servers to clients; of uploads, write 'counts: payload'"
+        mistakes.note(where("flow_sizes"), text)
     pro_rate = raw.pro_rate or (Size(MIN_IP_BYTES) if counts_ip else None)
     key_path = where(*(["pro_rate"] if raw.pro_rate else []), "flow_sizes")
     if counts_ip and pro_rate and pro_rate.bytes < MIN_IP_BYTES:

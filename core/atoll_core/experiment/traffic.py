@@ -141,7 +141,12 @@ class Traffic(Load):
     def described(self) -> dict[str, Any]:
         """As in a description."""
         groups = {
-            load.name: {"clients": load.clients, **load.settings, **settings_of(load, "timeout")}
+            load.name: {
+                "clients": load.clients,
+                **load.settings,
+                **settings_of(load, "timeout"),
+                **({"direction": load.direction} if load.direction is not self.direction else {}),
+            }
             for load in self.groups
             if load.name != REST
         }

@@ -240,7 +240,8 @@ MEASUREMENTS = (
         "a large transfer, at its host of the island; not with iperf3, which reports its bytes only at the end",
         SECOND_NS,
         (_HOST, ("transfer", "its name")),
-        MetricField("received_bytes", "bytes", "TCP payload since its start; of an upload, what is acknowledged"),
+        MetricField("received_bytes", "bytes", "TCP payload since its start; absent: it is an upload"),
+        MetricField("sent_bytes", "bytes", "acknowledged TCP payload of an upload since its start; absent: it is none"),
         MetricField(
             "ended",
             "1",

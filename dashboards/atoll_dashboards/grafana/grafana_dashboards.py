@@ -42,7 +42,8 @@ def overview() -> Dashboard:
     """A run at a glance."""
     link, to_island = Series("link", ("box", "direction")), Series("link", ("box",), _TO_ISLAND)
     config = Series("link_config", ("box",), _TO_ISLAND)
-    load, ping = Series("load"), Series("ping", ("target",), label="to $tag_target")
+    load, transfer = Series("load"), Series("transfer", ("transfer",))
+    ping = Series("ping", ("target",), label="to $tag_target")
     return dashboard_page(
         "atoll-overview",
         "atoll: Overview",
@@ -54,7 +55,10 @@ def overview() -> Dashboard:
             _fine_figure("Queue, most", "bytes", to_island.level("queue_max_bytes", "max"), text="island-bound"),
             _fine_figure("Drops", "pps", to_island.rate("dropped_packets"), text="all causes, to the island"),
             figure_panel(
-                "Goodput", "bps", load.total_rate("received_bytes", _BITS), text="TCP payload of all channels"
+                "Goodput",
+                "bps",
+                load.total_rate("received_bytes", _BITS),
+                text="TCP payload of all channels to the island",
             ),
             figure_panel("Flows open", "none", load.total("active"), text="of all channels"),
             _fine_figure("Ping", "ns", ping.level("rtt_ns"), text="round-trip time, queue included"),
@@ -76,8 +80,10 @@ def overview() -> Dashboard:
                 "Goodput",
                 "bps",
                 load.total_rate("received_bytes", _BITS, legend="channels"),
-                Series("transfer", ("transfer",)).total_rate("received_bytes", _BITS),
-                text="TCP payload that island clients have received",
+                transfer.total_rate("received_bytes", _BITS),
+                load.total_rate("sent_bytes", _BITS, legend="channels, uploads"),
+                transfer.total_rate("sent_bytes", _BITS, legend="upload"),
+                text="TCP payload that island clients have received, and that uploads have sent",
                 stacked=True,
             ),
             _fine_plot(
@@ -432,7 +438,12 @@ def run_comparison() -> Dashboard:
                 text="round-trip time, mean; the axis does not begin at 0",
                 axis=_NOT_FROM_0,
             ),
-            plot("Goodput", "bps", load.total_rate("received_bytes", _BITS), text="TCP payload of all channels"),
+            plot(
+                "Goodput",
+                "bps",
+                load.total_rate("received_bytes", _BITS),
+                text="TCP payload of all channels to the island",
+            ),
             plot("Flows open", "none", load.total("active"), text="of all channels"),
         ],
         runs=True,

@@ -87,7 +87,10 @@ export function plotsOf(link) {
     title: "Goodput",
     unit: "bit/s",
     floor: 1e5,
-    series: [{ name: "TCP payload at the clients", key: "goodput", colour: "--goodput", kind: "line", fold: "mean" }],
+    series: [
+      { name: "TCP payload at the clients", key: "goodput", colour: "--goodput", kind: "line", fold: "mean" },
+      { name: "sent by uploads", key: "uploaded", colour: "--back", kind: "line", fold: "mean" },
+    ],
     bound: linkRate,
     boundName: "rate",
     figure(store, t) {

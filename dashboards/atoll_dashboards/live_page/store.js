@@ -129,14 +129,16 @@ export class Store {
   }
 
   /**
-   * Add the rate of TCP payload from a source, by its sum. A source that has ended counts as 0 from then on; an end at the
+   * Add the rates of TCP payload that a source received and sent, by its sum. A source that has ended counts as 0 from then on; an end at the
    * instant of a figure, or before it, ends that figure's validity.
    */
-  received(source, t, { received_bytes: sum, ended }, capacity = this.slow) {
-    const key = `received/${source}/bit_s`;
-    const since = t - (this.#sums.get(key)?.t ?? -Infinity);
-    if (!ended || since > SHORTEST_S) this.rate(key, t, sum, 8, GAP_S.other, capacity);
-    if (ended) this.ends(key, t);
+  moved(source, t, { received_bytes, sent_bytes, ended }, capacity = this.slow) {
+    for (const [way, sum] of Object.entries({ received: received_bytes, sent: sent_bytes })) {
+      const key = `${way}/${source}/bit_s`;
+      const since = t - (this.#sums.get(key)?.t ?? -Infinity);
+      if (!ended || since > SHORTEST_S) this.rate(key, t, sum, 8, GAP_S.other, capacity);
+      if (ended) this.ends(key, t);
+    }
   }
 
   /** Sum up the points before this instant: a source that ends at it counted until then. */
@@ -253,6 +255,7 @@ const EMPTY = new RingBuffer(1);
 /** [series, prefix and suffix of its addends] */
 const TOTALS = [
   ["goodput", "received/", "/bit_s"],
+  ["uploaded", "sent/", "/bit_s"],
   ["flows", "load/", "/active"],
   ["completed", "load/", "/completed"],
   ["failed", "load/", "/failed"],
@@ -271,13 +274,13 @@ const HANDLERS = {
     store.gauge(`${base}active`, t, fields.active, GAP_S.other, store.host);
     store.rate(`${base}completed`, t, fields.flows_completed, 1, GAP_S.other, store.host);
     store.rate(`${base}failed`, t, fields.flows_failed, 1, GAP_S.other, store.host);
-    store.received(tags.host, t, fields, store.host);
+    store.moved(tags.host, t, fields, store.host);
     touched.at(t, ...TOTALS.map(([total]) => total));
   },
   transfer(store, tags, fields, t, touched) {
     if (fields.ended) store.settle(touched, t);
-    store.received(`transfer-${tags.host}-${tags.transfer ?? ""}`, t, fields);
-    touched.at(t, "goodput");
+    store.moved(`transfer-${tags.host}-${tags.transfer ?? ""}`, t, fields);
+    touched.at(t, "goodput", "uploaded");
   },
   server(store, tags, fields, t) {
     store.gauge(`server/${tags.host}/active`, t, fields.active, GAP_S.other, store.host);

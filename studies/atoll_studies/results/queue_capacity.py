@@ -16,6 +16,7 @@ from typing import Any, cast
 from atoll_analysis.figures.regimes import SPAN_RTTS, SWINGING_SHARE
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary, least_rate_bit_s, mean_rate_bit_s
+from atoll_core.experiment.traffic import FlowDirection
 from atoll_core.units import Size
 from atoll_studies.results.results import NO_REGIME, Results
 from atoll_studies.results.similarity import SEED
@@ -121,12 +122,18 @@ class QueueAdvice:
 def queue_advice(results: Results) -> list[QueueAdvice]:
     """Return the advice for each set of configurations that differ in the slowest link's queue alone; none without one.
 
-    The queue is that to the island. Where it is changed together with the one to the world only, both may differ.
+    The queue is that to the island, so runs with uploads only have no advice, and transfers that upload no criterion.
+    Where it is changed together with the one to the world only, both may differ.
     """
     runs_of: dict[int, list[QueueRun]] = {}
     for run, path in results.directories:
         queue_run = read_queue_run(path, results.warm_up, run.configuration)
-        if queue_run is not None and run.configuration in results.described:
+        if queue_run is None or run.configuration not in results.described:
+            continue
+        experiment = results.described[run.configuration][1]
+        if any(transfer.is_upload for transfer in experiment.all_transfers):
+            queue_run = replace(queue_run, transfer_s=None, time_limit_s=None)
+        if experiment.flow_directions != frozenset({FlowDirection.UPLOAD}):
             runs_of.setdefault(run.configuration, []).append(queue_run)
     for directions in (("to_island",), ("to_island", "to_world")):
         groups: dict[Hashable, list[int]] = {}

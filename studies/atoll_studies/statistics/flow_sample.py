@@ -18,7 +18,7 @@ from atoll_analysis.figures.path_delays import base_rtts_ms
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.flow_sizes import SCALE, FlowSizes, Interpolation
 from atoll_core.experiment.link_over_time import link_over_time
-from atoll_core.experiment.traffic import Traffic
+from atoll_core.experiment.traffic import FlowDirection, Traffic
 from atoll_core.lab.network import Network
 
 
@@ -88,14 +88,16 @@ class FlowBound:
 
 def flow_bound(network: Network, experiment: Experiment) -> FlowBound | None:
     """The bound of a run's flows, and the share of its flow sizes beyond it; None without channels or a bound."""
-    largest = largest_flow_bytes(network, experiment) if experiment.max_channels else None
-    if largest is None:
+    loads = [load for load in experiment.first_load.loads if load.channels]
+    bounds = [(load.distribution, largest_flow_bytes(network, experiment, load.direction)) for load in loads]
+    shares = [
+        (_share_above(sizes.bytes_share_up_to(largest)), _share_above(sizes.share_up_to(largest)), largest)
+        for sizes, largest in bounds
+        if largest is not None
+    ]
+    if not shares:
         return None
-    distributions = (load.distribution for load in experiment.first_load.loads if load.channels)
-    volume, flows = max(
-        (_share_above(sizes.bytes_share_up_to(largest)), _share_above(sizes.share_up_to(largest)))
-        for sizes in distributions
-    )
+    volume, flows, largest = max(shares)
     return FlowBound(largest, flows, volume)
 
 
@@ -103,13 +105,15 @@ def _share_above(share_up_to: float) -> float:
     return 1 - share_up_to if 1 - share_up_to > _ROUNDING else 0.0
 
 
-def largest_flow_bytes(network: Network, experiment: Experiment) -> int | None:
-    """The most bytes that one flow of a channel can receive within the duration; None: no link bounds it.
+def largest_flow_bytes(
+    network: Network, experiment: Experiment, direction: FlowDirection = FlowDirection.DOWNLOAD
+) -> int | None:
+    """The most bytes that one flow of a channel can move within the duration; None: no link bounds it.
 
     An upper bound: at each instant the rate of the fastest path that any version of the steering has, alone for this
     flow, for the duration without the two round trips in which the connection and the request are made.
     """
-    links = {link.box: link_over_time([(0, link.to_island)]) for link in experiment.links_over_time}
+    links = {link.box: link_over_time([(0, getattr(link, direction.of_link))]) for link in experiment.links_over_time}
     write_rate = experiment.traffic.write_rate
 
     def fastest_bit_s(t_ns: int) -> float:

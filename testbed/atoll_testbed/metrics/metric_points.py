@@ -29,6 +29,7 @@ _MEASUREMENT_BY_PHASE = {
     Phase.CAPTURE: "capture",
     Phase.TRANSFER: "transfer",
 }
+_UPLOAD = "transfer-send"  # how the names of clients that upload begin (Transfer.client_job)
 _UNSUPPORTED_COUNT = 2**64 - 1  # value of a counter that a switch does not have (OpenFlow 1.3.5, 7.3.5.6)
 _MAX_CHARACTERS = 500  # characters of an event; events.jsonl has the full text
 
@@ -55,6 +56,8 @@ def box_points(
 
 def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0) -> Iterator[MetricPoint]:
     """Points of a line of one of the plan's jobs; ``clock_offset_ns``: its machine's clock less this one's."""
+    if spec.phase is Phase.TRANSFER and spec.name.startswith(_UPLOAD):
+        line = {**line, "sent_bytes": line.get("received_bytes"), "received_bytes": None}
     match line.get("type"):
         case "counters" | "progress" if spec.phase in _MEASUREMENT_BY_PHASE:
             tags = {"host": spec.host}
@@ -177,7 +180,7 @@ def class_names(network: Network) -> dict[int, str]:
 
 def _transfer_name(client: JobSpec) -> str:
     """The name of a transfer, of its client's job (Transfer.job)."""
-    name = client.name.removeprefix("transfer-receive").removeprefix("transfer-send")
+    name = client.name.removeprefix("transfer-receive").removeprefix(_UPLOAD)
     return name.removeprefix("-") or ONLY_TRANSFER
 
 

@@ -106,6 +106,10 @@ MISTAKES = [
         "write_chunk is a setting of servers that send, and all flows are uploads; keep write_rate alone",
     ),
     (
+        "traffic={channels: 1, write_rate: 1 Mbit/s, write_chunk: 10 kB, groups: {down: {clients: [i1], channels: 0}, up: {clients: [i2, i3, i4, i5, i6], direction: upload}}}",
+        "write_chunk is a setting of servers that send, and all flows are uploads; keep write_rate alone",
+    ),
+    (
         "transfer={size: 1 MB, from: i1}",
         "'i1' is a host of role island-client; known hosts of the right roles: w1, w2, w3, w4, w5, w6, ws, or write 'direction: upload'",
     ),
@@ -125,6 +129,41 @@ def test_mistakes_are_one_line_each(geo: Path, setting: str, message: str) -> No
     with pytest.raises(DescriptionError) as refused:
         load_experiment(geo, [setting])
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("traffic", "change", "where"),
+    [
+        ("{channels: 1, direction: upload}", "{flow_sizes: {counts: ip}}", "traffic: flow_sizes"),
+        (
+            MIXED.removeprefix("traffic="),
+            "{groups: {up: {flow_sizes: {counts: ip}}}}",
+            "traffic: group 'up': flow_sizes",
+        ),
+    ],
+)
+def test_a_change_cannot_make_uploads_count_ip_bytes(geo: Path, traffic: str, change: str, where: str) -> None:
+    with pytest.raises(DescriptionError) as refused:
+        load_experiment(geo, [f"traffic={traffic}", f"changes=[{{at: 10 s, traffic: {change}}}]"])
+    assert f"{where}: 'counts: ip' is for recorded flows" in str(refused.value)
+
+
+def test_a_group_that_downloads_within_uploads_is_shown(geo: Path) -> None:
+    traffic = "traffic={channels: 1, direction: upload, groups: {down: {clients: [i1], direction: download}}}"
+    network, experiment = load_experiment(geo, [traffic])
+    assert settings_tree(experiment, network)["traffic"]["groups"]["down"]["direction"] == "download"
+
+
+def test_a_timeout_shorter_than_a_full_buffer_of_the_near_pep_is_warned_of(project: Path) -> None:
+    """200 kB take 32 s at 50 kbit/s; only the PEP at the island acknowledges before the link."""
+    settings = ["links.sat.to_world.rate=50 kbit/s", "duration=60 s"]
+    load = "traffic={channels: 1, direction: upload, flow_sizes: 200 kB, timeout: "
+    for example, timeout, is_warned in (
+        ("pep-both", "30 s", True), ("pep-both", "33 s", False), ("pep-world", "30 s", False)
+    ):  # fmt: skip
+        described = load_experiment(project / f"examples/{example}.yaml", [f"{load}{timeout}}}", *settings])
+        found = [str(warning) for warning in description_warnings(*described) if "32.0 s for 200 kB" in str(warning)]
+        assert len(found) == is_warned
 
 
 def test_warnings_are_of_the_direction_that_carries_the_bytes(geo: Path) -> None:

@@ -18,9 +18,11 @@ from rich.console import Console
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
+from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunError
 from atoll_dashboards.report.key_figures import key_figures
 from atoll_dashboards.report.plots import PLOTS
+from atoll_dashboards.report.provenance import one_line_summary
 from atoll_dashboards.report.report import write_report
 from atoll_dashboards.report.terminal_summary import summary_text
 from atoll_hosts.binary import find_binary
@@ -193,3 +195,11 @@ def test_importing_the_report_loads_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_title_of_uploads_has_the_links_to_the_world(project: Path) -> None:
+    for direction, rate in (("download", "16 Mbit/s"), ("upload", "4 Mbit/s")):
+        _, described = load_experiment(
+            project / "examples/geo.yaml", [f"traffic={{channels: 1, direction: {direction}}}", "transfer=null"]
+        )
+        assert one_line_summary(described).startswith(f"sat: {rate}, ")

@@ -73,6 +73,18 @@ def test_the_largest_flow_is_what_the_link_carries_in_the_duration() -> None:
     assert largest_flow_bytes(network, replace(experiment, links=())) is None
 
 
+def test_the_largest_upload_is_what_the_link_carries_to_the_world() -> None:
+    setting = "links.sat.to_world.rate=1 Mbit/s"
+    down, up = (
+        flow_bound(*load_experiment(QUICK, (setting, f"traffic={{channels: 9, direction: {direction}}}")))
+        for direction in ("download", "upload")
+    )
+    assert down is not None
+    assert up is not None
+    assert up.largest_bytes < 0.2 * down.largest_bytes
+    assert up.share_of_bytes > down.share_of_bytes
+
+
 def test_flows_that_only_begin_with_a_change_have_a_bound() -> None:
     crowd = "changes=[{at: 2 s, traffic: {channels: 40}}]"
     for settings in (("traffic.channels=0", crowd), (crowd,)):

@@ -214,6 +214,16 @@ def test_a_study_whose_queue_is_no_factor_has_no_recommendation(tmp_path: Path) 
     assert queue_advice(read_results(study_with(tmp_path, "  traffic.channels: [5, 50]\n"))) == []
 
 
+def test_uploads_say_nothing_of_the_queue_to_the_island(tmp_path: Path) -> None:
+    queues = "  links.sat.to_island.queue: [30 kB, 110 kB]\n"
+    transfer = "  transfer: [{size: 10 MB, start: 0 s, direction: upload}]\n"
+    (found,) = queue_advice(read_results(study_with(tmp_path, queues + transfer)))
+    assert unmet(found) == {30: (), 110: ()}
+    (tmp_path / "alone").mkdir()
+    load = "  traffic: [{channels: 5, direction: upload}]\n"
+    assert queue_advice(read_results(study_with(tmp_path / "alone", queues + transfer + load))) == []
+
+
 def test_a_variant_that_sets_the_queue_and_the_load_is_compared_with_runs_of_its_load_only(tmp_path: Path) -> None:
     """Else six runs of every load at one queue would be pooled, and held against those of one load at another."""
     place = study_with(

@@ -273,3 +273,10 @@ def test_a_mistake_in_a_key_of_the_lab_has_the_line_of_its_level(tmp_path: Path)
     found = mistakes(tmp_path, "factors:\n  lab.delay_boxes.delay.rate:\n    - 1 Gbit/s\n    - fast\n")
     assert [line.partition(":")[0] for line in found] == ["6"]
     assert "delay box 'delay': rate" in found[0]
+
+
+def test_the_goodput_of_downloads_settles_no_warm_up_of_uploads(tmp_path: Path) -> None:
+    uploads = "set: {traffic: {channels: 5, direction: upload}, transfer: null}\nwarm_up: mser-5\nrepetitions: 2\n"
+    assert mistakes(tmp_path, uploads) == [
+        "4: mser-5 is by the goodput of downloads, and there are none; write a duration"
+    ]

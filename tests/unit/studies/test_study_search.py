@@ -200,6 +200,8 @@ def test_a_point_whose_attempts_failed_is_no_run_of_a_search(tmp_path: Path) -> 
         (("5, 50]", "5, 50], links.sat.to_island.queue: [70 kB, 70000 B]"), 4, "70000 B is the same capacity as 70 kB"),
         ((f"transfer: {ONE}", "duration: 3 s"), 6, "write one, or leave transfer out of 'for'"),
         ((f"transfer: {ONE}", f"transfers: {{a: {ONE}, b: {ONE}}}"), 6, "needs runs with one transfer"),
+        (("s}}", "s, direction: upload}}"), 6, "needs runs with one transfer to the island"),
+        (("s}}", "s, direction: upload}, traffic.direction: upload}"), 6, "all flows are uploads"),
     ],
 )
 def test_mistakes_of_a_search_have_their_lines(

@@ -128,6 +128,7 @@ def test_a_source_of_traffic_that_is_over_says_so_in_its_last_point(project: Pat
     assert named.tags == {"host": "i1", "transfer": "coded-a"}
     (sent,) = job_points(job("transfer-send-up", "i1", Phase.TRANSFER), uploaded)
     assert sent.tags == {"host": "i1", "transfer": "up"}
+    assert sent.fields == {"sent_bytes": uploaded["received_bytes"], "ended": 1}
     assert list(job_points(receiver, nothing)) == []
     assert list(job_points(job("udp-send", "ws", Phase.CLIENT), {"type": "done", "sent_packets": 3})) == []
 

@@ -2,10 +2,11 @@
 //! World server: sends as many bytes as each connection asks for, or receives as many as it announces.
 //!
 //! A connection sends eight bytes, big-endian: how many bytes it wants. It gets them, then the end of the
-//! stream. If the highest bit is set, it sends so many bytes itself, and gets a receipt ([`crate::upload`]). The server closes its half first and waits for the client's half to end before it forgets the
-//! connection, so that the last bytes are never cut off by a reset, and `active` counts flows that clients have
-//! not finished. A client that sends half a request, or none, or vanishes costs one descriptor until the
-//! kernel's keep-alive probes find nobody there; it delays nobody.
+//! stream. If the highest bit is set, it sends so many bytes itself, and gets a receipt ([`crate::upload`]).
+//! The server closes its half first and waits for the client's half to end before it forgets the connection,
+//! so that the last bytes are never cut off by a reset, and `active` counts flows that clients have not
+//! finished. A client that sends half a request, or none, or vanishes costs one descriptor until the kernel's
+//! keep-alive probes find nobody there; it delays nobody.
 
 use crate::events::{Events, Wake};
 use crate::job::{Input, SECOND_NS, emit, log_line, monotonic_ns, realtime_ns};

@@ -507,6 +507,7 @@ impl Uploader<'_> {
                 }
             }
             if self.unsent_bytes == 0 {
+                self.stream.set_nodelay(true)?; // a small last segment does not wait for the chunk before it
                 events.modify(self.stream, SOCKET, EventFlags::IN)?;
             }
         }
@@ -654,6 +655,26 @@ mod tests {
         assert_in_contract("transfer", "receive", &everything);
         let error = Some("transfer broken off".into());
         assert_in_contract("transfer", "receive", &Received { error, ..nothing });
+    }
+
+    #[test]
+    fn the_last_segment_of_an_upload_waits_for_no_acknowledgement() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = connect(listener.local_addr().unwrap(), None).unwrap();
+        let _server = listener.accept().unwrap();
+        let events = Events::new().unwrap();
+        events.add(&stream, SOCKET, EventFlags::OUT).unwrap();
+        let mut sender = Uploader {
+            stream: &stream,
+            chunks: None,
+            is_requested: false,
+            unsent_bytes: 10,
+            resumes_ns: None,
+            receipt: Receipt::default(),
+        };
+        let receipt = sender.advance(&events, 10);
+        assert!(is_not_ready(&receipt.unwrap_err()));
+        assert!(stream.nodelay().unwrap());
     }
 
     #[test]

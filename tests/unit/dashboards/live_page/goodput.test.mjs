@@ -58,6 +58,15 @@ test("when all is over goodput and flows are nothing at once, not what they were
   assert.deepEqual([figures.goodput, figures.flows], ["0", "0"]);
 });
 
+test("uploads are a series of their own", () => {
+  const store = new Store();
+  for (let second = 0; second < 4; second += 1) {
+    const sent = ["transfer", { host: "i2" }, { sent_bytes: 1_000_000 * second }, ns(T + second)];
+    store.take([load(T + second, 125_000 * second), sent]);
+  }
+  assert.deepEqual([store.series("goodput").at(T + 3), store.series("uploaded").at(T + 3)], [1e6, 8e6]);
+});
+
 test("a source that is a little late does not make a dip", () => {
   const store = new Store();
   for (let second = 0; second < 6; second += 1)

@@ -144,14 +144,19 @@ impl LoadConfig {
     /// The load at the start.
     ///
     /// # Errors
-    /// If there never are channels, or no servers, a channel is there twice, changes are not in order of time, or the client is
-    /// to write in chunks.
+    /// If there never are channels, or no servers, a channel is there twice, changes are not in order of time, the
+    /// client is to write in chunks, or uploads count IP bytes.
     pub fn validated(&self) -> io::Result<LoadSettings> {
         self.writes.check()?;
         if self.writes.are_in_chunks() {
             return Err(wrong_setting(
                 "write_chunk_bytes: a client does not write in chunks",
             ));
+        }
+        let counts = self.changes.iter().filter_map(|change| change.counts);
+        let is_ip = |counted| counted == CountedBytes::Ip;
+        if self.direction == Direction::Upload && counts.chain([self.counts]).any(is_ip) {
+            return Err(wrong_setting("counts: sizes of uploads are payload"));
         }
         if self.all_channels().is_empty() {
             return Err(wrong_setting("channels: give at least one"));
@@ -287,6 +292,13 @@ mod tests {
                     ..good.clone()
                 },
                 "write_chunk_bytes: a client does not write in chunks",
+            ),
+            (
+                LoadConfig {
+                    direction: Direction::Upload,
+                    ..changing(&good, r#"[{"after_ns":7,"counts":"ip"}]"#)
+                },
+                "counts: sizes of uploads are payload",
             ),
             (
                 changing(&good, r#"[{"after_ns":7,"channels":[1,1]}]"#),
