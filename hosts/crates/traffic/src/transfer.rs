@@ -113,6 +113,7 @@ enum Message {
 }
 
 /// Counters of the sender.
+#[expect(clippy::struct_field_names, reason = "the names of the message")]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(tag = "type", rename = "done")]
 struct Sent {
