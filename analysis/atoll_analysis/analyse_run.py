@@ -130,10 +130,13 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
     summary = cast("Summary", figures)
     findings = judge(summary)
     if imported:
-        lost_packets, duration_s = summary["loss_packets_captures"], summary["duration_s"] or 0.0
-        findings = [*judge_imported(imported, findings, lost_packets, duration_s)]
+        lost_packets = {direction: each["loss_packets_captures"] for direction, each in by_direction.items()}
+        findings = [*judge_imported(imported, findings, lost_packets, summary["duration_s"] or 0.0)]
     figures = {**_verdict(findings), "notes": notes(data, tables, summary), **figures}
-    return cast("Summary", figures | dict.fromkeys(imported["not_in_captures"] if imported else ()))
+    unknown = dict.fromkeys(imported["not_in_captures"] if imported else ())
+    if to_world := figures.get("to_world"):
+        figures["to_world"] = to_world | {key: None for key in unknown if key in to_world}
+    return cast("Summary", figures | unknown)
 
 
 def _verdict(findings: Sequence[Finding]) -> dict[str, Any]:

@@ -122,8 +122,8 @@ def _measured(packets: pl.LazyFrame, capture: str, data: RunData) -> pl.LazyFram
     spans = data.manifest.get("measured")
     if spans is None:
         return packets
-    to_island = pl.col("to_island") == 1
-    is_measured = pl.when(to_island).then(_within(spans[capture])).otherwise(_within(spans["to_world"]))
+    to_island, to_world = pl.col("to_island") == 1, spans.get(f"{capture}_to_world", spans["to_world"])
+    is_measured = pl.when(to_island).then(_within(spans[capture])).otherwise(_within(to_world))
     return packets.filter(is_measured)
 
 
