@@ -173,7 +173,7 @@ def _transfer(summary: Summary, name: str, transfer: TransferFigures) -> Iterato
         text = f"{label} was not finished{within}: {received} of {size} arrived{reason_text}"
         if len(transfer["downloads"]) > 1:
             completed = [download["complete"] for download in counted_downloads(transfer["downloads"])]
-            unfinished = f"{completed.count(False)} of {counted(len(completed), 'download')}"
+            unfinished = f"{completed.count(False)} of {counted(len(completed), 'transfer')}"
             text = f"{label}: {unfinished} of {size} did not complete{reason_text}"
         yield caveat(FindingCode.TRANSFER_UNFINISHED, text)
     else:
