@@ -45,7 +45,7 @@ def _never_seen(summary: Summary) -> Iterator[Finding]:
     directions = [("from", summary["servers"], summary["flows_completed"])]
     if "to_world" in summary:
         directions = [
-            (way, each["servers"], each["flow_packets"]["all"]["flows"] if each["flow_packets"] else 0)
+            (way, each["servers"], packets["all"]["flows"] if (packets := each.get("flow_packets")) else 0)
             for way, each in (("from", summary), ("to", summary["to_world"]))
         ]
     for way, servers, flows in directions:
