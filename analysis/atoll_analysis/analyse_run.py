@@ -46,7 +46,7 @@ from atoll_analysis.summary import (
 )
 from atoll_analysis.tables.box_counters import BOX_COUNTS, LostFigures, LowPriorityFigures, Part, lateness_p99_ns
 from atoll_analysis.tables.directions import TO_ISLAND, TO_WORLD, Direction, direction_of
-from atoll_analysis.tables.job_logs import channel_service_figures, unsent_and_unstamped_pings
+from atoll_analysis.tables.job_logs import channel_service_figures, flows_of, unsent_and_unstamped_pings
 from atoll_analysis.tables.probe_filter import is_change_probe, most_probe_bytes
 from atoll_analysis.tables.queue_intervals import full_size_bytes, standing_window_s
 from atoll_analysis.tables.run_data import RunData, cut_short, read_run_data
@@ -130,10 +130,13 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
     summary = cast("Summary", figures)
     findings = judge(summary)
     if imported:
-        lost_packets, duration_s = summary["loss_packets_captures"], summary["duration_s"] or 0.0
-        findings = [*judge_imported(imported, findings, lost_packets, duration_s)]
+        lost_packets = {direction: each["loss_packets_captures"] for direction, each in by_direction.items()}
+        findings = [*judge_imported(imported, findings, lost_packets, summary["duration_s"] or 0.0)]
     figures = {**_verdict(findings), "notes": notes(data, tables, summary), **figures}
-    return cast("Summary", figures | dict.fromkeys(imported["not_in_captures"] if imported else ()))
+    unknown = dict.fromkeys(imported["not_in_captures"] if imported else ())
+    if to_world := figures.get("to_world"):
+        figures["to_world"] = to_world | {key: None for key in unknown if key in to_world}
+    return cast("Summary", figures | unknown)
 
 
 def _verdict(findings: Sequence[Finding]) -> dict[str, Any]:
@@ -206,7 +209,6 @@ def _direction(data: RunData, tables: Tables, direction: Direction) -> dict[str,
     servers, clients = (
         observables.host_volumes(tables, hosts, seconds, losses, direction) for hosts in traffic_hosts(data)
     )
-    uploading = [int(host.address) for host in data.network.hosts if host.name in data.uploading]
     return {
         "arrival": arrival,
         "links": {
@@ -222,7 +224,7 @@ def _direction(data: RunData, tables: Tables, direction: Direction) -> dict[str,
         "tcp_payload_loss_bytes": first.tcp_payload_bytes - last.tcp_payload_bytes if first and last else None,
         "throughput_mbit_s": observables.mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
         "goodput_mbit_s": observables.mbit_s(arrived.goodput_bytes, window.seconds) if arrived and window else None,
-        "flow_packets": flow_packets(tables, data.experiment.traffic.port, direction, uploading),
+        "flow_packets": flow_packets(tables, data.experiment.traffic.port, direction, data.uploading_addresses),
         "long_flows_mean": _long_flows(data, tables.scan("channel_flows"), direction),
         "servers": servers,
         "clients": clients,
@@ -475,7 +477,10 @@ def _regime(
         queue_loss = _share_missing(bursts.get(link.box))
     span_s = SPAN_RTTS * data.base_rtt_ns / 1e9 if data.base_rtt_ns is not None else None
     load, *other_loads = data.experiment.loads
-    is_open_loop = load.total_channels > 0 and not any(each.flows_per_s is None for each in load.loads if each.channels)
+    # Of flows of both directions, the concurrency is not that of one of them.
+    is_open_loop = load.total_channels > 0 and all(
+        each.flows_per_s is not None and each.direction.of_link == direction for each in load.loads if each.channels
+    )
     is_steady = is_open_loop and all(other_load == load for other_load in other_loads)
     return regime(
         utilisation=figures["links"][link.box]["utilisation"],
@@ -492,8 +497,7 @@ def _long_flows(data: RunData, flows: pl.LazyFrame, direction: Direction) -> flo
     link, window = data.bottleneck(direction), data.window
     if link is None or window is None or data.base_rtt_ns is None:
         return None
-    is_upload = pl.col("client").is_in([*data.uploading])
-    flows = flows.filter(is_upload if direction is TO_WORLD else ~is_upload)
+    flows = flows.filter(flows_of(direction, data.uploading))
     mean_rate = data.link_over_time(link, direction).mean_rate(window.start_ns, window.end_ns)
     product_bytes = mean_rate.bit_s * data.base_rtt_ns // (8 * 10**9)
     return long_flows(flows, product_bytes, window.start_ns, window.end_ns)

@@ -11,6 +11,7 @@ from atoll_analysis.figures.path_delays import base_rtts_ms
 from atoll_analysis.summary import ChainFigures, ChangeFigures
 from atoll_analysis.tables.change_timeline import NEVER_NS, ScheduledChange
 from atoll_analysis.tables.directions import TO_ISLAND, Direction
+from atoll_analysis.tables.job_logs import flows_of
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import WINDOW_NS, Tables, total, with_chains
 
@@ -20,7 +21,7 @@ def chain_figures(tables: Tables, data: RunData, direction: Direction = TO_ISLAN
     states = [experiment for _, experiment in data.topology.periods]
     latest_chains = {chain.name: chain for state in states for chain in (state.chain, *state.branches)}
     arrived_by_chain, lost = _arrived_bytes(tables, data, direction), _losses(tables, data, direction)
-    completed = _completed_flows(tables)
+    completed = _completed_flows(tables, flows_of(direction, data.uploading))
     figures: dict[str, ChainFigures] = {}
     for name, chain in latest_chains.items():
         capture = data.topology.arrival_capture(chain, tables.captures, direction)
@@ -44,12 +45,12 @@ def chain_figures(tables: Tables, data: RunData, direction: Direction = TO_ISLAN
 
 def completed_by_chain(tables: Tables) -> Counter[str]:
     """Return the number of completed flows of channels by the name of their chain."""
-    return Counter({chain: flows for chain, (flows, _) in _completed_flows(tables).items()})
+    return Counter({chain: flows for chain, (flows, _) in _completed_flows(tables, pl.lit(value=True)).items()})
 
 
-def _completed_flows(tables: Tables) -> dict[str, tuple[int, float]]:
+def _completed_flows(tables: Tables, selected: pl.Expr) -> dict[str, tuple[int, float]]:
     """Return number and mean size of the completed flows of channels by chain."""
-    flows = tables.scan("channel_flows").filter(pl.col("outcome") == "completed").group_by("chain")
+    flows = tables.scan("channel_flows").filter(selected & (pl.col("outcome") == "completed")).group_by("chain")
     rows = flows.agg(pl.len(), pl.col("size_bytes").mean()).collect().iter_rows()
     return {chain: (count, mean_bytes) for chain, count, mean_bytes in rows}
 

@@ -10,16 +10,17 @@ import polars as pl
 
 from atoll_analysis.figures.observables import totals
 from atoll_analysis.tables.directions import TO_ISLAND, TO_WORLD, Direction
+from atoll_analysis.tables.job_logs import flows_of
 from atoll_analysis.tables.packet_records import ETHERNET_HEADER_BYTES
 from atoll_analysis.tables.probe_filter import is_change_probe, most_probe_bytes
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables
 from atoll_analysis.verdict.loss_agreement import Payload, Section
 from atoll_core.experiment.experiment import Counted, Link, Protocol
+from atoll_core.experiment.traffic import REQUEST_BYTES
 from atoll_core.plural import counted
 
 _DISCARD_PORT = 9  # the port of probes
-_REQUEST_BYTES = 8  # of ``atoll-host load``
 
 
 def sections(data: RunData, tables: Tables, direction: Direction = TO_ISLAND) -> list[Section]:
@@ -153,10 +154,8 @@ def _received(tables: Tables, data: RunData, direction: Direction) -> dict[tuple
     Of clients whose flows have this direction. Each upload has a request, too.
     """
     completed = pl.col("outcome") == "completed"
-    is_upload = pl.col("client").is_in([*data.uploading])
-    of_direction = is_upload if direction is TO_WORLD else ~is_upload
-    received = pl.col("received_bytes") + (_REQUEST_BYTES * completed if direction is TO_WORLD else 0)
-    flows = tables.scan("channel_flows").filter(pl.col("server").is_not_null() & of_direction)
+    received = pl.col("received_bytes") + (REQUEST_BYTES * completed if direction is TO_WORLD else 0)
+    flows = tables.scan("channel_flows").filter(pl.col("server").is_not_null() & flows_of(direction, data.uploading))
     pairs = flows.group_by("server", "client")
     rows = pairs.agg(received.sum(), completed.all().alias("finished")).collect().iter_rows()
     return {(server, client): (received, finished) for server, client, received, finished in rows}

@@ -47,8 +47,7 @@ def flow_packets(
     if arrival is None:
         return {}
     channels = (pl.col("proto") == TCP) & bound(direction) & (pl.col(world_port(direction)) == port)
-    if uploading:
-        channels &= ~pl.col("dst").is_in(uploading) if direction is TO_ISLAND else pl.col("src").is_in(uploading)
+    channels &= ~pl.col("dst").is_in(uploading) if direction is TO_ISLAND else pl.col("src").is_in(uploading)
     rows = pl.concat([pl.DataFrame(schema=_SCHEMA), *_connections(tables, arrival, channels)])
     selected = {"all": rows, "to 40 MB": rows.filter(pl.col("bytes") <= GIANT_BYTES)}
     return {name: _figures(chosen) for name, chosen in selected.items() if len(chosen)}

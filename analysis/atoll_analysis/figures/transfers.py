@@ -16,13 +16,16 @@ from atoll_analysis.tables.job_logs import last_line, transfer_reports
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables
 from atoll_core.experiment.experiment import ONLY_TRANSFER, Protocol, Transfer
+from atoll_core.experiment.traffic import REQUEST_BYTES
 
 
 class Download(TypedDict):
     """One download or upload of a transfer."""
 
     start_s: float | None  # its start, from the start of the measurement; None: only a capture shows it
-    received_bytes: int  # bytes that its receiver got
+    # bytes that its receiver got; of an incomplete upload behind another one, those that were acknowledged, which a PEP
+    # may hold
+    received_bytes: int
     complete: bool  # it was received in full
     # time that it took, of an upload until the receiver's confirmation had come; None: it did not complete
     seconds: float | None
@@ -133,7 +136,9 @@ def _downloads(data: RunData, tables: Tables, logs: Path, transfer: Transfer) ->
     captured = transfer_in_capture(tables, transfer)
     if captured is None:
         return []
-    received_bytes, seconds = captured
+    arrived_bytes, seconds = captured
+    request_bytes = REQUEST_BYTES if transfer.is_upload and transfer.tool == "atoll" else 0
+    received_bytes = max(0, arrived_bytes - request_bytes)
     complete = received_bytes >= transfer.size.bytes
     return [
         Download(

@@ -194,21 +194,35 @@ def _measured_spans(
 ) -> dict[str, tuple[int, int]]:
     """First and last instant of the packets of the measurement that both captures cover.
 
-    Of packets to the island by capture, of those to the world as ``to_world``. A link is a queue: packets behind the
-    first common packet were sent after it, packets before the first one that was sent too late were sent in time.
+    Of packets to the island by capture, of those to the world as ``to_world``; with uploads, of these by capture, too,
+    as ``world_to_world`` and ``island_to_world``. A link is a queue: packets behind the first common packet were sent
+    after it, packets before the first one that was sent too late were sent in time.
     """
-    start_ns, end_ns = window
-    to_island = common.filter(to_island=1).sort("world_ns")
-    measured = to_island.filter(pl.col("world_ns").is_between(start_ns, end_ns))
-    if measured.is_empty():
+    spans = _spans_by_capture(common.filter(to_island=1), _WORLD, _ISLAND, window)
+    if not spans:
         message = f"has no packet of the measurement to the island in common with {files[_WORLD]}"
         raise DescriptionError([Diagnostic(str(files[_ISLAND]), 0, message)])
-    later = to_island.filter(pl.col("world_ns") > end_ns)
-    spans = {name: (measured[f"{name}_ns"][0], measured[f"{name}_ns"][-1]) for name in (_WORLD, _ISLAND)}
+    to_world = spans[_WORLD][0] - round(_least_delay(network, experiment, "to_world").ns), window[1]
+    if experiment.has_uploads:
+        uploads = _spans_by_capture(common.filter(to_island=0), _ISLAND, _WORLD, to_world)
+        spans |= {f"{name}_to_world": span for name, span in uploads.items()}
+    return {**spans, "to_world": to_world}
+
+
+def _spans_by_capture(
+    common: pl.DataFrame, first: str, last: str, window: tuple[int, int]
+) -> dict[str, tuple[int, int]]:
+    """The spans of packets of one direction, which pass ``first`` in the window; empty: there are none."""
+    start_ns, end_ns = window
+    sent = common.sort(f"{first}_ns")
+    measured = sent.filter(pl.col(f"{first}_ns").is_between(start_ns, end_ns))
+    if measured.is_empty():
+        return {}
+    later = sent.filter(pl.col(f"{first}_ns") > end_ns)
+    spans = {name: (measured[f"{name}_ns"][0], measured[f"{name}_ns"][-1]) for name in (first, last)}
     if len(later):
-        spans = {_WORLD: (spans[_WORLD][0], end_ns), _ISLAND: (spans[_ISLAND][0], later["island_ns"][0] - 1)}
-    to_world = _least_delay(network, experiment, "to_world")
-    return {**spans, "to_world": (spans[_WORLD][0] - round(to_world.ns), end_ns)}
+        spans = {first: (spans[first][0], end_ns), last: (spans[last][0], later[f"{last}_ns"][0] - 1)}
+    return spans
 
 
 def _one_way_taps(network: Network, plan: Plan, packets: Mapping[str, pl.LazyFrame]) -> Any:

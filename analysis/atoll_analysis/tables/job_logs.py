@@ -5,6 +5,7 @@ Logs that were cut give shorter tables, missing ones empty tables.
 """
 
 from collections import deque
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import polars as pl
 
 from atoll_analysis.run_directory.directory import read_json_lines
 from atoll_analysis.tables.box_counters import parts
+from atoll_analysis.tables.directions import TO_WORLD, Direction
 from atoll_analysis.tables.row_spool import RowSpool
 from atoll_analysis.tables.table_schemas import TABLES
 
@@ -68,6 +70,12 @@ def udp_receiver_logs(logs: Path) -> dict[str, Path]:
     """Return the log of each UDP receiver, by its host; an older run has one, named without the host."""
     log_files = sorted(logs.glob("udp-receive*.out"))
     return {log.stem.removeprefix("udp-receive").removeprefix("-"): log for log in log_files}
+
+
+def flows_of(direction: Direction, uploading: Collection[str]) -> pl.Expr:
+    """Whether a client's flow has this direction. ``uploading``: the clients whose flows are uploads."""
+    is_upload = pl.col("client").is_in([*uploading])
+    return is_upload if direction is TO_WORLD else ~is_upload
 
 
 def transfer_reports(logs: Path, job: str) -> list[dict[str, Any]]:

@@ -105,8 +105,15 @@ class RunData:
     @property
     def uploading(self) -> frozenset[str]:
         """The clients whose flows are uploads."""
-        allocated = self.experiment.allocated_channels(self.network)[0].items()
-        return frozenset(client for client, (load, _) in allocated if load.direction is FlowDirection.UPLOAD)
+        loads = [load for load in self.experiment.loads[0].loads if load.direction is FlowDirection.UPLOAD]
+        clients = [host.name for host in self.network.with_role(HostRole.ISLAND_CLIENT)] if loads else []
+        return frozenset(client for load in loads for client in load.clients or clients)
+
+    @property
+    def uploading_addresses(self) -> list[int]:
+        """The addresses of these clients."""
+        uploading = self.uploading
+        return [int(host.address) for host in self.network.hosts if host.name in uploading]
 
     def bottleneck(self, direction: Direction = TO_ISLAND) -> Link | None:
         """The slowest link in a direction, as :meth:`RunTopology.slowest_link` chooses it."""

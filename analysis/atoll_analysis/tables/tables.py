@@ -121,8 +121,8 @@ def _measured(packets: pl.LazyFrame, capture: str, data: RunData) -> pl.LazyFram
     spans = data.manifest.get("measured")
     if spans is None:
         return packets
-    to_island = pl.col("to_island") == 1
-    is_measured = pl.when(to_island).then(_within(spans[capture])).otherwise(_within(spans["to_world"]))
+    to_island, to_world = pl.col("to_island") == 1, spans.get(f"{capture}_to_world", spans["to_world"])
+    is_measured = pl.when(to_island).then(_within(spans[capture])).otherwise(_within(to_world))
     return packets.filter(is_measured)
 
 
@@ -365,7 +365,7 @@ def _concurrent(tables: Tables, data: RunData, flows: pl.LazyFrame, scratch: Pat
 def _has_payload(data: RunData) -> pl.Expr:
     """Whether a channel's packet has payload in the direction of the client's load."""
     payload, to_island = pl.col("payload_bytes") > 0, pl.col("to_island") == 1
-    uploading = [int(host.address) for host in data.network.hosts if host.name in data.uploading]
+    uploading = data.uploading_addresses
     if not uploading:
         return to_island & payload
     return payload & pl.when(to_island).then(~pl.col("dst").is_in(uploading)).otherwise(pl.col("src").is_in(uploading))
@@ -456,7 +456,7 @@ def _volume(tables: Tables, data: RunData, direction: Direction) -> pl.LazyFrame
         return TABLES["volume"].empty()
     arrived = tables.packets(arrival).filter(bound(direction))
     packets = arrived.filter(~_is_transfer_between_hosts_of_the_load(data, direction))
-    payload = (pl.col("proto") == TCP) & (pl.col("new_payload_bytes") > 0)
+    payload = (pl.col("proto") == TCP) & (pl.col("new_payload_bytes") > 0) & ~_is_of_other_direction(data, direction)
     window = data.window or Window(0, NEVER_NS)
     measured = pl.col("t_ns").is_between(window.start_ns, window.end_ns, closed="left")
     sides = pl.concat([packets.with_columns(address="src"), packets.with_columns(address="dst")])
@@ -490,6 +490,13 @@ def _is_transfer_between_hosts_of_the_load(data: RunData, direction: Direction) 
     load_hosts = {host.name for hosts in traffic_hosts(data) for host in hosts}
     ports = [each.port for each in data.experiment.all_transfers if load_hosts & {each.sender, each.receiver}]
     return (pl.col("proto") == TCP) & pl.col(world_port(direction)).is_in(ports)
+
+
+def _is_of_other_direction(data: RunData, direction: Direction) -> pl.Expr:
+    """Whether a packet is a request of a flow of the other direction, or the receipt of an upload."""
+    is_channel = (pl.col("proto") == TCP) & (pl.col(world_port(direction)) == data.experiment.traffic.port)
+    is_upload = pl.col("dst" if direction is TO_ISLAND else "src").is_in(data.uploading_addresses)
+    return is_channel & (is_upload if direction is TO_ISLAND else ~is_upload)
 
 
 def _host_names(data: RunData) -> dict[int, str]:

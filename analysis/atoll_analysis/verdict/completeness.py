@@ -42,16 +42,21 @@ def judge_completeness(summary: Summary) -> Iterator[Finding]:
 
 
 def _never_seen(summary: Summary) -> Iterator[Finding]:
-    servers, flows = summary["servers"], summary["flows_completed"]
-    uploaded = summary["to_world"]["servers"] if "to_world" in summary else {}
-    seen = {name for volumes in (servers, uploaded) for name, volume in volumes.items() if volume["goodput_bytes"]}
-    unseen = ", ".join(name for name in servers if name not in seen)
-    if unseen and flows > _FLOWS_PER_SERVER * len(servers):
-        text = (
-            f"the captures have no TCP payload from {unseen}, although {flows} flows completed; `atoll trace` shows "
-            "whether its packets pass the taps"
-        )
-        yield reason(FindingCode.SERVER_UNSEEN, text)
+    directions = [("from", summary["servers"], summary["flows_completed"])]
+    if "to_world" in summary:
+        directions = [
+            (way, each["servers"], packets["all"]["flows"] if (packets := each.get("flow_packets")) else 0)
+            for way, each in (("from", summary), ("to", summary["to_world"]))
+        ]
+    for way, servers, flows in directions:
+        unseen = ", ".join(name for name, volume in servers.items() if not volume["goodput_bytes"])
+        if unseen and flows > _FLOWS_PER_SERVER * len(servers):
+            text = (
+                f"the captures have no TCP payload {way} {unseen}, although {flows} flows "
+                f"{'had some' if 'to_world' in summary else 'completed'}; `atoll trace` shows whether its packets pass "
+                "the taps"
+            )
+            yield reason(FindingCode.SERVER_UNSEEN, text)
 
 
 def _silences(summary: Summary) -> Iterator[Finding]:
@@ -168,7 +173,7 @@ def _transfer(summary: Summary, name: str, transfer: TransferFigures) -> Iterato
         text = f"{label} was not finished{within}: {received} of {size} arrived{reason_text}"
         if len(transfer["downloads"]) > 1:
             completed = [download["complete"] for download in counted_downloads(transfer["downloads"])]
-            unfinished = f"{completed.count(False)} of {counted(len(completed), 'download')}"
+            unfinished = f"{completed.count(False)} of {counted(len(completed), 'transfer')}"
             text = f"{label}: {unfinished} of {size} did not complete{reason_text}"
         yield caveat(FindingCode.TRANSFER_UNFINISHED, text)
     else:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict
 
+from atoll_analysis.tables.directions import TO_ISLAND, Direction
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, reason
 from atoll_core.plural import counted
 
@@ -93,21 +94,26 @@ def clock_note(imported: ImportedFigures) -> str:
 
 
 def judge_imported(
-    imported: ImportedFigures, findings: Sequence[Finding], lost_packets: int | None, duration_s: float
+    imported: ImportedFigures,
+    findings: Sequence[Finding],
+    lost_packets: Mapping[Direction, int | None],
+    duration_s: float,
 ) -> Iterator[Finding]:
     """Return the findings of an imported run, with a caveat for each subject that could not be checked.
 
-    ``lost_packets``: between both captures; None: a box between them changes packets. ``duration_s``: of the
-    measurement.
+    ``lost_packets``: between both captures, by direction; None: a box between them changes packets. ``duration_s``: of
+    the measurement.
     """
     for finding in findings:
         if finding.code in _CAVEATS:
             yield replace(finding, is_reason=False)
         elif finding.code is not FindingCode.CAPTURE_UNCOUNTED:
             yield finding
-    if lost_packets is not None and lost_packets < 0:
-        more = counted(-lost_packets, "packet")
-        yield reason(FindingCode.LOSS_DIFFERS, f"island captured {more} more than world, bound 0: packets were added")
+    for direction, lost in lost_packets.items():
+        if lost is not None and lost < 0:
+            last, first = ("island", "world") if direction is TO_ISLAND else ("world", "island")
+            text = f"{last} captured {counted(-lost, 'packet')} more than {first}, bound 0: packets were added"
+            yield reason(FindingCode.LOSS_DIFFERS, text)
     error_ms = imported["offset_error_ms"]
     if error_ms is None:
         text = "the captures have packets of one direction only: their clocks differ by as much as the described delays"

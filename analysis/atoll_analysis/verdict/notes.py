@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Notes of a run: figures that could not be measured or judged, and why; they do not affect the verdict."""
 
+import itertools
 from collections.abc import Iterator
 
 from atoll_analysis.figures.clocks import unknown_start_notes
@@ -169,17 +170,18 @@ def _split_transfer(data: RunData) -> Iterator[str]:
     """Return a note if iperf3 sent through a box that ends connections: its sender sees only that box."""
     splitting = {box.name for box in data.network.boxes if box.ends_connections}
     passed = (
-        hop
+        (hop, transfer)
         for transfer in data.experiment.all_transfers
         if transfer.tool == "iperf3"
         for chain in data.topology.chains_between(*transfer.ends(data.network), Protocol.TCP)
         for hop in chain.hops
         if hop in splitting
     )
-    if box := next(passed, None):
+    for box, transfer in itertools.islice(passed, 1):
+        receiver, end = ("server", "world") if transfer.is_upload else ("client", "island")
         yield (
-            f"iperf3's sender counts bytes that {box} accepted, not bytes that the client received, so its rate is too "
-            "high; atoll shows the rate of the island's capture instead"
+            f"iperf3's sender counts bytes that {box} accepted, not bytes that the {receiver} received, so its rate is "
+            f"too high; atoll shows the rate of the {end}'s capture instead"
         )
 
 

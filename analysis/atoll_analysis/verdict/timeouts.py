@@ -31,8 +31,8 @@ def silence_figures(
     """
     rtts = base_rtts_ms(data.network, data.experiment)
     channels = data.lasting_placement
-    world, island = traffic_hosts(data)
-    to_count = {host.name: [TO_WORLD if host.name in data.uploading else TO_ISLAND] for host in island}
+    (world, island), uploading = traffic_hosts(data), data.uploading
+    to_count = {host.name: [TO_WORLD if host.name in uploading else TO_ISLAND] for host in island}
     to_count |= {host.name: sorted({way for ways in to_count.values() for way in ways}) for host in world}
     captured = {host: [volumes[way][host] for way in ways if volumes.get(way)] for host, ways in to_count.items()}
     if data.window is None or not any(channels.values()) or rtts is None or not all(captured.values()):
@@ -102,10 +102,8 @@ def flow_tries(
     ``volumes``: of the servers and clients; None: payload of a flow came, no flow was begun, or nothing was measured.
     """
     window, rtts = data.window, base_rtts_ms(data.network, data.experiment)
-    # To the world, downloads send requests.
-    counted = {name: volume for name, volume in volumes.get(TO_WORLD, {}).items() if name in data.uploading}
     has_payload = completed or any(
-        volume["payload_first_s"] is not None for hosts in (volumes[TO_ISLAND], counted) for volume in hosts.values()
+        volume["payload_first_s"] is not None for hosts in volumes.values() for volume in hosts.values()
     )
     if has_payload or window is None or rtts is None:
         return None

@@ -38,6 +38,10 @@ MIN_IP_BYTES = 269
 close (hosts/crates/flow-sizes, headers.rs)."""
 
 
+REQUEST_BYTES = 8
+"""Payload of the request of a flow, and of an upload of a transfer."""
+
+
 class ThinkShape(StrEnum):
     """The distribution of a channel's pauses between flows."""
 

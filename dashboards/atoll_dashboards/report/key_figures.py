@@ -332,7 +332,7 @@ def _transfer_remarks(name: str, transfer: TransferFigures) -> Iterator[str]:
     size, received, downloads = Size(transfer["bytes"]), transfer["received_bytes"], transfer["downloads"]
     if len(downloads) > 1:
         completed = [download["complete"] for download in counted_downloads(downloads)]
-        yield f"median of {counted(len(completed), 'download')} of {size}, {sum(completed)} complete"
+        yield f"median of {counted(len(completed), 'transfer')} of {size}, {sum(completed)} complete"
         if transfer["mbit_s"]:
             yield figure(transfer["mbit_s"], "Mbit/s")
         if transfer["skipped"]:

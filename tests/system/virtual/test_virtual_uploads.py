@@ -87,8 +87,8 @@ def test_groups_that_download_and_upload_have_figures_of_their_direction(tmp_pat
     assert rest["goodput_mbit_s"] == pytest.approx(
         sum(summary["clients"][f"i{n}"]["goodput_mbit_s"] for n in (1, 2, 3, 4))
     )
-    requests = sum(each for name, each in of_direction.items() if name not in ("i5", "i6"))
-    assert to_world["goodput_mbit_s"] == pytest.approx(cameras["goodput_mbit_s"] + requests)
+    assert not any(each for name, each in of_direction.items() if name not in ("i5", "i6")), "requests are no uploads"
+    assert to_world["goodput_mbit_s"] > cameras["goodput_mbit_s"]
     assert to_world["flow_packets"]["all"]["flows"] < summary["connections"]
 
     other = run_virtually(

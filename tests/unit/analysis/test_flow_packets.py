@@ -8,6 +8,7 @@ import pytest
 
 from atoll_analysis.figures.flow_packets import flow_packets
 from atoll_analysis.figures.observables import client_losses
+from atoll_analysis.tables.directions import TO_WORLD
 from atoll_analysis.tables.packet_records import SCHEMA, TCP, UDP
 from atoll_analysis.tables.tables import Tables
 
@@ -59,6 +60,14 @@ def test_other_packets_are_no_connections_of_channels(tmp_path: Path) -> None:
     assert flow_packets(captured(tmp_path, *packets, proto=UDP), PORT) == {}
     assert flow_packets(captured(tmp_path, *packets, to_island=0), PORT) == {}
     assert flow_packets(captured(tmp_path, (1, 0, 0)), PORT) == {}
+
+
+def test_requests_of_downloads_are_no_connections_that_upload(tmp_path: Path) -> None:
+    rows = [{**dict.fromkeys(SCHEMA, 0), "new_payload_bytes": 8, "dport": PORT, "proto": TCP, "src": 7}]
+    pl.DataFrame(rows, schema=SCHEMA).write_parquet(tmp_path / "packets-world.parquet")
+    tables = Tables(tmp_path, 0, {}, None, "world")
+    assert flow_packets(tables, PORT, TO_WORLD) == {}
+    assert flow_packets(tables, PORT, TO_WORLD, [7])["all"]["flows"] == 1
 
 
 def test_the_loss_of_a_client_is_the_payload_that_its_captures_differ_by(tmp_path: Path) -> None:

@@ -20,10 +20,12 @@ from scapy.utils import PcapNgWriter, PcapReader, RawPcapReader, wrpcap
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
+from atoll_analysis.tables.directions import TO_ISLAND, TO_WORLD, Direction
 from atoll_analysis.verdict.findings import FindingCode
 from atoll_analysis.verdict.imported import NOT_IN_CAPTURES, ImportedFigures, judge_imported
 from atoll_core.errors import DescriptionError, PlanError
 from atoll_core.experiment.experiment import MAIN, Chain, Protocol, TrafficSelector
+from atoll_core.experiment.traffic import FlowDirection
 from atoll_core.units import Duration
 from atoll_dashboards.report.report import analyse_again
 from atoll_hosts.binary import find_binary
@@ -164,8 +166,16 @@ def test_clocks_that_differ_by_more_than_clocks_do_are_refused(own: RunDir, tmp_
 @pytest.mark.parametrize(("drift_error_ppm", "caveats"), [(1.0, 0), (2.0, 1)])
 def test_the_error_of_the_drift_over_the_measurement_counts(drift_error_ppm: float, caveats: int) -> None:
     clock = {"offset_error_ms": 0.5, "drift_error_ppm": drift_error_ppm}
-    found = judge_imported(cast("ImportedFigures", clock), [], 0, 400.0)
+    found = judge_imported(cast("ImportedFigures", clock), [], {}, 400.0)
     assert [finding.code for finding in found].count(FindingCode.CLOCKS_UNCERTAIN) == caveats
+
+
+@pytest.mark.parametrize(("direction", "last"), [(TO_ISLAND, "island"), (TO_WORLD, "world")])
+def test_packets_that_only_the_last_capture_has_are_a_reason(direction: Direction, last: str) -> None:
+    clock = {"offset_error_ms": 0.5, "drift_error_ppm": 1.0}
+    lost = {TO_ISLAND: 0, TO_WORLD: None, direction: -2}
+    texts = [finding.text for finding in judge_imported(cast("ImportedFigures", clock), [], lost, 1.0)]
+    assert texts[0].startswith(f"{last} captured 2 packets more than")
 
 
 # Spans
@@ -197,6 +207,18 @@ def test_packets_before_the_later_capture_began_are_no_losses(late: str, own: Ru
     lost = lost.filter(pl.col("t_ns") >= summary["origin_ns"])
     # A segment that is sent again is like the first one here: the table may take one for the other.
     assert summary["loss_packets_captures"] == pytest.approx(len(lost), abs=5)
+
+
+@pytest.mark.parametrize("seconds", [5, SECONDS])
+def test_packets_to_the_world_that_are_on_their_way_at_the_end_are_no_losses(
+    seconds: int, own: RunDir, tmp_path: Path
+) -> None:
+    upload = replace(experiment().all_transfers[0], direction=FlowDirection.UPLOAD)
+    duration = Duration(seconds * 10**9)
+    summary = imported(*files_of(own), tmp_path / "runs", transfer=upload, duration=duration)
+    assert summary["to_world"]["loss_packets_captures"] == 0
+    assert summary["to_world"]["loss_bursts"]["sat"]["lost"] == 0
+    assert summary["to_world"]["loss_bytes_link"] is None, "captures do not show it"
 
 
 def test_a_repeated_transfer_is_not_in_captures(own: RunDir, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from atoll_analysis import analyse
+from atoll_analysis.figures import transfers
 from atoll_analysis.figures.run_figures import figure_limits, figure_names, is_figure, measured_figures
 from atoll_analysis.figures.transfers import TransferFigures
 from atoll_analysis.run_directory import RunDir
@@ -16,11 +17,12 @@ from atoll_analysis.summary import Summary
 from atoll_analysis.tables.topology import RunTopology
 from atoll_analysis.verdict.completeness import judge_completeness
 from atoll_core.experiment.experiment import Protocol, Transfer
+from atoll_core.experiment.traffic import FlowDirection, Traffic
 from atoll_core.units import Duration, Size
 from atoll_dashboards.report.key_figures import key_figures
 from atoll_dashboards.report.report import write_report
 from atoll_hosts.binary import find_binary
-from tests.support.synthetic_run import START_NS, begin, experiment, network
+from tests.support.synthetic_run import PORT, START_NS, begin, experiment, network, simulate
 
 SIZE = 1_000_000
 SECOND_NS = 10**9
@@ -73,6 +75,24 @@ def test_the_time_of_a_repeated_transfer_is_the_median_of_its_downloads(tmp_path
     assert (found["sender"], found["receiver"], found["chains"]) == ("ws", "i1", ["synthetic"])
 
 
+def test_the_open_loop_and_the_requests_of_downloads_are_not_those_of_an_upload(tmp_path: Path) -> None:
+    upload = Transfer(Size(SIZE), Duration(SECOND_NS), "atoll", 5201, direction=FlowDirection.UPLOAD)
+    run = simulate(tmp_path, 6, transfer=upload, traffic=Traffic(20, "published", PORT, flows_per_s=10.0))
+    summary = cast("Summary", analyse(run, find_binary()))
+    assert (summary["regime"] or {})["grows"] is not None
+    assert (summary["to_world"]["regime"] or {})["grows"] is None
+    assert [volume["goodput_bytes"] for volume in summary["to_world"]["servers"].values()] == [0] * 6
+    assert sum(volume["goodput_bytes"] for volume in summary["servers"].values()) > 0
+
+
+def test_a_capture_counts_no_request_as_bytes_of_an_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "transfer_in_capture", lambda *_: (SIZE + 7, 1.0))
+    upload = Transfer(Size(SIZE), Duration(SECOND_NS), "atoll", 5201, direction=FlowDirection.UPLOAD)
+    run = begin(tmp_path, experiment(transfer=upload), network())
+    found = cast("Summary", analyse(run, find_binary()))["transfers"]["transfer"]
+    assert (found["received_bytes"], found["complete"]) == (SIZE - 1, False)
+
+
 def test_starts_during_a_download_are_counted(tmp_path: Path) -> None:
     assert figures_of(tmp_path, done(10, 15.0), done(30, 2.0), done(40, 12.0))["skipped"] == 1
 
@@ -90,7 +110,7 @@ def test_downloads_that_break_off_are_a_caveat_with_the_first_reason(tmp_path: P
     assert (summary.get("transfers") or {})["repeated"]["seconds"] == 4.0, "a broken download is longer than all others"
     (text,) = caveats(summary)
     assert text == (
-        "transfer 'repeated': 1 of 3 downloads of 1000000 bytes did not complete; "
+        "transfer 'repeated': 1 of 3 transfers of 1000000 bytes did not complete; "
         "receive from 10.10.1.1:5201: connection reset"
     )
 
@@ -98,9 +118,9 @@ def test_downloads_that_break_off_are_a_caveat_with_the_first_reason(tmp_path: P
 def test_a_cut_download_behind_a_broken_one_is_counted_nowhere(tmp_path: Path) -> None:
     reports = [done(10, 2.0), done(20, None, 1000, error="reset"), done(50, None, 9)]
     _, summary = analysed(tmp_path, repeated=reports)
-    assert caveats(summary) == ["transfer 'repeated': 1 of 2 downloads of 1000000 bytes did not complete; reset"]
+    assert caveats(summary) == ["transfer 'repeated': 1 of 2 transfers of 1000000 bytes did not complete; reset"]
     rows = {row.name: plain(row.remark) for row in key_figures(summary)}
-    assert rows["transfer repeated"].startswith("median of 2 downloads of 1 MB, 1 complete")
+    assert rows["transfer repeated"].startswith("median of 2 transfers of 1 MB, 1 complete")
 
 
 def test_the_probability_of_a_false_alarm_is_shared_by_all_transfers(tmp_path: Path) -> None:
@@ -178,7 +198,7 @@ def test_report_and_terminal_show_every_transfer_and_the_downloads_of_repeated_o
     assert rows["transfer coded"] == ("2.00 s", "1 MB, 4.00 Mbit/s; ws to i1, chain synthetic")
     assert rows["transfer regular"] == (
         "4.00 s",
-        "median of 2 downloads of 1 MB, 1 complete; 2.00 Mbit/s; ws to i1, chain synthetic",
+        "median of 2 transfers of 1 MB, 1 complete; 2.00 Mbit/s; ws to i1, chain synthetic",
     )
     page = write_report(run).read_text()
     assert "Repeated transfers" in page

@@ -513,11 +513,13 @@ def test_the_direction_to_the_world_is_judged_as_the_other_one() -> None:
         "loss_bytes_captures": 10,
         "loss_bytes_link": 10,
         "servers": VALID["servers"],
+        "flow_packets": {"all": {"flows": 41}},
     }
     received = {name: {**volume, "goodput_bytes": 0} for name, volume in VALID["servers"].items()}
-    run = {**VALID, "servers": received, "to_world": figures}
+    run = {**VALID, "servers": received, "flow_packets": {}, "to_world": figures}
     assert judge(cast("Summary", run)) == judge(cast("Summary", VALID))
     for key, text in (
+        ({"servers": received}, "the captures have no TCP payload to w1, w2, although 41 flows had some"),
         ({"loss_bytes_captures": 7}, "to the world, captures show a loss of 7 bytes, links counted 10 bytes"),
         (
             {"loss_bytes_captures": -7},
