@@ -26,13 +26,13 @@ fn a_transfer_is_timed_by_its_receiver() {
     let seconds = done["seconds"].as_f64().unwrap();
     assert!((seconds - (instants[2] - instants[0]) as f64 / 1e9).abs() < 0.05);
     assert!((done["rate_bit_s"].as_f64().unwrap() * seconds / 160e6 - 1.0).abs() < 1e-9);
-    let sent = sender.next_of("done");
+    let report = sender.next_of("done");
     assert_eq!(
-        (&sent["complete"], &sent["sent_bytes"]),
+        (&report["complete"], &report["sent_bytes"]),
         (&json!(true), &json!(20_000_000))
     );
-    let sent_seconds = sent["seconds"].as_f64().unwrap();
-    assert!(0.0 < sent_seconds && sent_seconds < seconds + 0.05);
+    let written_s = report["seconds"].as_f64().unwrap();
+    assert!(0.0 < written_s && written_s < seconds + 0.05);
 }
 
 #[test]
