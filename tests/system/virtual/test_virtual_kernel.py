@@ -249,7 +249,7 @@ def test_without_user_namespaces_there_is_one_clear_line(tmp_path: Path, cache_f
     with Sandbox(tmp_path, user=NOBODY, jail=jail, setup=setup) as sandbox:
         done = as_plain_user(sandbox, "true")
         assert done.returncode == 1
-        assert done.stderr.startswith("User-Mode Linux needs namespaces, which cannot be made here (unshare: ")
+        assert done.stderr.startswith("not root, and user namespaces are not allowed here (unshare: ")
         assert "sysctl user.max_user_namespaces=" in done.stderr
         assert len(done.stderr.splitlines()) == 1
         sandbox.wait_clean()
