@@ -250,9 +250,13 @@ def _size(path: Path) -> int:
 
 def _new_lines(path: Path) -> Iterator[list[dict[str, Any]]]:
     """Yield the JSON lines that were completed in a growing file since the last time."""
-    while not path.exists():
-        yield []
-    with path.open("rb") as file:
+    file = None
+    while file is None:
+        try:
+            file = path.open("rb")
+        except (FileNotFoundError, PermissionError):  # not there yet, or for an instant nobody's but root's
+            yield []
+    with file:
         while True:
             begin = file.tell()
             complete, newline, _ = file.read().rpartition(b"\n")
