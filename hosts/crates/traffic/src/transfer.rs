@@ -6,11 +6,12 @@
 //! `atoll-host serve`, and the near end the one to believe: it waits for the receipt ([`crate::upload`]).
 
 use crate::events::{Events, Wake};
-use crate::job::{Input, SECOND_NS, emit, failed, monotonic_at, monotonic_ns, realtime_ns};
+use crate::job::{
+    Input, SECOND_NS, emit, failed, monotonic_at, monotonic_ns, realtime_ns, wrong_setting,
+};
 use crate::socket::{check_congestion_control, connect, is_not_ready, listen, reset_when_closed};
-use crate::upload::{Receipt, announce};
+use crate::upload::{Receipt, acknowledged_bytes, announce};
 use crate::writes::{Chunks, Writes, Written, write};
-use atoll_netio::tcp_options::progress;
 use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, accept_with};
 use serde::{Deserialize, Serialize};
@@ -55,13 +56,13 @@ pub struct SendConfig {
     pub writes: Writes,
 }
 
-/// Configuration of the receiver.
+/// Configuration of the end that connects: the receiver.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveConfig {
-    /// Address and port of the sender.
+    /// Address and port of the other end.
     pub connect: SocketAddr,
-    /// How many bytes to expect.
+    /// How many bytes there are to transfer.
     pub size_bytes: u64,
     /// When to connect, real time; an instant in the past means at once.
     pub start_at_ns: i64,
@@ -72,28 +73,17 @@ pub struct ReceiveConfig {
     /// Print no progress.
     #[serde(default)]
     pub quiet: bool,
-    /// TCP congestion control of the receiver's own segments; the machine's default if absent.
+    /// TCP congestion control of this end's own segments; the machine's default if absent.
     pub congestion_control: Option<String>,
 }
 
-/// Configuration of the end that uploads; fields are those of the receiver and of the sender.
+/// Configuration of the end that uploads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UploadConfig {
-    /// Address and port of the server.
-    pub connect: SocketAddr,
-    /// How many bytes to send.
-    pub size_bytes: u64,
-    /// When to connect.
-    pub start_at_ns: i64,
-    /// Time from start to start.
-    #[serde(default)]
-    pub every_ns: Option<u64>,
-    /// Print no progress.
-    #[serde(default)]
-    pub quiet: bool,
-    /// TCP congestion control of the connection.
-    pub congestion_control: String,
+    /// As of the receiver, with a congestion control.
+    #[serde(flatten)]
+    pub client: ReceiveConfig,
     /// How it writes.
     #[serde(flatten)]
     pub writes: Writes,
@@ -160,15 +150,10 @@ pub fn transfer(config: &TransferConfig, input: Input) -> io::Result<()> {
         TransferConfig::Receive(config) => transfer_as_client(config, None, input),
         TransferConfig::Upload(config) => {
             config.writes.check()?;
-            let client = ReceiveConfig {
-                connect: config.connect,
-                size_bytes: config.size_bytes,
-                start_at_ns: config.start_at_ns,
-                every_ns: config.every_ns,
-                quiet: config.quiet,
-                congestion_control: Some(config.congestion_control.clone()),
-            };
-            transfer_as_client(&client, Some(&config.writes), input)
+            if config.client.congestion_control.is_none() {
+                return Err(wrong_setting("congestion_control: an upload needs one"));
+            }
+            transfer_as_client(&config.client, Some(&config.writes), input)
         }
     }
 }
@@ -447,7 +432,7 @@ fn upload_all(
     loop {
         let until_ns = tick_ns.min(sender.resumes_ns.unwrap_or(u64::MAX));
         let wake = events.wait(&mut ready, Some(until_ns))?;
-        received.received_bytes = sender.acknowledged_bytes(config.size_bytes);
+        received.received_bytes = acknowledged_bytes(stream, config.size_bytes);
         if wake == Wake::Stop {
             reset_when_closed(stream);
             return Ok(Ok(()));
@@ -513,12 +498,6 @@ impl Uploader<'_> {
             }
         }
         self.receipt.read(self.stream)
-    }
-
-    fn acknowledged_bytes(&self, size_bytes: u64) -> u64 {
-        let acknowledged = progress(self.stream).map_or(0, |progress| progress.acknowledged_bytes);
-        let before = 1 + 8; // SYN, and the request
-        acknowledged.saturating_sub(before).min(size_bytes)
     }
 }
 

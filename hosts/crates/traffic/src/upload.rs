@@ -5,6 +5,7 @@
 //! eight bytes, big-endian, and closes: an upload is complete when its receipt has arrived. What the client's own kernel
 //! says would not do, as a connection-splitting PEP acknowledges bytes that the server does not have.
 
+use atoll_netio::tcp_options::progress;
 use nix::errno::Errno;
 use rustix::net::{SendFlags, send};
 use std::io::{self, Read};
@@ -55,6 +56,13 @@ pub fn announce(stream: &TcpStream, size_bytes: u64) -> io::Result<()> {
         return Err(io::ErrorKind::WriteZero.into());
     }
     Ok(())
+}
+
+/// How many of an upload's `size_bytes` are acknowledged: by a connection-splitting PEP, if there is one.
+pub fn acknowledged_bytes(stream: &TcpStream, size_bytes: u64) -> u64 {
+    let acknowledged = progress(stream).map_or(0, |progress| progress.acknowledged_bytes);
+    let before = 1 + 8; // SYN, and the request
+    acknowledged.saturating_sub(before).min(size_bytes)
 }
 
 /// What a client has read of a receipt.

@@ -8,9 +8,8 @@ use super::flow_log::{Entry, Outcome};
 use crate::events::Events;
 use crate::job::realtime_ns;
 use crate::socket::{connect, reset_when_closed};
-use crate::upload::{Receipt, Request, announce};
+use crate::upload::{Receipt, Request, acknowledged_bytes, announce};
 use crate::writes::{Written, write};
-use atoll_netio::tcp_options::progress;
 use rustix::event::epoll::EventFlags;
 use rustix::io::ioctl_fionread;
 use std::io::{self, Read, Write};
@@ -89,14 +88,10 @@ impl Flow {
 
     /// Payload that was received, or of an upload acknowledged: by a connection-splitting PEP, if there is one.
     pub fn moved_bytes(&self) -> u64 {
-        if self.upload.is_none() {
-            return self.entry.received_bytes;
+        match self.upload {
+            None => self.entry.received_bytes,
+            Some(_) => acknowledged_bytes(&self.stream, self.entry.size_bytes),
         }
-        let request_bytes = 1 + 8; // SYN, and the request
-        let acknowledged = progress(&self.stream).map_or(0, |progress| progress.acknowledged_bytes);
-        acknowledged
-            .saturating_sub(request_bytes)
-            .min(self.entry.size_bytes)
     }
 
     /// Payload of an upload that was handed to the kernel.
