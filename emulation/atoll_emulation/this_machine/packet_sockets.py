@@ -36,6 +36,8 @@ _SOCKET = struct.Struct("BBHIII")  # packet_diag_msg: family, type, protocol, in
 _ATTRIBUTE = struct.Struct("HH")
 _PIDFD_GETFD = 438  # <asm/unistd.h>, on every architecture
 _SO_RCVBUFFORCE = 33  # <asm-generic/socket.h>
+
+_libc = ctypes.CDLL(None, use_errno=True)
 _LONGEST_REPLY_BYTES = 1 << 16  # more than the kernel puts into one
 
 
@@ -117,8 +119,7 @@ def _sockets() -> Iterator[tuple[int, int, PacketSocketCounters]]:
 
 def _copy_descriptor(process: int, descriptor: int) -> int:
     """A file descriptor of this process for the same open file as another process', which a pidfd names."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    copy: int = libc.syscall(_PIDFD_GETFD, process, descriptor, 0)
+    copy: int = _libc.syscall(_PIDFD_GETFD, process, descriptor, 0)
     if copy < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return copy
