@@ -89,7 +89,8 @@ def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
 def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] = ()) -> Summary:
     """Return all figures of a run, with the verdict. ``damages``: of its files, a line each."""
     by_direction = {direction: _direction(data, tables, direction) for direction in data.directions}
-    to_island = by_direction[TO_ISLAND]
+    to_island, to_world = by_direction[TO_ISLAND], by_direction.get(TO_WORLD)
+    clients = {direction: each["clients"] for direction, each in by_direction.items()}
     latency = _latency(data, tables, logs)
     volumes = {direction: {**each["servers"], **each["clients"]} for direction, each in by_direction.items()}
     traffic = _traffic(data, tables, logs, latency["ping_last_s"], to_island, volumes)
@@ -117,12 +118,8 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
         "residual_bursts": to_island["residual_bursts"],
         "boxes": boxes,
         "ended_connections": _ended_connections(data, tables, boxes, figures["transfers"].values()),
-        "groups": {}
-        if imported
-        else group_figures(tables, data, {direction: each["clients"] for direction, each in by_direction.items()}),
-        "to_world": _to_world(data, tables, by_direction[TO_WORLD], traffic["concurrency"])
-        if TO_WORLD in by_direction
-        else None,
+        "groups": {} if imported else group_figures(tables, data, clients),
+        "to_world": _to_world(data, tables, to_world, traffic["concurrency"]) if to_world else None,
     }
     figures |= {key: figure for key, figure in optional.items() if figure}
     if imported:
@@ -134,8 +131,8 @@ def summarise(data: RunData, tables: Tables, logs: Path, damages: Sequence[str] 
         findings = [*judge_imported(imported, findings, lost_packets, summary["duration_s"] or 0.0)]
     figures = {**_verdict(findings), "notes": notes(data, tables, summary), **figures}
     unknown = dict.fromkeys(imported["not_in_captures"] if imported else ())
-    if to_world := figures.get("to_world"):
-        figures["to_world"] = to_world | {key: None for key in unknown if key in to_world}
+    if to_world:
+        figures["to_world"] |= {key: None for key in unknown if key in figures["to_world"]}
     return cast("Summary", figures | unknown)
 
 
@@ -413,34 +410,33 @@ def _link_figures(
     box = data.network.box(link.box)
     mtu = PathMtus(data.network, data.experiment).longest_packet_at(box)
     bucket = bucket_bytes(settings.rate, slack, box.mtu) if data.manifest.get("backend") == Backend.TC else 0
-    figures: dict[str, Any] = {
-        "chains": list(dict.fromkeys(chain.name for chain in data.experiment.all_chains if link.box in chain.hops)),
-        "rate_bit_s": settings.rate.bit_s,
-        "mean_rate_bit_s": link_over_time.mean_rate(window.start_ns, window.end_ns).bit_s if window else None,
-        "least_rate_bit_s": link_over_time.rate_range(window.start_ns, window.end_ns)[0].bit_s if window else None,
-        "queue_bytes": settings.queue.bytes,
-        "queue_max_bytes": measured.queue_max_bytes if measured else None,
-        "mean_packet_bytes": measured.in_bytes / measured.in_packets if measured and measured.in_packets else None,
-        "loss_bytes": dropped_bytes(data, link, direction),
-        "loss_fraction": _share_lost(measured) if measured else _share_missing(bursts),
-        "losses": by_cause(measured.losses, settings) if measured else {},
-    }
-    if direction is TO_ISLAND:
-        figures["loss_fraction_to_world"] = _share_lost(to_world)
-        figures["losses_to_world"] = by_cause(to_world.losses, link.to_world) if to_world else {}
-    figures |= {
-        "sojourn": measured.sojourn if measured else None,
-        "idle_s": observables.idle_s(tables, link, window, direction) if window else None,
-        "queue_full_s": observables.queue_full_s(tables, link, direction),
-        "windows_over_rate": None
+    figures = LinkFigures(
+        chains=list(dict.fromkeys(chain.name for chain in data.experiment.all_chains if link.box in chain.hops)),
+        rate_bit_s=settings.rate.bit_s,
+        mean_rate_bit_s=link_over_time.mean_rate(window.start_ns, window.end_ns).bit_s if window else None,
+        least_rate_bit_s=link_over_time.rate_range(window.start_ns, window.end_ns)[0].bit_s if window else None,
+        queue_bytes=settings.queue.bytes,
+        queue_max_bytes=measured.queue_max_bytes if measured else None,
+        mean_packet_bytes=measured.in_bytes / measured.in_packets if measured and measured.in_packets else None,
+        loss_bytes=dropped_bytes(data, link, direction),
+        loss_fraction=_share_lost(measured) if measured else _share_missing(bursts),
+        losses=by_cause(measured.losses, settings) if measured else {},
+        loss_fraction_to_world=_share_lost(to_world),
+        losses_to_world=by_cause(to_world.losses, link.to_world) if to_world else {},
+        sojourn=measured.sojourn if measured else None,
+        idle_s=observables.idle_s(tables, link, window, direction) if window else None,
+        queue_full_s=observables.queue_full_s(tables, link, direction),
+        windows_over_rate=None
         if unbounded
         else observables.windows_over_rate(
             tables, link, link_over_time, mtu, data.lateness_max_ns or 0, bucket, direction
         ),
-        "scheduled_windows_over_rate": measured.scheduled_windows_over_rate if measured else None,
-        "utilisation": _utilisation(data, tables, link, direction),
-    }
-    return cast("LinkFigures", figures)
+        scheduled_windows_over_rate=measured.scheduled_windows_over_rate if measured else None,
+        utilisation=_utilisation(data, tables, link, direction),
+    )
+    if direction is TO_WORLD:  # the direction's own figures are these
+        del figures["loss_fraction_to_world"], figures["losses_to_world"]
+    return figures
 
 
 def _share_lost(measured: Part | None) -> float | None:

@@ -31,7 +31,7 @@ from atoll_core.description.yaml_document import Document, KeyPath, compose_docu
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
 from atoll_core.experiment.experiment import Experiment, Link
 from atoll_core.experiment.link_over_time import link_over_time
-from atoll_core.experiment.traffic import FlowDirection
+from atoll_core.experiment.traffic import UPLOADS_ONLY
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
@@ -194,10 +194,6 @@ def _slowest_link(network: Network, experiment: Experiment) -> Link | None:
     return RunTopology(experiment, network, (), ()).slowest_link(capacity_bytes)
 
 
-def _uploads_alone(configuration: Configuration) -> bool:
-    return configuration.experiment.flow_directions == frozenset({FlowDirection.UPLOAD})
-
-
 def _contains(outer: KeyPath, inner: KeyPath) -> bool:
     return inner[: len(outer)] == outer
 
@@ -355,7 +351,7 @@ class _Resolver:
 
     def check_criteria(self, configurations: Sequence[Configuration]) -> None:
         """Refuse to search by uploads, and by the transfer of runs with none or several: it would always be met."""
-        if self.search and any(_uploads_alone(configuration) for configuration in configurations):
+        if self.search and any(each.experiment.flow_directions == UPLOADS_ONLY for each in configurations):
             self.report(
                 ("search",), "the criteria are of the queue to the island, and all flows are uploads; remove it"
             )
@@ -516,7 +512,7 @@ class _Resolver:
         shortest, given = min((c.experiment.duration for c in configurations), default=None), self.raw.warm_up
         if isinstance(given, Duration) and shortest and windows_of(given.s) >= whole_windows(shortest.s):
             self.report(("warm_up",), f"{given} leaves less than 100 ms of the duration, {shortest}; write less")
-        elif given == MSER_5 and any(_uploads_alone(configuration) for configuration in configurations):
+        elif given == MSER_5 and any(each.experiment.flow_directions == UPLOADS_ONLY for each in configurations):
             self.report(("warm_up",), f"{given} is by the goodput of downloads, and there are none; write a duration")
 
     def check_controls(self, configurations: Sequence[Configuration]) -> None:

@@ -424,10 +424,8 @@ def _queue(tables: Tables, data: RunData, direction: Direction) -> pl.LazyFrame:
     if data.window is None:
         return intervals[0]
     for link in data.topology.links:
-        counters, link_over_time = (
-            in_window(tables, link.box, data.window, direction),
-            data.link_over_time(link, direction),
-        )
+        counters = in_window(tables, link.box, data.window, direction)
+        link_over_time = data.link_over_time(link, direction)
         rows = queue_intervals(counters, link_over_time, full_size_bytes(data, link), standing_window_s(data))
         intervals.append(rows.lazy().select(pl.lit(link.box).alias("link"), pl.all()))
     return pl.concat(intervals)

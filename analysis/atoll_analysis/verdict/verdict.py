@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judge a run from its summary alone, so that the judgement can be repeated."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from atoll_analysis.figures.clocks import judge_clocks, judge_start
@@ -31,11 +31,7 @@ _LEAST_MEASURED_SHARE = 0.99
 
 def judge(summary: Summary) -> list[Finding]:
     """Return a finding for every figure beyond its bound; none: the run is valid."""
-    losses = [
-        replace(finding, text=f"{prefix}{finding.text}")
-        for direction, prefix in _PREFIXES.items()
-        for finding in _losses(summary, direction)
-    ]
+    losses = _in_each_direction(lambda direction: _losses(summary, direction))
     return [
         *(reason(FindingCode.FILE_DAMAGED, text) for text in summary.get("damaged_files", ())),
         *_cut_short(summary),
@@ -45,11 +41,7 @@ def judge(summary: Summary) -> list[Finding]:
         *_captures(summary),
         *_changes(summary),
         *losses,
-        *(
-            replace(finding, text=f"{prefix}{finding.text}")
-            for direction, prefix in _PREFIXES.items()
-            for finding in judge_unproven(of_direction(summary, direction).get("payload"), direction)
-        ),
+        *_in_each_direction(lambda way: judge_unproven(of_direction(summary, way).get("payload"), way)),
         *_bypassed(summary),
         *judge_completeness(summary),
         *judge_udp(summary.get("udp")),
@@ -59,6 +51,15 @@ def judge(summary: Summary) -> list[Finding]:
         *judge_shares(summary.get("flow_shares", {})),
         *judge_heat(summary.get("host_heat", {})),
         *judge_lost_outside(summary.get("lost_outside"), causes_are_named=bool(losses)),
+    ]
+
+
+def _in_each_direction(judge_direction: Callable[[Direction], Iterable[Finding]]) -> list[Finding]:
+    """Return the findings of both directions; those of the direction to the world say so."""
+    return [
+        replace(finding, text=f"{prefix}{finding.text}")
+        for direction, prefix in _PREFIXES.items()
+        for finding in judge_direction(direction)
     ]
 
 
@@ -120,25 +121,24 @@ def _boxes(summary: Summary) -> Iterator[Finding]:
         packets = counted(summary["unknown_vlan_packets"], "packet")
         text = f"a delay box dropped {packets} whose VLAN tag belongs to no latency class, bound 0"
         yield reason(FindingCode.UNKNOWN_VLAN, text)
-    for direction, prefix in _PREFIXES.items():
-        for box, link in of_direction(summary, direction).get("links", {}).items():
-            yield from _over_rate(f"{prefix}{box}", link)
+    yield from _in_each_direction(lambda way: _over_rate(of_direction(summary, way).get("links", {})))
 
 
-def _over_rate(box: str, link: LinkFigures) -> Iterator[Finding]:
-    if link["windows_over_rate"]:
-        is_varying = least_rate_bit_s(link) < link["rate_bit_s"]
-        rate = "rate at that time" if is_varying else f"{link['rate_bit_s'] / 1e6:g} Mbit/s"
-        windows = counted(link["windows_over_rate"], "window")
-        text = f"{box}: the capture behind it has {windows} of 100 ms above the link's {rate}, bound 0"
-        yield reason(FindingCode.LINK_OVER_RATE, text)
-    if link["scheduled_windows_over_rate"]:
-        windows = counted(link["scheduled_windows_over_rate"], "window")
-        yield reason(
-            FindingCode.SCHEDULE_OVER_RATE,
-            f"{box}: departures were scheduled above the link's rate in {windows} of 100 ms, bound 0: "
-            "a bug of the emulator",
-        )
+def _over_rate(links: Mapping[str, LinkFigures]) -> Iterator[Finding]:
+    for box, link in links.items():
+        if link["windows_over_rate"]:
+            is_varying = least_rate_bit_s(link) < link["rate_bit_s"]
+            rate = "rate at that time" if is_varying else f"{link['rate_bit_s'] / 1e6:g} Mbit/s"
+            windows = counted(link["windows_over_rate"], "window")
+            text = f"{box}: the capture behind it has {windows} of 100 ms above the link's {rate}, bound 0"
+            yield reason(FindingCode.LINK_OVER_RATE, text)
+        if link["scheduled_windows_over_rate"]:
+            windows = counted(link["scheduled_windows_over_rate"], "window")
+            yield reason(
+                FindingCode.SCHEDULE_OVER_RATE,
+                f"{box}: departures were scheduled above the link's rate in {windows} of 100 ms, bound 0: "
+                "a bug of the emulator",
+            )
 
 
 def _bypassed(summary: Summary) -> Iterator[Finding]:

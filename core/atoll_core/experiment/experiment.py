@@ -491,11 +491,8 @@ class Transfer(Described):
 
     def ends(self, network: Network) -> tuple[Host, Host]:
         """Its host of the world and its host of the island. The lab has both special hosts."""
-        world, island = network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL)
-        return (
-            network.host(self.world) if self.world else world[0],
-            network.host(self.island) if self.island else island[0],
-        )
+        world = network.host(self.world) if self.world else network.with_role(HostRole.WORLD_SPECIAL)[0]
+        return world, network.host(self.island) if self.island else network.with_role(HostRole.ISLAND_SPECIAL)[0]
 
 
 @dataclass(frozen=True, slots=True)

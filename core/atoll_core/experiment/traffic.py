@@ -33,6 +33,10 @@ class FlowDirection(StrEnum):
         return "to_island" if self is FlowDirection.DOWNLOAD else "to_world"
 
 
+UPLOADS_ONLY = frozenset({FlowDirection.UPLOAD})
+"""The ``flow_directions`` of an experiment without any download."""
+
+
 MIN_IP_BYTES = 269
 """IP bytes of the smallest flow of a connection, one byte of payload with all packets that only open, acknowledge or
 close (hosts/crates/flow-sizes, headers.rs)."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.setting_texts import group_by_part, part_text, settings_table, version_differences
-from atoll_core.experiment.traffic import FlowDirection
+from atoll_core.experiment.traffic import UPLOADS_ONLY
 from atoll_core.lab.network import Network
 from atoll_core.plural import counted
 
@@ -19,8 +19,8 @@ _UNLISTED_PARTS = ("name", "seed", "changes")  # parts that are no rows of setti
 
 def one_line_summary(experiment: Experiment) -> str:
     """The experiment in a sentence without a verb."""
-    of_link = min(experiment.flow_directions, default=FlowDirection.DOWNLOAD).of_link  # of uploads only to the world
-    links = ((link.box, getattr(link, of_link)) for link in experiment.links)
+    is_to_world = experiment.flow_directions == UPLOADS_ONLY
+    links = ((link.box, link.to_world if is_to_world else link.to_island) for link in experiment.links)
     parts = [f"{box}: {direction.rate}, {direction.delay} one way, queue {direction.queue}" for box, direction in links]
     parts.append(counted(experiment.traffic.total_channels, "channel"))
     for transfer in experiment.all_transfers:

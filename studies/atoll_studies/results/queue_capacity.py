@@ -16,7 +16,7 @@ from typing import Any, cast
 from atoll_analysis.figures.regimes import SPAN_RTTS, SWINGING_SHARE
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary, least_rate_bit_s, mean_rate_bit_s
-from atoll_core.experiment.traffic import FlowDirection
+from atoll_core.experiment.traffic import UPLOADS_ONLY
 from atoll_core.units import Size
 from atoll_studies.results.results import NO_REGIME, Results
 from atoll_studies.results.similarity import SEED
@@ -133,7 +133,7 @@ def queue_advice(results: Results) -> list[QueueAdvice]:
         experiment = results.described[run.configuration][1]
         if any(transfer.is_upload for transfer in experiment.all_transfers):
             queue_run = replace(queue_run, transfer_s=None, time_limit_s=None)
-        if experiment.flow_directions != frozenset({FlowDirection.UPLOAD}):
+        if experiment.flow_directions != UPLOADS_ONLY:
             runs_of.setdefault(run.configuration, []).append(queue_run)
     for directions in (("to_island",), ("to_island", "to_world")):
         groups: dict[Hashable, list[int]] = {}

@@ -21,7 +21,7 @@ from atoll_core.errors import LabError, RunError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Counters, Live, Note, ProgramOutput
 from atoll_core.experiment.experiment import DIRECTIONS, Experiment
-from atoll_core.experiment.traffic import FlowDirection
+from atoll_core.experiment.traffic import UPLOADS_ONLY
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import JobSpec, Plan
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
@@ -55,8 +55,8 @@ class RunRecorder:
         self._output_bytes: Counter[str] = Counter()  # by job, and by box for link.jsonl
         self._max_output_bytes = _MAX_OUTPUT_BYTES + round(experiment.duration.s * _MAX_OUTPUT_BYTES_S)
         self._latest: dict[str, Mapping[str, Any]] = {}  # by link box
-        has_downloads = experiment.flow_directions != frozenset((FlowDirection.UPLOAD,))
-        self._live_direction = "to_island" if has_downloads else "to_world"  # of live lines
+        # Of live lines:
+        self._live_direction = "to_world" if experiment.flow_directions == UPLOADS_ONLY else "to_island"
         self._queue_max = 0  # of the first link's queue in that direction, since the last live line
         self._initial_drops = 0  # by that queue's link, when the measurement began
         self._previous_live: tuple[int, int] | None = None
